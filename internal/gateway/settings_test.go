@@ -75,6 +75,7 @@ const everySetting = `gateway:
   upstream_url: https://orders.internal
   global_rate_limit: {sustained: 6000/min, burst: 200/s}
   anonymous_limit: {sustained: 60/min, burst: 20/s}
+  default_plan: free
   timeout: 30s
   upstream_headers:
     X-Token: "***"

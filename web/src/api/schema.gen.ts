@@ -21,7 +21,11 @@ export interface paths {
         delete?: never;
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change the default plan of the account
+         * @description Changes the plan of owners that are created because a key names them. Owners that exist keep their plans. null means no plan.
+         */
+        patch: operations["updateAccountDefaults"];
         trace?: never;
     };
     "/v1/accounts": {
@@ -241,7 +245,7 @@ export interface paths {
         };
         /**
          * List the limits of a gateway
-         * @description Returns the current level of every limit in use: the gateway's, its routes', and those of recently used keys and addresses.
+         * @description Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys and addresses, and those of plans, for each owner or key that uses them on any gateway.
          */
         get: operations["listLimits"];
         put?: never;
@@ -263,7 +267,7 @@ export interface paths {
         put?: never;
         /**
          * Simulate a limit
-         * @description Applies a rate limit to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.
+         * @description Applies a rate limit, or the limits of a plan, to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.
          */
         post: operations["simulateLimit"];
         delete?: never;
@@ -595,7 +599,7 @@ export interface paths {
         put?: never;
         /**
          * Verify a key
-         * @description Checks whether a gateway-level key would be accepted for a request. Charges no rate limit. Needs the scope read.
+         * @description Checks whether a gateway-level key would be accepted for a request, which needs an owner that is not suspended too. Charges no rate limit. Needs the scope read.
          */
         post: operations["verifyKey"];
         delete?: never;
@@ -728,6 +732,150 @@ export interface paths {
          * @description Returns the OpenAPI 3.1 document of this API. Needs no key.
          */
         get: operations["getOpenAPIYAML"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/owners": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List owners
+         * @description Returns the owners of the account, newest first.
+         */
+        get: operations["listOwners"];
+        put?: never;
+        /**
+         * Create an owner
+         * @description Creates an owner: a customer or a team, whose keys share the limits of its plan. A key whose owner does not exist creates it too, with the default plan of the account. An external ID that is in use is a 409.
+         */
+        post: operations["createOwner"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/owners/{owner_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an owner
+         * @description Returns one owner.
+         */
+        get: operations["getOwner"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an owner
+         * @description Deletes an owner that has no active keys; with active keys it is a 409. Revoked and expired keys keep its external ID. Returns the record as it was before.
+         */
+        delete: operations["deleteOwner"];
+        options?: never;
+        head?: never;
+        /**
+         * Update, suspend or resume an owner
+         * @description Changes the given fields; null clears an optional field. When a call that sets state to suspended returns, gateways refuse the keys of the owner, and long exchanges with them are cut.
+         */
+        patch: operations["updateOwner"];
+        trace?: never;
+    };
+    "/v1/plans": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List plans
+         * @description Returns the plans of the account, newest first.
+         */
+        get: operations["listPlans"];
+        put?: never;
+        /**
+         * Create a plan
+         * @description Creates a plan: a named set of limits that keys, owners and gateways share by reference. A name that is in use is a 409.
+         */
+        post: operations["createPlan"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{plan_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a plan
+         * @description Returns one plan.
+         */
+        get: operations["getPlan"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a plan
+         * @description Deletes a plan that is not in use. If keys that are not revoked or owners have it, or if it is the default of a gateway or of the account, it is a 409 with their numbers. Returns the record as it was before.
+         */
+        delete: operations["deletePlan"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a plan
+         * @description Changes the given fields; null clears an optional field. When the call returns, the limits are in force for all keys and owners that have the plan. What was used of a limit that keeps its name stays used.
+         */
+        patch: operations["updatePlan"];
+        trace?: never;
+    };
+    "/v1/plans/{plan_id}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the keys of a plan
+         * @description Returns the keys that have the plan themselves, newest first. Keys that have it through their owner or a gateway are not included.
+         */
+        get: operations["listKeysOfPlan"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/plans/{plan_id}/owners": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the owners of a plan
+         * @description Returns the owners that have the plan, newest first.
+         */
+        get: operations["listOwnersOfPlan"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1198,6 +1346,46 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "owner.resumed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Owner resumed
+         * @description A suspended owner was resumed. Gateways accept its keys again.
+         */
+        post: operations["onOwnerResumed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "owner.suspended": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Owner suspended
+         * @description An owner was suspended. Gateways refuse its keys from now on.
+         */
+        post: operations["onOwnerSuspended"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "rate_limit.exceeded": {
         parameters: {
             query?: never;
@@ -1455,6 +1643,16 @@ export interface components {
              */
             created_at: string;
             /**
+             * @description Name of that plan; null for none.
+             * @example free
+             */
+            default_plan: string | null;
+            /**
+             * @description Plan of owners that are created because a key names them; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            default_plan_id: string | null;
+            /**
              * @description Patterns of the hostnames that its gateways may take. Empty for the account default, whose gateways may take any.
              * @example [
              *       "*.acme.example"
@@ -1610,6 +1808,11 @@ export interface components {
             /** @description true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field. */
             default?: boolean | null;
             /**
+             * @description Name of the plan of keys that have none, and whose owner has none.
+             * @example free
+             */
+            default_plan?: string | null;
+            /**
              * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
              * @example openai
              * @enum {string|null}
@@ -1710,10 +1913,20 @@ export interface components {
                 [key: string]: string;
             } | null;
             /**
-             * @description Owner of the key, in printable ASCII.
+             * @description External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account.
              * @example customer-42
              */
             owner?: string | null;
+            /**
+             * @description Name of the plan of the key, in place of plan_id.
+             * @example free
+             */
+            plan?: string | null;
+            /**
+             * @description Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id?: string | null;
             /** @description Rate limit of the key: a rate, or an object with sustained, burst and daily. */
             rate_limit?: string | {
                 /**
@@ -1737,6 +1950,68 @@ export interface components {
              * @example read:orders write:customers
              */
             scope: string;
+        };
+        CreateOwnerRequest: {
+            /**
+             * @description Display name.
+             * @example Acme Corporation
+             */
+            name?: string | null;
+            /**
+             * Format: int64
+             * @description Day on which the owner's months begin. Default: that of the plan.
+             * @example 15
+             */
+            anchor_day?: number | null;
+            /**
+             * @description Your identifier of the owner, in printable ASCII: the owner of its keys. It is unique in the account and never changes.
+             * @example customer-42
+             */
+            external_id: string;
+            /** @description Key-value pairs of your own. Keygate does not interpret them. */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Name of the plan of the owner, in place of plan_id.
+             * @example free
+             */
+            plan?: string | null;
+            /**
+             * @description Plan of the owner.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id?: string | null;
+            /**
+             * @description IANA name of the time zone of the owner's calendar windows. Default: that of the plan.
+             * @example Europe/Berlin
+             */
+            time_zone?: string | null;
+        };
+        CreatePlanRequest: {
+            /**
+             * @description Name for people.
+             * @example Free plan
+             */
+            title?: string | null;
+            /**
+             * @description Name of the plan, unique in the account: 1 to 64 characters of a-z, 0-9, - and _.
+             * @example free
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description Day on which the plan's months begin. Default: 1.
+             * @example 15
+             */
+            anchor_day?: number | null;
+            /** @description Limits of the plan. All of those that apply to a request must pass. Default: none. */
+            limits?: components["schemas"]["PlanLimitInput"][] | null;
+            /**
+             * @description IANA name of the time zone of the plan's calendar windows. Default: UTC.
+             * @example Europe/Berlin
+             */
+            time_zone?: string | null;
         };
         CreateRouteRequest: {
             /**
@@ -1780,7 +2055,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -1796,7 +2071,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
              * @example limit
              */
             check: string;
@@ -1817,10 +2092,15 @@ export interface components {
              */
             limit: number | null;
             /**
+             * @description If a limit of a plan refused the request: plan and limit. Otherwise null.
+             * @example pro.per-minute
+             */
+            limit_name: string | null;
+            /**
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "anonymous" | null;
+            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -1834,7 +2114,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -2062,7 +2342,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -2111,6 +2391,16 @@ export interface components {
             cut_streams: boolean;
             /** @description Whether this is the default gateway, which requests for unknown hosts reach. */
             default: boolean;
+            /**
+             * @description Name of the plan of keys that have none, and whose owner has none. Absent if there is none.
+             * @example free
+             */
+            default_plan?: string;
+            /**
+             * @description Identifier of the plan in default_plan. Absent if there is none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            default_plan_id?: string;
             /**
              * @description Form of the gateway's own errors.
              * @example keygate
@@ -2279,10 +2569,25 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description Owner of the key; null if none was set.
+             * @description External ID of the owner of the key; null if it has none.
              * @example customer-42
              */
             owner: string | null;
+            /**
+             * @description Identifier of the owner; null if the key has none.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string | null;
+            /**
+             * @description Name of that plan; null for none.
+             * @example free
+             */
+            plan: string | null;
+            /**
+             * @description Plan of the key itself, whatever its owner has; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id: string | null;
             /** @description Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit. */
             rate_limit: string | {
                 /**
@@ -2425,7 +2730,7 @@ export interface components {
              */
             address: string | null;
             /**
-             * @description Key that the limit applies to; null if all keys share it.
+             * @description Key that the limit applies to; null if several keys share it.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id: string | null;
@@ -2436,10 +2741,20 @@ export interface components {
              */
             limit: number;
             /**
+             * @description Plan and limit, for the scope plan; otherwise null.
+             * @example pro.per-minute
+             */
+            limit_name: string | null;
+            /**
              * @description Scope of the limit.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "anonymous";
+            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous";
+            /**
+             * @description Owner that the limit applies to; null if it is not an owner's limit.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0ee
+             */
+            owner_id: string | null;
             /**
              * Format: int64
              * @description Remaining requests, rounded down.
@@ -2679,10 +2994,25 @@ export interface components {
              */
             overlap_ends_at?: string;
             /**
-             * @description Owner of the key; null if none was set.
+             * @description External ID of the owner of the key; null if it has none.
              * @example customer-42
              */
             owner: string | null;
+            /**
+             * @description Identifier of the owner; null if the key has none.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string | null;
+            /**
+             * @description Name of that plan; null for none.
+             * @example free
+             */
+            plan: string | null;
+            /**
+             * @description Plan of the key itself, whatever its owner has; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id: string | null;
             /** @description Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit. */
             rate_limit: string | {
                 /**
@@ -2833,6 +3163,81 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        Owner: {
+            /**
+             * @description Display name; null if it has none.
+             * @example Acme Corporation
+             */
+            name: string | null;
+            /**
+             * Format: int64
+             * @description Day on which the owner's months begin; null for that of the plan.
+             * @example 15
+             */
+            anchor_day: number | null;
+            /**
+             * Format: date-time
+             * @description When the owner was created.
+             */
+            created_at: string;
+            /**
+             * @description Your identifier of the owner, which its keys have as owner.
+             * @example customer-42
+             */
+            external_id: string;
+            /** @description Key-value pairs of your own. Keygate does not interpret them. */
+            metadata: {
+                [key: string]: string;
+            };
+            /**
+             * @description Identifier of the owner.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string;
+            /**
+             * @description Name of that plan; null for none.
+             * @example free
+             */
+            plan: string | null;
+            /**
+             * @description Plan of the owner; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id: string | null;
+            /**
+             * @description State of the owner. Gateways refuse the keys of a suspended owner with a 403, whose code is owner_suspended. The keys keep their own state.
+             * @enum {string}
+             */
+            state: "active" | "suspended";
+            /**
+             * @description IANA name of the time zone of the owner's calendar windows; null for that of the plan.
+             * @example Europe/Berlin
+             */
+            time_zone: string | null;
+        };
+        OwnerEvent: {
+            /**
+             * @description Display name of the owner; null if it has none.
+             * @example Acme Corporation
+             */
+            name: string | null;
+            /**
+             * @description External ID of the owner, which its keys have as owner.
+             * @example customer-42
+             */
+            owner: string;
+            /**
+             * @description Identifier of the owner.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string;
+        };
+        OwnerList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Owner"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
         PatchRouteRequest: {
             /**
              * @description key requires an API key; none makes the route public; null means key.
@@ -2854,6 +3259,125 @@ export interface components {
             path?: string;
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit?: components["schemas"]["RateLimitPatch"];
+        };
+        Plan: {
+            /**
+             * @description Name for people; null if it has none.
+             * @example Free plan
+             */
+            title: string | null;
+            /**
+             * @description Name of the plan.
+             * @example free
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description Day on which the plan's months begin.
+             * @example 1
+             */
+            anchor_day: number;
+            /**
+             * Format: date-time
+             * @description When the plan was created.
+             */
+            created_at: string;
+            /** @description Limits of the plan. */
+            limits: components["schemas"]["PlanLimit"][];
+            /**
+             * @description Identifier of the plan.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id: string;
+            /**
+             * @description IANA name of the time zone of the plan's calendar windows.
+             * @example UTC
+             */
+            time_zone: string;
+            /**
+             * @description Only in the response to a creation or change: paths in the routes of limits that match no route of the gateway. Absent if there are none.
+             * @example [
+             *       "the gateway gw_01jz8y5c3te9b8r2m6q4v7x0aa has no route /orders",
+             *       "so the limit per-minute does not apply to it at present"
+             *     ]
+             */
+            warnings?: string[];
+        };
+        PlanLimit: {
+            /**
+             * @description Name of the limit.
+             * @example per-minute
+             */
+            name: string;
+            /**
+             * @description Bucket capacity, <count>/<unit>; null means the count of sustained.
+             * @example 50/s
+             */
+            burst: string | null;
+            /**
+             * @description Gateway that the limit is restricted to; null for all.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string | null;
+            /**
+             * @description key if each key has its own bucket; owner if all keys of an owner share one.
+             * @enum {string}
+             */
+            per: "key" | "owner";
+            /**
+             * @description Paths of the routes that the limit is restricted to; empty for all.
+             * @example [
+             *       "/orders/{id}",
+             *       "/reports/*"
+             *     ]
+             */
+            routes: string[];
+            /**
+             * @description Refill rate, <count>/<unit>.
+             * @example 600/min
+             */
+            sustained: string | null;
+        };
+        PlanLimitInput: {
+            /**
+             * @description Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _.
+             * @example per-minute
+             */
+            name: string;
+            /**
+             * @description Bucket capacity, <count>/<unit>. Default: the count of sustained.
+             * @example 50/s
+             */
+            burst?: string | null;
+            /**
+             * @description Only for requests through this gateway. Default: all gateways of the account.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id?: string | null;
+            /**
+             * @description key (the default) gives each key its own bucket. owner gives all keys of an owner one; a key without an owner has its own.
+             * @enum {string|null}
+             */
+            per?: "key" | "owner" | null;
+            /**
+             * @description Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes.
+             * @example [
+             *       "/orders/{id}",
+             *       "/reports/*"
+             *     ]
+             */
+            routes?: string[] | null;
+            /**
+             * @description Refill rate, <count>/<unit>.
+             * @example 600/min
+             */
+            sustained?: string | null;
+        };
+        PlanList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Plan"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
         };
         Problem: {
             /**
@@ -3112,10 +3636,15 @@ export interface components {
              */
             limit: number;
             /**
+             * @description Plan and limit, if it was a limit of a plan; otherwise absent.
+             * @example pro.per-minute
+             */
+            limit_name?: string;
+            /**
              * @description Scope of the limit that was exceeded.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "anonymous";
+            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous";
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -3534,8 +4063,10 @@ export interface components {
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id?: string | null;
-            /** @description The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst. */
-            rate_limit: string | {
+            /** @description A plan, in place of rate_limit: its limits are simulated as if every key and owner had it. Neither route_id nor key_id can be given with it. */
+            plan?: components["schemas"]["SimulatedPlanRequest"];
+            /** @description The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst. Either rate_limit or plan is required. */
+            rate_limit?: string | {
                 /**
                  * @description Bucket capacity, <count>/<unit>.
                  * @example 50/s
@@ -3581,6 +4112,50 @@ export interface components {
              */
             refused: number;
         };
+        SimulatedLimit: {
+            /**
+             * @description Name of the limit.
+             * @example per-minute
+             */
+            limit: string;
+            /**
+             * Format: int64
+             * @description Number of requests that it would have refused.
+             * @example 340
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway.
+             * @example 0
+             */
+            unknown: number;
+        };
+        SimulatedPlanRequest: {
+            /**
+             * @description Name for people, which makes no difference.
+             * @example Free plan
+             */
+            title?: string | null;
+            /**
+             * @description Name of the plan, which makes no difference.
+             * @example free
+             */
+            name?: string | null;
+            /**
+             * Format: int64
+             * @description Day on which the plan's months begin. Default: 1.
+             * @example 15
+             */
+            anchor_day?: number | null;
+            /** @description Limits of the plan. */
+            limits: components["schemas"]["PlanLimitInput"][];
+            /**
+             * @description IANA name of the time zone of the plan's calendar windows. Default: UTC.
+             * @example Europe/Berlin
+             */
+            time_zone?: string | null;
+        } | null;
         Simulation: {
             /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
             incomplete?: boolean;
@@ -3591,6 +4166,8 @@ export interface components {
             incomplete_reason?: string;
             /** @description Keys with at least one request that would have been refused, most refused first. */
             keys: components["schemas"]["SimulatedKey"][];
+            /** @description Only for a plan: what each of its limits would have refused, in the order of the plan. A request that several would have refused counts for the first of them. */
+            limits?: components["schemas"]["SimulatedLimit"][];
             /**
              * Format: int64
              * @description Number of those requests that the limit would have refused.
@@ -3885,7 +4462,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
              * @example limit
              */
             check: string;
@@ -3906,10 +4483,15 @@ export interface components {
              */
             limit: number | null;
             /**
+             * @description If a limit of a plan refused the request: plan and limit. Otherwise null.
+             * @example pro.per-minute
+             */
+            limit_name: string | null;
+            /**
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "anonymous" | null;
+            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -3923,7 +4505,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -3959,6 +4541,18 @@ export interface components {
              * @example /orders/17?full=true
              */
             path: string;
+        };
+        UpdateAccountDefaultsRequest: {
+            /**
+             * @description Name of that plan, in place of default_plan_id; null for none.
+             * @example free
+             */
+            default_plan?: string | null;
+            /**
+             * @description Plan of owners that are created because a key names them; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            default_plan_id?: string | null;
         };
         UpdateAccountRequest: {
             /**
@@ -4011,6 +4605,11 @@ export interface components {
             cut_streams?: boolean | null;
             /** @description true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it. */
             default?: boolean;
+            /**
+             * @description Name of the plan of keys that have none, and whose owner has none; null for none.
+             * @example free
+             */
+            default_plan?: string | null;
             /**
              * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
              * @example openai
@@ -4100,10 +4699,20 @@ export interface components {
                 [key: string]: string;
             } | null;
             /**
-             * @description Owner of the key; null removes it.
+             * @description External ID of the owner of the key; null for none. An owner that does not exist is created, with the default plan of the account. What the key used stays with its former owner.
              * @example customer-42
              */
             owner?: string | null;
+            /**
+             * @description Name of the plan of the key, in place of plan_id; null for none.
+             * @example free
+             */
+            plan?: string | null;
+            /**
+             * @description Plan of the key itself; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id?: string | null;
             /** @description Rate limit of the key: a rate, or an object with sustained, burst and daily, which replaces the whole limit; null for no limit. */
             rate_limit?: string | {
                 /**
@@ -4123,6 +4732,68 @@ export interface components {
                 sustained?: string | null;
             } | null;
         };
+        UpdateOwnerRequest: {
+            /**
+             * @description Display name; null removes it.
+             * @example Acme Corporation
+             */
+            name?: string | null;
+            /**
+             * Format: int64
+             * @description Day on which the owner's months begin; null for that of the plan.
+             * @example 15
+             */
+            anchor_day?: number | null;
+            /** @description Key-value pairs of your own. Replaces all of them; null removes them. */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Name of the plan of the owner, in place of plan_id; null for none.
+             * @example free
+             */
+            plan?: string | null;
+            /**
+             * @description Plan of the owner; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id?: string | null;
+            /**
+             * @description suspended makes gateways refuse the owner's keys before the response is sent; active resumes the owner.
+             * @enum {string}
+             */
+            state?: "active" | "suspended";
+            /**
+             * @description IANA name of the time zone of the owner's calendar windows; null for that of the plan.
+             * @example Europe/Berlin
+             */
+            time_zone?: string | null;
+        };
+        UpdatePlanRequest: {
+            /**
+             * @description Name for people; null removes it.
+             * @example Free plan
+             */
+            title?: string | null;
+            /**
+             * @description Name of the plan.
+             * @example free
+             */
+            name?: string;
+            /**
+             * Format: int64
+             * @description Day on which the plan's months begin; null for 1.
+             * @example 15
+             */
+            anchor_day?: number | null;
+            /** @description Limits of the plan. Replaces all of them; null removes them. A limit that keeps its name keeps what was used of it. */
+            limits?: components["schemas"]["PlanLimitInput"][] | null;
+            /**
+             * @description IANA name of the time zone of the plan's calendar windows; null for UTC.
+             * @example Europe/Berlin
+             */
+            time_zone?: string | null;
+        };
         UpdateRouteRequest: {
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit: components["schemas"]["RateLimitPatch"];
@@ -4140,7 +4811,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -4201,7 +4872,7 @@ export interface components {
              * @description Why the request would be refused; null if valid is true.
              * @enum {string|null}
              */
-            code: "key_invalid" | "key_expired" | "scope_insufficient" | null;
+            code: "key_invalid" | "key_expired" | "scope_insufficient" | "owner_suspended" | null;
             /** @description Identifier of the key; null if the account has no such key. */
             key_id: string | null;
             /** @description Owner of the key; null if none was set. */
@@ -4642,7 +5313,13 @@ export interface operations {
     getAccount: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -4651,6 +5328,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    ETag: components["headers"]["ETag"];
                     RateLimit: components["headers"]["RateLimit"];
                     "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
                     "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
@@ -4663,7 +5341,69 @@ export interface operations {
                     "application/json": components["schemas"]["CallingAccount"];
                 };
             };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             401: components["responses"]["Unauthorized"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateAccountDefaults: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateAccountDefaultsRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CallingAccount"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
@@ -5055,7 +5795,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -6755,10 +7495,15 @@ export interface operations {
                 /** @description Only keys of this level. */
                 level?: "gateway" | "account";
                 /**
-                 * @description Only keys of this owner.
+                 * @description Only keys of the owner with this external ID.
                  * @example customer-42
                  */
                 owner?: string;
+                /**
+                 * @description Only keys that have this plan themselves.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
+                plan_id?: string;
                 /**
                  * @description Only keys with exactly this name.
                  * @example mobile
@@ -7303,6 +8048,607 @@ export interface operations {
             500: components["responses"]["InternalServerError"];
         };
     };
+    listOwners: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only the owner with exactly this external ID.
+                 * @example customer-42
+                 */
+                external_id?: string;
+                /** @description Only owners with this state. */
+                state?: "active" | "suspended";
+                /**
+                 * @description Only owners that have this plan.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
+                plan_id?: string;
+                /**
+                 * @description Only owners whose name or external ID contains this text.
+                 * @example acme
+                 */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnerList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createOwner: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateOwnerRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Owner"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getOwner: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
+            path: {
+                owner_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Owner"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteOwner: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                owner_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Owner"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateOwner: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                owner_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateOwnerRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Owner"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listPlans: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only the plan with exactly this name.
+                 * @example free
+                 */
+                name?: string;
+                /**
+                 * @description Only plans whose name or title contains this text.
+                 * @example fre
+                 */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlanList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createPlan: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreatePlanRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getPlan: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
+            path: {
+                plan_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deletePlan: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                plan_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updatePlan: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                plan_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdatePlanRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Plan"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listKeysOfPlan: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                plan_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listOwnersOfPlan: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                plan_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OwnerList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     reportTop: {
         parameters: {
             query?: {
@@ -7459,7 +8805,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. */
-                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -7524,7 +8870,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. */
-                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;
@@ -7749,7 +9095,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -8814,6 +10160,148 @@ export interface operations {
                     /** @enum {string} */
                     type?: "key.rotated";
                     data?: components["schemas"]["KeyRotatedEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onOwnerResumed: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "owner.resumed";
+                    data?: components["schemas"]["OwnerEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onOwnerSuspended: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "owner.suspended";
+                    data?: components["schemas"]["OwnerEvent"];
                 };
             };
         };
