@@ -332,6 +332,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.RevokeKey(ctx, "{key_id}"))
 	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
+	callOwnersAndPlans(ctx, c, discard)
 	callWebhooks(ctx, c, discard)
 	for range c.AuditLog(ctx, client.AuditFilter{}) {
 		break
@@ -463,5 +464,29 @@ func TestIncompleteListsAreReported(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func callOwnersAndPlans(ctx context.Context, c *client.Client, discard func(any, error)) {
+	discard(c.UpdateAccountDefaults(ctx, client.AccountDefaultsPatch{}))
+	for range c.Owners(ctx, client.OwnerFilter{}) {
+		break
+	}
+	discard(c.CreateOwner(ctx, client.CreateOwnerRequest{}))
+	discard(c.Owner(ctx, "{owner_id}"))
+	discard(c.UpdateOwner(ctx, "{owner_id}", client.OwnerPatch{}))
+	discard(c.DeleteOwner(ctx, "{owner_id}"))
+	for range c.Plans(ctx, client.PlanFilter{}) {
+		break
+	}
+	discard(c.CreatePlan(ctx, client.CreatePlanRequest{}))
+	discard(c.Plan(ctx, "{plan_id}"))
+	discard(c.UpdatePlan(ctx, "{plan_id}", client.PlanPatch{}))
+	discard(c.DeletePlan(ctx, "{plan_id}"))
+	for range c.KeysOfPlan(ctx, "{plan_id}", client.ListOptions{}) {
+		break
+	}
+	for range c.OwnersOfPlan(ctx, "{plan_id}", client.ListOptions{}) {
+		break
 	}
 }

@@ -15,23 +15,23 @@ type Result uint8
 
 // The results.
 const (
-	Forwarded    Result = iota // the upstream's response was forwarded
-	Unreachable                // 502 by the gateway
-	TimedOut                   // 504 by the gateway
-	Preflight                  // the gateway's response to a CORS preflight
-	Malformed                  // 400, 413, 414, 431 or 505, or the 405 for a method that is never allowed
-	NoGateway                  // 404 gateway_not_found: the record belongs to no account
-	KeyInvalid                 // 401
-	KeyExpired                 // 401
-	WrongGateway               // 403: the key is for another gateway
-	NoRoute                    // 404
-	NoMethod                   // 405
-	WrongScope                 // 403
-	Limited                    // 429: Limit, Remaining and ResetAt describe the limit that refused
-	Failed                     // 500 or 503 by the gateway
-	Abandoned                  // the client closed its connection before a response began; Status is 499
-	OwnerSuspended             // 403: the owner of the key is suspended
-	Results                    // the number of results
+	Forwarded      Result = iota // the upstream's response was forwarded
+	Unreachable                  // 502 by the gateway
+	TimedOut                     // 504 by the gateway
+	Preflight                    // the gateway's response to a CORS preflight
+	Malformed                    // 400, 413, 414, 431 or 505, or the 405 for a method that is never allowed
+	NoGateway                    // 404 gateway_not_found: the record belongs to no account
+	KeyInvalid                   // 401
+	KeyExpired                   // 401
+	WrongGateway                 // 403: the key is for another gateway
+	NoRoute                      // 404
+	NoMethod                     // 405
+	WrongScope                   // 403
+	Limited                      // 429: Limit, Remaining and ResetAt describe the limit that refused
+	Failed                       // 500 or 503 by the gateway
+	Abandoned                    // the client closed its connection before a response began; Status is 499
+	OwnerSuspended               // 403: the owner of the key is suspended
+	Results                      // the number of results
 )
 
 // Method is a request method. For OtherMethod, the Entry has its text.

@@ -282,9 +282,8 @@ func TestPlansBeyondTheMemoryOfBuckets(t *testing.T) {
 	p := h.plan("free", "a key 1/s")
 	h.gateway(byDefault(p.ID), route("/", "GET"))
 	var v *Verdict
-	secret := ""
 	for range 1000 {
-		_, secret = h.keyOf(nil, "")
+		_, secret := h.keyOf(nil, "")
 		if v = h.get("/", secret); v.Action != Forward {
 			break
 		}

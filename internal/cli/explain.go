@@ -159,6 +159,9 @@ func (a *app) tableLimit(c *cobra.Command, limit int) int {
 
 // why summarizes a decision in a word or two.
 func why(d *client.Decision) string {
+	if d.LimitName != nil {
+		return d.Check + " (plan " + *d.LimitName + ")"
+	}
 	if d.LimitScope != nil {
 		return d.Check + " (" + string(*d.LimitScope) + ")"
 	}

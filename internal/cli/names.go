@@ -17,10 +17,11 @@ type names struct {
 	routes   map[string]string
 	listed   map[string]bool // gateways whose routes were listed
 	keys     map[string]string
+	owners   map[string]string
 }
 
 func (a *app) namesOf(ctx context.Context, api *client.Client) *names {
-	return &names{ctx: ctx, api: api, routes: map[string]string{}, listed: map[string]bool{}, keys: map[string]string{}}
+	return &names{ctx: ctx, api: api, routes: map[string]string{}, listed: map[string]bool{}, keys: map[string]string{}, owners: map[string]string{}}
 }
 
 func (n *names) gateway(id string) string {
@@ -76,7 +77,7 @@ func (n *names) listRoutes(gatewayID string) {
 	}
 }
 
-// maxKeys is how many names of keys are looked up. Each takes a call.
+// maxKeys is how many names of keys, and of owners, are looked up. Each takes a call.
 const maxKeys = 50
 
 // key returns a key's name and owner.
@@ -91,5 +92,18 @@ func (n *names) key(id string) string {
 		}
 	}
 	n.keys[id] = name
+	return name
+}
+
+// owner returns an owner's external ID.
+func (n *names) owner(id string) string {
+	name, known := n.owners[id]
+	if known || id == "" || len(n.owners) >= maxKeys {
+		return name
+	}
+	if o, err := n.api.Owner(n.ctx, id); err == nil {
+		name = "owner " + o.ExternalID
+	}
+	n.owners[id] = name
 	return name
 }

@@ -36,7 +36,7 @@ function broken(): string[] {
   probe.style.color = 'var(--bad)';
   const bad = getComputedStyle(probe).color;
   probe.remove();
-  for (const e of all.filter((o) => o.matches('button') && /^(Delete|Revoke|Disconnect)\b/.test((o.textContent ?? '').trim()))) {
+  for (const e of all.filter((o) => o.matches('button') && /^(Delete|Revoke|Disconnect|Suspend)\b/.test((o.textContent ?? '').trim()))) {
     const { borderTopColor, color, backgroundColor } = getComputedStyle(e);
     if (borderTopColor !== bad || color !== bad || backgroundColor === bad) found.push(`not outlined: ${name(e)}`);
   }
@@ -101,6 +101,13 @@ const dialogs = (id: Record<string, string>): [path: string, button: string][] =
   [`keys/${id.key}`, 'Edit'],
   [`keys/${id.key}`, 'Rotate'],
   [`keys/${id.key}`, 'Revoke'],
+  ['owners', 'Create an owner'],
+  [`owners/${id.owner}`, 'Edit'],
+  [`owners/${id.owner}`, 'Suspend'],
+  [`owners/${id.suspended}`, 'Resume'],
+  [`owners/${id.owner}`, 'Delete'],
+  [`plans/${id.plan}`, 'Delete'],
+  ['settings', 'Change'],
   ['webhooks', 'Create an endpoint'],
   [`webhooks/${id.webhook}`, 'Edit'],
   [`webhooks/${id.webhook}`, 'Test'],

@@ -32,6 +32,18 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     global_rate_limit: { sustained: '1000/s', burst: '2000/s' },
   });
   await k.call('POST', '/v1/gateways', { name: 'billing-eu', upstream_url: 'https://billing.internal.example.com/v2' });
+  const plan = await k.call('POST', '/v1/plans', {
+    name: 'pro',
+    title: 'Professional',
+    limits: [
+      { name: 'together', sustained: '6000/min', burst: '200/s', per: 'owner' },
+      { name: 'orders', sustained: '600/min', gateway_id: gateway.gateway_id, routes: ['/orders/*', '/customers'] },
+    ],
+  });
+  await k.call('POST', '/v1/plans', { name: 'free', limits: [{ name: 'per-minute', sustained: '60/min' }] });
+  const acme = await k.call('POST', '/v1/owners', { external_id: 'acme', name: 'Acme Ltd', plan: 'pro', metadata: { crm: '4711' } });
+  const late = await k.call('POST', '/v1/owners', { external_id: 'late-payer', plan: 'free' });
+  await k.call('PATCH', `/v1/owners/${late.owner_id}`, { state: 'suspended' });
   const keys: { key: string; key_id: string }[] = [];
   for (const [name, scope, owner, limit] of [
     ['Mobile app', 'read', 'acme', '20/min'],
@@ -67,6 +79,9 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     gateway: gateway.gateway_id,
     route: routes.find((r) => r.path === '/orders')!.route_id,
     key: keys[0]!.key_id,
+    plan: plan.plan_id,
+    owner: acme.owner_id,
+    suspended: late.owner_id,
     rotated: rotated.key_id,
     webhook: failing.webhook_id,
     request: (await k.call('GET', '/v1/requests?limit=1')).data[0].request_id,
@@ -91,6 +106,14 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['key-new', 'keys?create=1'],
   ['key', `keys/${id.key}`],
   ['key-rotated', `keys/${id.rotated}`],
+  ['owners', 'owners'],
+  ['owner-new', 'owners?create=1'],
+  ['owner', `owners/${id.owner}`],
+  ['owner-suspended', `owners/${id.suspended}`],
+  ['plans', 'plans'],
+  ['plan-new', 'plans/new'],
+  ['plan', `plans/${id.plan}`],
+  ['plan-edit', `plans/${id.plan}/edit`],
   ['requests', 'requests'],
   ['request', `requests/${id.request}`],
   ['webhooks', 'webhooks'],

@@ -14,6 +14,8 @@ export const menu: MenuItem[] = [
   { to: '/gateways', label: 'Gateways', icon: 'gateway', key: 'g' },
   { to: '/routes', label: 'Routes', icon: 'route', key: 'r' },
   { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
+  { to: '/owners', label: 'Owners', icon: 'owner', key: 'n' },
+  { to: '/plans', label: 'Plans', icon: 'plan', key: 'p' },
   { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },
   { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
   { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },

@@ -77,7 +77,7 @@ const routes = createRoute({
 const keys = createRoute({
   getParentRoute: at,
   path: '/keys',
-  validateSearch: pick('q', 'state', 'owner', 'gateway_id', 'level', 'name', 'cursor', 'create'),
+  validateSearch: pick('q', 'state', 'owner', 'plan_id', 'gateway_id', 'level', 'name', 'cursor', 'create'),
   component: lazyRouteComponent(() => import('./screens/keys/list')),
 });
 const key = createRoute({
@@ -85,6 +85,39 @@ const key = createRoute({
   path: '/keys/$keyId',
   validateSearch: pick('range'),
   component: lazyRouteComponent(() => import('./screens/keys/detail')),
+});
+
+const owners = createRoute({
+  getParentRoute: at,
+  path: '/owners',
+  validateSearch: pick('q', 'state', 'plan_id', 'external_id', 'cursor', 'create'),
+  component: lazyRouteComponent(() => import('./screens/owners/list')),
+});
+const owner = createRoute({
+  getParentRoute: at,
+  path: '/owners/$ownerId',
+  component: lazyRouteComponent(() => import('./screens/owners/detail')),
+});
+const plans = createRoute({
+  getParentRoute: at,
+  path: '/plans',
+  validateSearch: pick('q', 'name', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/plans/list')),
+});
+const newPlan = createRoute({
+  getParentRoute: at,
+  path: '/plans/new',
+  component: lazyRouteComponent(() => import('./screens/plans/create')),
+});
+const plan = createRoute({
+  getParentRoute: at,
+  path: '/plans/$planId',
+  component: lazyRouteComponent(() => import('./screens/plans/detail')),
+});
+const editPlan = createRoute({
+  getParentRoute: at,
+  path: '/plans/$planId/edit',
+  component: lazyRouteComponent(() => import('./screens/plans/edit')),
 });
 
 const requests = createRoute({
@@ -173,6 +206,12 @@ export const router = createRouter({
     routes,
     keys,
     key,
+    owners,
+    owner,
+    plans,
+    newPlan,
+    plan,
+    editPlan,
     requests,
     request,
     webhooks,

@@ -8,7 +8,7 @@ import (
 )
 
 // MigrateTo migrates an empty database to a schema of a release, and calls insert.
-func MigrateTo(t *testing.T, url string, schema int64, insert func(*sql.DB) error) {
+func MigrateTo(t testing.TB, url string, schema int64, insert func(*sql.DB) error) {
 	t.Helper()
 	err := withSchema(t.Context(), url, func(db *sql.DB) error {
 		files, err := migrations()

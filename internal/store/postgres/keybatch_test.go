@@ -12,6 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -179,4 +181,60 @@ func TestRevocationsHaveDigests(t *testing.T) {
 	if err != nil || !known || len(list) != 2 || list[0].Revoked != nil || list[1].Revoked == nil || *list[1].Revoked != digest || list[1].Kind != snapshot.KeyChange {
 		t.Errorf("got %+v, %t, %v; want the digest with the second entry", list, known, err)
 	}
+}
+
+// readPlansAndOwners returns the identifiers of all plans and owners that can be read, and of those that cannot.
+func readPlansAndOwners(t *testing.T, db *DB) (good, bad []string) {
+	t.Helper()
+	damaged := func(id string, err error) {
+		if !errors.Is(err, snapshot.ErrDamaged) {
+			t.Errorf("the error of %s is %v, want that its record is damaged", id, err)
+		}
+		bad = append(bad, id)
+	}
+	err := errors.Join(
+		db.EachReadablePlan(t.Context(), func(p *plan.Plan) error { good = append(good, p.ID); return nil }, damaged),
+		db.EachReadableOwner(t.Context(), func(o *owner.Owner) error { good = append(good, o.ID); return nil }, damaged))
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(good)
+	slices.Sort(bad)
+	return slices.Compact(good), slices.Compact(bad) // what was read before the first damaged page is read again
+}
+
+// Guarantee: of many plans and owners, one whose record cannot be read keeps no other from being read, whether Keygate
+// cannot decode it or the server cannot read it. Read alone, it says that it is damaged, and not that the database cannot be
+// used.
+func TestOneBadPlanOrOwnerStopsNoOther(t *testing.T) {
+	db := fresh(t)
+	if _, err := db.writer.Exec(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_1', 'a', 'scale', 0);
+		INSERT INTO plans (id, account_id, name, title, limits, time_zone, anchor_day, created_at, version)
+		SELECT 'plan_' || n, 'acct_1', 'p' || n, '', CASE n WHEN 3 THEN '[{' ELSE '[]' END, 'UTC', 1, 0, 1 FROM generate_series(1, 9) n;
+		INSERT INTO owners (id, account_id, external_id, created_at) SELECT 'own_' || n, 'acct_1', 'o' || n, 0 FROM generate_series(1, 1500) n`); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, good int, bad ...string) {
+		t.Helper()
+		read, not := readPlansAndOwners(t, db)
+		if len(read) != good || !slices.Equal(not, bad) || db.Trouble() != "" {
+			t.Errorf("%s: %d were read and %v not, with the trouble %q; want %d and %v", what, len(read), not, db.Trouble(), good, bad)
+		}
+		for _, id := range append(bad, "plan_1", "own_1") {
+			var err error
+			if strings.HasPrefix(id, "plan_") {
+				_, err = db.PlanByID(t.Context(), id)
+			} else {
+				_, err = db.OwnerByID(t.Context(), id)
+			}
+			if errors.Is(err, snapshot.ErrDamaged) != slices.Contains(bad, id) || !errors.Is(err, snapshot.ErrDamaged) && err != nil {
+				t.Errorf("%s: reading %s alone returned %v", what, id, err)
+			}
+		}
+	}
+	check("a value that cannot be decoded", 1508, "plan_3")
+	damage(t, db, "plans", "title", "plan_5")
+	check("a damaged page of plans, too", 1507, "plan_3", "plan_5")
+	damage(t, db, "owners", "external_id", "own_1234")
+	check("a damaged page of owners, too", 1506, "own_1234", "plan_3", "plan_5")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
@@ -71,6 +72,61 @@ func TestKeyListPlans(t *testing.T) {
 	if len(texts) > 64 {
 		t.Errorf("got %d different statements, want at most 64", len(texts))
 	}
+}
+
+// Guarantee: every list of owners, of plans and of the keys of a plan reads an index, and so does what asks who has a plan or
+// whether an owner has active keys: none scans a table.
+func TestOwnerPlans(t *testing.T) {
+	db := fresh(t)
+	fillKeys(t, db, 6000)
+	if _, err := db.writer.Exec(t.Context(), `UPDATE keys SET plan_id = 'plan_' || length(name) * 50 + n % 50;
+		INSERT INTO plans (id, account_id, name, title, limits, time_zone, anchor_day, created_at, version)
+		SELECT 'plan_' || n, 'acct_1', 'p' || n, '', '[]', 'UTC', 1, 0, 1 FROM generate_series(1, 6000) n;
+		INSERT INTO owners (id, account_id, external_id, plan_id, suspended, created_at)
+		SELECT 'own_' || n, 'acct_1', 'o' || n, 'plan_' || n % 50, n % 20 = 0, 0 FROM generate_series(1, 6000) n;
+		ANALYZE`); err != nil {
+		t.Fatal(err)
+	}
+	check := func(mayScan bool, f func(*tx) error) {
+		t.Helper()
+		for _, r := range recordedReads(t, db, f) {
+			if plan := explain(t, db, r.query, r.args, mayScan); regexp.MustCompile(`Seq Scan on (keys|owners|plans)\b`).MatchString(plan) {
+				t.Errorf("a query scans a table:\n%s\n%s", r.query, plan)
+			}
+		}
+	}
+	page := control.Page{Limit: 25, After: "own_1"}
+	for _, f := range []control.OwnerFilter{
+		{}, {State: owner.Active}, {State: owner.Suspended}, {PlanID: "plan_1"}, {PlanID: "plan_1", State: owner.Suspended}, {ExternalID: "o7"}, {Query: "o7"}, {Query: "o7", State: owner.Suspended},
+	} {
+		check(f.Query == "", func(tx *tx) error { _, err := tx.Owners(t.Context(), "acct_1", f, page); return err })
+	}
+	for _, f := range []control.PlanFilter{{}, {Name: "p7"}, {Query: "p7"}} {
+		check(f.Query == "", func(tx *tx) error { _, err := tx.Plans(t.Context(), "acct_1", f, page); return err })
+	}
+	for _, state := range []apikey.State{"", apikey.Active, apikey.Expired, apikey.Revoked} {
+		f := control.KeyFilter{PlanID: "plan_451", State: state, Now: time.Now()}
+		check(true, func(tx *tx) error { _, err := tx.Keys(t.Context(), "acct_1", f, page); return err })
+	}
+	check(true, func(tx *tx) error { _, err := tx.PlanUse(t.Context(), "acct_1", "plan_451", 9); return err })
+	check(true, func(tx *tx) error {
+		_, err := tx.OwnerHasActiveKeys(t.Context(), "acct_1", "own_7", time.Now())
+		return err
+	})
+}
+
+// recordedReads returns what f reads.
+func recordedReads(t *testing.T, db *DB, f func(*tx) error) (reads []recorded) {
+	t.Helper()
+	err := db.mutate(t.Context(), func(tx *tx) error {
+		err := f(tx)
+		reads = tx.reads
+		return err
+	})
+	if err != nil || len(reads) == 0 {
+		t.Fatalf("got %d reads, %v", len(reads), err)
+	}
+	return reads
 }
 
 // explain returns the plan of a query. Without mayScan, it has no scans of tables if there is an index.

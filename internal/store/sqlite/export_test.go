@@ -9,7 +9,7 @@ import (
 )
 
 // At creates a database at path with a past schema. It migrates step by step, and calls insert after each schema.
-func At(t *testing.T, path string, schema int64, insert func(db *sql.DB, schema int64)) {
+func At(t testing.TB, path string, schema int64, insert func(db *sql.DB, schema int64)) {
 	t.Helper()
 	if err := prepareFile(path); err != nil {
 		t.Fatal(err)

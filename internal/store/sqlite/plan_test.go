@@ -63,6 +63,12 @@ func TestKeyListPlans(t *testing.T) {
 	if len(texts) > 64 {
 		t.Errorf("got %d different statements, want at most 64", len(texts))
 	}
+	for _, f := range []control.KeyFilter{{}, {State: apikey.Active}, {State: apikey.Expired, Owner: "ada"}, {State: apikey.Active, GatewayID: "gw_1", Level: apikey.GatewayLevel}} {
+		f.PlanID, f.Now = "plan_1", time.Now()
+		q := keyQuery{account: "acct_1", page: control.Page{Limit: 25}, filter: f}
+		text, args := q.build()
+		checkPlan(t, c, 1, rows.KeyColumns+text, args)
+	}
 }
 
 // Guarantee: a search looks its terms up in the index, whatever its length, and reads only keys
@@ -153,7 +159,7 @@ func TestOwnerPlans(t *testing.T) {
 	c := freshReader(t)
 	page := control.Page{Limit: 25, After: "own_1"}
 	for _, f := range []control.OwnerFilter{
-		{}, {State: owner.Active}, {PlanID: "plan_1"}, {PlanID: "plan_1", State: owner.Suspended}, {ExternalID: "ada"}, {Query: "a"}, {Query: "a", State: owner.Suspended},
+		{}, {State: owner.Active}, {State: owner.Suspended}, {ExternalID: "ada", State: owner.Active, PlanID: "plan_1"}, {PlanID: "plan_1"}, {PlanID: "plan_1", State: owner.Suspended}, {ExternalID: "ada"}, {Query: "a"}, {Query: "a", State: owner.Suspended},
 	} {
 		for _, used := range prepared(t, func(tx *tx) error {
 			_, err := tx.Owners(t.Context(), "acct_1", f, page)
@@ -165,9 +171,10 @@ func TestOwnerPlans(t *testing.T) {
 	for _, used := range prepared(t, func(tx *tx) error {
 		_, all := tx.Plans(t.Context(), "acct_1", control.PlanFilter{}, page)
 		_, named := tx.Plans(t.Context(), "acct_1", control.PlanFilter{Name: "free"}, page)
+		_, found := tx.Plans(t.Context(), "acct_1", control.PlanFilter{Query: "free"}, page)
 		_, use := tx.PlanUse(t.Context(), "acct_1", "plan_1", 9)
 		_, active := tx.OwnerHasActiveKeys(t.Context(), "acct_1", "own_1", time.Now())
-		return errors.Join(all, named, use, active)
+		return errors.Join(all, named, found, use, active)
 	}) {
 		checkPlan(t, c, 0, used, anyArgs(used))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
@@ -103,4 +104,38 @@ func CheckOldKeys(t *testing.T, db store.Engine) {
 			t.Errorf("key %d has another owner", i)
 		}
 	}
+}
+
+// BenchOwners measures the migration of a database of the first schema, whose keys have owners that become owners, and then
+// reading all owners. old returns a function that migrates the database that fill has filled. digest is an expression for the digest
+// of key i.
+func BenchOwners(b *testing.B, digest string, old func(b *testing.B, fill func(*sql.DB) error) (migrate func() store.Engine)) {
+	for _, keys := range []int{100_000, 1_000_000} {
+		b.Run(fmt.Sprint(keys, " keys"), func(b *testing.B) {
+			for b.Loop() {
+				migrate := old(b, func(db *sql.DB) error { return insertOldKeys(b.Context(), db, keys, digest) })
+				began := time.Now()
+				db := migrate()
+				migrated := time.Now()
+				owners := 0
+				if err := db.EachOwner(b.Context(), func(*owner.Owner) error { owners++; return nil }); err != nil || owners != keys/10 {
+					b.Fatalf("got %d owners, %v", owners, err)
+				}
+				b.ReportMetric(time.Since(migrated).Seconds()*1000, "ms/owners")
+				b.ReportMetric(migrated.Sub(began).Seconds(), "s/migration")
+			}
+		})
+	}
+}
+
+// insertOldKeys inserts keys into a database of the first schema, ten for each owner.
+func insertOldKeys(ctx context.Context, db *sql.DB, keys int, digest string) error {
+	_, err := db.ExecContext(ctx, `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_a', 'a', 'scale', 1)`)
+	for first := 0; err == nil && first < keys; first += 10_000 {
+		_, err = db.ExecContext(ctx, fmt.Sprintf(`WITH RECURSIVE numbers (i) AS (SELECT %d UNION ALL SELECT i + 1 FROM numbers WHERE i < %d)
+			INSERT INTO keys (id, account_id, digest, prefix, level, phase, word, owner, created_at, version, name)
+			SELECT 'key_' || (10000000 + i), 'acct_a', %s, 'kg_a', 1, 0, 1, 'customer-' || (i %% %d), 1700000000000000 + i, 1, 'name ' || i FROM numbers`,
+			first, first+9_999, digest, keys/10))
+	}
+	return err
 }

@@ -11,6 +11,7 @@ export function useGateways() {
   return {
     gateways,
     loaded: Boolean(query.data),
+    loading: query.isLoading,
     more: Boolean(query.data?.data.next_cursor),
     nameOf: tellApart(markedGateways(gateways)),
   };

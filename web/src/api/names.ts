@@ -37,6 +37,18 @@ const kinds: Record<string, Kind> = {
     part: 'keys',
     named: (r) => ({ name: text(r.name), mark: text(r.key_prefix) }),
   },
+  own: {
+    path: '/v1/owners/{owner_id}',
+    of: (id) => ({ owner_id: id }),
+    part: 'owners',
+    named: (r) => ({ name: text(r.name) || text(r.external_id), mark: text(r.external_id) }),
+  },
+  plan: {
+    path: '/v1/plans/{plan_id}',
+    of: (id) => ({ plan_id: id }),
+    part: 'plans',
+    named: (r) => ({ name: text(r.name), mark: text(r.plan_id).slice(-6) }),
+  },
   wh: {
     path: '/v1/webhooks/{webhook_id}',
     of: (id) => ({ webhook_id: id }),

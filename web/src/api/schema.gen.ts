@@ -2100,7 +2100,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -2749,7 +2749,7 @@ export interface components {
              * @description Scope of the limit.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous";
             /**
              * @description Owner that the limit applies to; null if it is not an owner's limit.
              * @example own_01jz8y5c3te9b8r2m6q4v7x0ee
@@ -3644,7 +3644,7 @@ export interface components {
              * @description Scope of the limit that was exceeded.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous";
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -4491,7 +4491,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global" | "anonymous" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up

@@ -26,6 +26,8 @@ interface Item {
 
 const actions: Item[] = [
   { id: 'new-key', icon: 'plus', label: 'Create a key', to: '/keys', search: { create: '1' }, needs: ['write', 'keys'] },
+  { id: 'new-owner', icon: 'plus', label: 'Create an owner', to: '/owners', search: { create: '1' }, needs: ['write', 'owners'] },
+  { id: 'new-plan', icon: 'plus', label: 'Create a plan', to: '/plans/new', needs: ['write', 'plans'] },
   { id: 'new-gateway', icon: 'plus', label: 'Create a gateway', to: '/gateways/new', needs: ['write', 'gateways'] },
   {
     id: 'new-webhook',
@@ -38,7 +40,7 @@ const actions: Item[] = [
   { id: 'failed', icon: 'webhook', label: 'Failed deliveries', to: '/deliveries', search: { state: 'failed' } },
 ];
 
-// Palette finds pages, actions, gateways and keys. An identifier leads straight to its record.
+// Palette finds pages, actions, gateways, keys, owners and plans. An identifier leads straight to its record.
 export default function Palette({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   const scope = useAccount()?.key.scope ?? '';
@@ -48,6 +50,9 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
   const keys = useList('/v1/keys', { query: { q: asked, limit: 5 } }, { enabled: asked.length > 1 && mayRead('keys') });
   const gateways = useList('/v1/gateways', { query: { q: asked, limit: 5 } }, { enabled: asked !== '' && mayRead('gateways') });
+
+  const owners = useList('/v1/owners', { query: { q: asked, limit: 5 } }, { enabled: asked.length > 1 && mayRead('owners') });
+  const plans = useList('/v1/plans', { query: { q: asked, limit: 5 } }, { enabled: asked !== '' && mayRead('plans') });
 
   const docs = useDocs(asked.length > 1);
   const parts = useMemo(() => sections(docs.data ?? []), [docs.data]);
@@ -72,6 +77,20 @@ export default function Palette({ onClose }: { onClose: () => void }) {
       note: k.key_prefix,
       to: `/keys/${k.key_id}`,
     })),
+    ...(asked.length > 1 && word !== '' ? (owners.data?.data.data ?? []) : []).map((o): Item => ({
+      id: o.owner_id,
+      icon: 'owner',
+      label: o.name ?? o.external_id,
+      note: o.name ? o.external_id : undefined,
+      to: `/owners/${o.owner_id}`,
+    })),
+    ...(asked !== '' && word !== '' ? (plans.data?.data.data ?? []) : []).map((p): Item => ({
+      id: p.plan_id,
+      icon: 'plan',
+      label: p.title ?? p.name,
+      note: p.title ? p.name : undefined,
+      to: `/plans/${p.plan_id}`,
+    })),
     ...(word.length > 1 ? searchDocs(parts, word, 5) : []).map((s): Item => ({
       id: `help-${s.page}-${s.anchor}`,
       icon: 'help',
@@ -92,7 +111,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   useEffect(() => {
     results.current?.children[selected]?.scrollIntoView({ block: 'nearest' });
   }, [selected]);
-  const searching = text.trim() !== '' && (asked !== text.trim() || keys.isFetching || gateways.isFetching);
+  const searching = text.trim() !== '' && (asked !== text.trim() || [keys, gateways, owners, plans].some((list) => list.isFetching));
   return (
     <Dialog title="Search or go to" onClose={onClose}>
       <input
@@ -101,7 +120,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
         aria-expanded="true"
         aria-controls="palette"
         aria-activedescendant={items[selected] ? `p-${items[selected].id}` : undefined}
-        aria-label="Search for a page, gateway, key or identifier"
+        aria-label="Search for a page, record or identifier"
         value={text}
         autoComplete="off"
         spellCheck={false}
@@ -149,7 +168,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
         <p role="status" className="text-muted">
           {searching
             ? 'Searching…'
-            : 'Nothing found. Gateways are found by name, hostname or upstream, keys by name or prefix, other records by identifier.'}
+            : 'Nothing found. Gateways are found by name, hostname or upstream, keys by name or prefix, owners and plans by name, other records by identifier.'}
         </p>
       )}
     </Dialog>
@@ -160,12 +179,14 @@ function byIdentifier(text: string): Item[] {
   const kinds: Record<string, [string, IconName]> = {
     gw: ['/gateways', 'gateway'],
     key: ['/keys', 'key'],
+    own: ['/owners', 'owner'],
+    plan: ['/plans', 'plan'],
     req: ['/requests', 'request'],
     wh: ['/webhooks', 'webhook'],
     dlv: ['/deliveries', 'webhook'],
     evt: ['/events', 'webhook'],
   };
-  const kind = /^(gw|key|req|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
+  const kind = /^(gw|key|own|plan|req|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
   const found = kind && kinds[kind];
   return found ? [{ id: text, icon: found[1], label: `Open ${text}`, to: `${found[0]}/${text}` }] : [];
 }

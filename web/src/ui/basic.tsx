@@ -282,6 +282,14 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
   );
 }
 
+// Notice warns of the state of a record.
+export const Notice = ({ children }: { children: ReactNode }) => (
+  <p className="flex gap-2 rounded-md border border-warn bg-warn-soft px-3 py-2">
+    <Icon name="warn" className="mt-0.5 text-warn" />
+    <span className="min-w-0">{children}</span>
+  </p>
+);
+
 // Warnings shows what the server warns of, beside what it did.
 export function Warnings({ texts }: { texts: string[] }) {
   return texts.map((text, i) => (

@@ -78,7 +78,7 @@ function show(dialog: HTMLDialogElement) {
   dialog.querySelector<HTMLElement>('[data-body] :is(input, select, textarea):not([type=checkbox])')?.focus();
 }
 
-// ConfirmDialog names what an action destroys. With typed, that text must be entered first. It closes
+// ConfirmDialog names what an action does, and destroys unless it is harmless. With typed, that text must be entered first. It closes
 // only after the server has confirmed. It cannot be done before it is ready.
 export function ConfirmDialog({
   title,
@@ -86,6 +86,7 @@ export function ConfirmDialog({
   action,
   typed,
   ready = true,
+  harmless,
   onClose,
   run,
 }: {
@@ -94,6 +95,7 @@ export function ConfirmDialog({
   action: string;
   typed?: string;
   ready?: boolean;
+  harmless?: boolean;
   onClose: () => void;
   run: () => Promise<void>;
 }) {
@@ -133,7 +135,13 @@ export function ConfirmDialog({
           />
         )}
         {error !== null && <Failure error={error} />}
-        <Submit danger label={action} busy={busy} disabled={!ready || (typed !== undefined && text !== typed)} onCancel={onClose} />
+        <Submit
+          danger={!harmless}
+          label={action}
+          busy={busy}
+          disabled={!ready || (typed !== undefined && text !== typed)}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

@@ -143,6 +143,11 @@ export function CheckField({
   );
 }
 
+// SubmitBar is the end of a form that is longer than the window: it stays in sight.
+export const SubmitBar = ({ children }: { children: ReactNode }) => (
+  <div className="sticky bottom-0 z-10 flex flex-col gap-2 rounded-lg border border-line bg-raised px-4 py-2 shadow-lg">{children}</div>
+);
+
 // Submit is the end of a form: what is wrong and shown at none of its fields, and its buttons. After an error of a
 // field that field has the focus. unchanged says that there is nothing to save. In a dialog it stays in sight.
 export function Submit({

@@ -1,3 +1,4 @@
+import { quote } from '../lib/shell';
 import { Button, IconButton } from './basic';
 import { Field, inputClass } from './form';
 
@@ -67,3 +68,16 @@ export function Pairs({
 
 // toRecord returns the pairs that have a name.
 export const toRecord = (pairs: Pair[]): Record<string, string> => Object.fromEntries(pairs.filter(([name]) => name.trim() !== ''));
+
+// showPairs is pairs as text.
+export const showPairs = (pairs: Pair[]): string => pairs.map((p) => p.join('=')).join(', ') || 'empty';
+
+// addFlags are the flags that give a new record metadata.
+export const addFlags = (metadata: Record<string, string>): string[] =>
+  Object.entries(metadata).map(([name, value]) => `--metadata ${quote(`${name}=${value}`)}`);
+
+// metadataFlags are the flags that replace all metadata of a record; an empty one removes it.
+export const metadataFlags = (metadata: Record<string, string>): string[] => {
+  const flags = addFlags(metadata);
+  return flags.length === 0 ? ["--metadata ''"] : flags;
+};

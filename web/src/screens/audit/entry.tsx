@@ -28,9 +28,11 @@ export function Outcome({ value, listed }: { value: Entry['outcome']; listed?: b
 
 // RecordLink leads to the record that an identifier names, if it has a page.
 export function RecordLink({ id }: { id: string }) {
-  const pages: Record<string, '/keys/$keyId' | '/gateways/$gatewayId' | '/webhooks/$webhookId'> = {
+  const pages: Record<string, string> = {
     key: '/keys/$keyId',
     gw: '/gateways/$gatewayId',
+    own: '/owners/$ownerId',
+    plan: '/plans/$planId',
     wh: '/webhooks/$webhookId',
   };
   const { nameOf, known } = useNames([{ id }]);
@@ -39,8 +41,8 @@ export function RecordLink({ id }: { id: string }) {
   return (
     <span className="flex max-w-full items-center gap-1">
       <Link
-        to={page}
-        params={{ keyId: id, gatewayId: id, webhookId: id } as never}
+        to={page as '/'}
+        params={{ keyId: id, gatewayId: id, ownerId: id, planId: id, webhookId: id } as never}
         className={`link truncate ${known(id) ? '' : 'font-mono text-sm'}`}
         title={id}>
         {nameOf(id)}

@@ -216,7 +216,7 @@ function Levels({ record }: { record: Route }) {
         <Table
           label="Limits in use"
           rows={rows}
-          rowKey={(l) => `${l.limit_scope} ${l.key_id ?? ''}`}
+          rowKey={(l) => `${l.limit_scope} ${l.limit_name ?? ''} ${l.key_id ?? ''} ${l.owner_id ?? ''}`}
           skeletons={3}
           empty={
             <Empty
@@ -226,7 +226,7 @@ function Levels({ record }: { record: Route }) {
             </Empty>
           }
           columns={[
-            { title: 'Limit', cell: (l) => l.limit_scope },
+            { title: 'Limit', cell: (l) => l.limit_name ?? l.limit_scope },
             {
               title: 'Key',
               className: 'w-full max-w-0',

@@ -5,7 +5,8 @@ import { useEdit } from '../../lib/edit';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
-import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
+import { AreaField, CheckField, SelectField, Submit, SubmitBar, TextField } from '../../ui/form';
+import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
 import { useGateway } from './detail';
 import { bodyOf, type Field, flagsOf, isLong, labels, maskSecrets, matches, sections, type Values, valuesOf } from './fields';
@@ -67,7 +68,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
           </div>
         </Panel>
       ))}
-      <div className="sticky bottom-0 z-10 flex flex-col gap-2 rounded-lg border border-line bg-raised px-4 py-2 shadow-lg">
+      <SubmitBar>
         {form.conflict && <Conflict {...form.conflict} />}
         <Submit
           label="Save"
@@ -89,7 +90,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
             </>
           }
         />
-      </div>
+      </SubmitBar>
     </form>
   );
 }
@@ -117,6 +118,9 @@ function Setting({
         onChange={(on) => onChange(String(on))}
       />
     );
+  }
+  if (field.path === 'default_plan') {
+    return <PlanField label={field.label} hint={field.hint} none="None" value={value} error={error} onChange={onChange} />;
   }
   if (field.setting.choices) {
     return (

@@ -8,6 +8,33 @@ import { Failure, Time } from '../../ui/basic';
 
 const listed = 5; // keys
 
+// useSimulation asks what limits would have refused in the last 24 hours; body is that of the call, null for none.
+export function useSimulation(gatewayId: string, body: Record<string, unknown> | null) {
+  const [result, setResult] = useState<Schemas['Simulation'] | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const text = JSON.stringify(body);
+  useEffect(() => {
+    setResult(null);
+    setError(null);
+    if (text === 'null') return;
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      const call = { path: { gateway_id: gatewayId }, body: JSON.parse(text) as unknown, signal: stop.signal };
+      api.post('/v1/gateways/{gateway_id}/limits/simulate', call).then(
+        (a) => setResult(a.data),
+        (e: unknown) => {
+          if (e instanceof ApiError) setError(e);
+        },
+      );
+    }, 400);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [text, gatewayId]);
+  return { result, error };
+}
+
 // Simulation says what a limit would have refused in the last 24 hours (contract, section 7).
 export function Simulation({
   gatewayId,
@@ -20,29 +47,8 @@ export function Simulation({
 }) {
   const perAddress = typeof rate === 'object' && rate !== null && 'per' in rate && rate.per === 'address';
   const refused = useRefusal('write', `gateways/${gatewayId}/limits`);
-  const [result, setResult] = useState<Schemas['Simulation'] | null>(null);
-  const [error, setError] = useState<ApiError | null>(null);
-  const text = JSON.stringify({ ...of, rate_limit: rate });
+  const { result, error } = useSimulation(gatewayId, rate && !refused && !perAddress ? { ...of, rate_limit: rate } : null);
   const { nameOf } = useNames((result?.keys ?? []).slice(0, listed).map((k) => ({ id: k.key_id })));
-  useEffect(() => {
-    setResult(null);
-    setError(null);
-    const body = JSON.parse(text) as { rate_limit: unknown };
-    if (!body.rate_limit || refused || perAddress) return;
-    const stop = new AbortController();
-    const timer = setTimeout(() => {
-      api.post('/v1/gateways/{gateway_id}/limits/simulate', { path: { gateway_id: gatewayId }, body, signal: stop.signal }).then(
-        (a) => setResult(a.data),
-        (e: unknown) => {
-          if (e instanceof ApiError) setError(e);
-        },
-      );
-    }, 400);
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [text, gatewayId, refused, perAddress]);
   if (!rate) return <p className="min-h-5 text-muted">Change the limit to see what it would have refused in the last 24 hours.</p>;
   if (perAddress)
     return (

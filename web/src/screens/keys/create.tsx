@@ -14,9 +14,11 @@ import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
 import { GatewayField } from '../../ui/gatewayselect';
 import { LimitFields } from '../../ui/limit';
-import { type Pair, Pairs, toRecord } from '../../ui/pairs';
+import { addFlags, type Pair, Pairs, toRecord } from '../../ui/pairs';
+import { PlanField } from '../../ui/planselect';
 import { SecretDialog } from '../../ui/secret';
 import { ExpiryField } from './expiry';
+import { noPlan, planHint } from './plan';
 import { ScopeField } from './scope';
 
 // CreateKey asks for a new key, and then shows it the one time.
@@ -28,6 +30,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     scope: 'read',
     gateway_id: '',
     owner: '',
+    plan: '',
     expires_at: '',
     limit: noLimit,
     metadata: [] as Pair[],
@@ -43,6 +46,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     ...(account && { level: 'account' }),
     ...(!account && v.gateway_id && { gateway_id: v.gateway_id }),
     ...(v.owner && { owner: v.owner }),
+    ...(!account && v.plan && { plan: v.plan }),
     ...(v.expires_at && { expires_at: v.expires_at }),
     ...(limit !== null && { rate_limit: limit }),
     ...(Object.keys(metadata).length > 0 && { metadata }),
@@ -54,9 +58,10 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     account && '--level account',
     !account && v.gateway_id && `--gateway ${v.gateway_id}`,
     v.owner && `--owner ${quote(v.owner)}`,
+    !account && v.plan && `--plan ${quote(v.plan)}`,
     v.expires_at && `--expires ${quote(v.expires_at)}`,
     limit !== null && `--rate-limit ${quote(limitFlag(v.limit) ?? '')}`,
-    ...Object.entries(metadata).map(([name, value]) => `--metadata ${quote(`${name}=${value}`)}`),
+    ...addFlags(metadata),
   ]
     .filter(Boolean)
     .join(' ');
@@ -104,7 +109,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
             onChange={(t) => form.set('owner', t)}
             error={form.fieldError('owner')}
             placeholder="customer-42"
-            hint="Whose key it is"
+            hint="Whose key it is. A new one is created."
           />
           <SelectField
             label="For"
@@ -123,6 +128,16 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
               none="All gateways"
               onChange={(t) => form.set('gateway_id', t)}
               error={form.fieldError('gateway_id')}
+            />
+          )}
+          {!account && (
+            <PlanField
+              optional
+              none={noPlan}
+              value={v.plan}
+              onChange={(t) => form.set('plan', t)}
+              error={form.fieldError('plan')}
+              hint={planHint}
             />
           )}
         </div>

@@ -5,8 +5,9 @@ import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
 import { useAccount, useRefusal, wordOf } from '../../api/session';
 import { showLimit } from '../../lib/limit';
-import { buttonClass, Button, Details, Failure, Id, Page, Panel, Skeleton, Time, useNow } from '../../ui/basic';
-import { Icon } from '../../ui/icon';
+import { buttonClass, Button, Details, Failure, Id, Notice, Page, Panel, Skeleton, Time, useNow } from '../../ui/basic';
+import { PlanLink } from '../owners/parts';
+import { Applying, useApplying } from '../plans/applying';
 import { EditKey } from './edit';
 import { RevokeKey } from './revoke';
 import { RotateKey, Rotation } from './rotate';
@@ -25,6 +26,17 @@ function KeyDetail({ keyId }: { keyId: string }) {
   const [open, setOpen] = useState<'' | 'edit' | 'rotate' | 'revoke'>('');
   const record = query.data?.data;
   const path = `keys/${keyId}`;
+  const noOwners = useRefusal('read', 'owners');
+  const owner = useRecord(
+    '/v1/owners/{owner_id}',
+    { path: { owner_id: record?.owner_id ?? '' } },
+    { enabled: Boolean(record?.owner_id) && !noOwners, retry: false },
+  );
+  const limits = useApplying({
+    keyPlan: record?.plan_id,
+    ownerPlan: record?.owner_id && owner.isLoading ? undefined : (owner.data?.data.plan_id ?? null),
+    gatewayId: record?.gateway_id,
+  });
   const whyNot = useRefusals(path, record);
   if (query.error && !record)
     return (
@@ -75,8 +87,17 @@ function KeyDetail({ keyId }: { keyId: string }) {
       }>
       {query.error && <Failure error={query.error} />}
       <Ending record={record} />
+      {owner.data?.data.state === 'suspended' && record.state === 'active' && (
+        <Notice>
+          Its owner is suspended: requests with this key are refused with 403 until{' '}
+          <Link to="/owners/$ownerId" params={{ ownerId: owner.data.data.owner_id }} className="link">
+            the owner
+          </Link>{' '}
+          is resumed.
+        </Notice>
+      )}
       <Rotation record={record} />
-      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
+      <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Key">
           <Details
             rows={[
@@ -88,7 +109,10 @@ function KeyDetail({ keyId }: { keyId: string }) {
                   {record.scope}
                 </code>,
               ],
-              ['Owner', record.owner ?? '–'],
+              ['Owner', <KeyOwner key="owner" record={record} />],
+              ...(record.level === 'gateway'
+                ? [['Plan', <PlanLink key="plan" record={record} none="none of its own" />] as [string, React.ReactNode]]
+                : []),
               ['Gateway', gateway],
               ['Rate limit', showLimit(record.rate_limit)],
               ['Expires', <Time key="expires" at={record.expires_at} none="never" />],
@@ -105,7 +129,10 @@ function KeyDetail({ keyId }: { keyId: string }) {
           />
         </Panel>
         {record.level === 'gateway' ? (
-          <KeyUsage keyId={keyId} />
+          <div className="flex min-w-0 flex-col gap-4">
+            <KeyUsage keyId={keyId} />
+            <Applying of={limits} />
+          </div>
         ) : (
           <Panel title="Use">
             <p className="mb-3 text-muted">What this key has done is in the audit log.</p>
@@ -122,19 +149,26 @@ function KeyDetail({ keyId }: { keyId: string }) {
   );
 }
 
+// KeyOwner leads to the owner of a key.
+const KeyOwner = ({ record: { owner, owner_id } }: { record: Schemas['Key'] }) =>
+  owner && owner_id ? (
+    <Link to="/owners/$ownerId" params={{ ownerId: owner_id }} className="link">
+      <bdi>{owner}</bdi>
+    </Link>
+  ) : (
+    (owner ?? '–')
+  );
+
 // Ending warns of a key that expires within a week and has no successor.
 function Ending({ record }: { record: Schemas['Key'] }) {
   const now = useNow();
   const ends = record.expires_at && record.state === 'active' && !record.rotated_to ? Date.parse(record.expires_at) : null;
   if (ends === null || ends <= now || ends - now > week) return null;
   return (
-    <p className="flex gap-2 rounded-md border border-warn bg-warn-soft px-3 py-2">
-      <Icon name="warn" className="mt-0.5 text-warn" />
-      <span className="min-w-0">
-        This key expires <Time at={record.expires_at} />, and is refused from then on. Give it a later expiry, or rotate it with one for the
-        new key.
-      </span>
-    </p>
+    <Notice>
+      This key expires <Time at={record.expires_at} />, and is refused from then on. Give it a later expiry, or rotate it with one for the
+      new key.
+    </Notice>
   );
 }
 

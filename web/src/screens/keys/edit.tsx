@@ -8,34 +8,31 @@ import { Conflict } from '../../ui/conflict';
 import { Dialog } from '../../ui/dialog';
 import { Submit, TextField } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
-import { type Pair, Pairs, toRecord } from '../../ui/pairs';
+import { metadataFlags, type Pair, Pairs, showPairs, toRecord } from '../../ui/pairs';
+import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
 import { ExpiryField } from './expiry';
+import { noPlan, planHint } from './plan';
 
 type Key = Schemas['Key'];
 
 const valuesOf = (k: Key) => ({
   name: k.name,
   owner: k.owner ?? '',
+  plan: k.plan ?? '',
   expires_at: k.expires_at ?? '',
   rate_limit: limitText(k.rate_limit),
   metadata: Object.entries(k.metadata) as Pair[],
 });
-const labels = { name: 'Name', owner: 'Owner', expires_at: 'Expiry', rate_limit: 'Rate limit', metadata: 'Metadata' };
+const labels = { name: 'Name', owner: 'Owner', plan: 'Plan', expires_at: 'Expiry', rate_limit: 'Rate limit', metadata: 'Metadata' };
 
 const show = (value: unknown): string => {
   if (value === '' || value === null) return 'empty';
   return typeof value === 'string'
     ? value
     : Array.isArray(value)
-      ? value.map((p) => (p as Pair).join('=')).join(', ') || 'empty'
+      ? showPairs(value as Pair[])
       : (limitFlag(value as ReturnType<typeof limitText>) ?? 'none');
-};
-
-// metadataFlags replaces all metadata; an empty flag removes it.
-const metadataFlags = (metadata: Record<string, string>) => {
-  const pairs = Object.entries(metadata);
-  return pairs.length === 0 ? ["--metadata ''"] : pairs.map(([name, value]) => `--metadata ${quote(`${name}=${value}`)}`);
 };
 
 // EditKey sends only the fields that were touched, with the ETag of the record they began with.
@@ -64,6 +61,7 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
     record.key_id,
     'name' in body && `--name ${quote(v.name)}`,
     'owner' in body && `--owner ${quote(v.owner)}`,
+    'plan' in body && `--plan ${quote(v.plan)}`,
     'expires_at' in body && `--expires ${quote(v.expires_at)}`,
     'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`,
     ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : []),
@@ -82,6 +80,16 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
         <div className="grid gap-4 sm:grid-cols-2">
           <TextField label="Name" autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
           <TextField label="Owner" optional value={v.owner} onChange={(t) => form.set('owner', t)} error={form.fieldError('owner')} />
+          {record.level === 'gateway' && (
+            <PlanField
+              optional
+              none={noPlan}
+              value={v.plan}
+              onChange={(t) => form.set('plan', t)}
+              error={form.fieldError('plan')}
+              hint={planHint}
+            />
+          )}
         </div>
         <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
         {record.level === 'gateway' && (

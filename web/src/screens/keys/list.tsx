@@ -3,6 +3,7 @@ import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useList } from '../../api/hooks';
+import { planFilter, usePlans } from '../../api/plans';
 import { useRefusal } from '../../api/session';
 import type { Filter } from '../../lib/filter';
 import { useUrl } from '../../lib/url';
@@ -14,15 +15,16 @@ import { KeyState } from './state';
 import { VerifyKey } from './verify';
 
 export default function Keys() {
-  const [url, change] = useUrl<'q' | 'state' | 'owner' | 'gateway_id' | 'level' | 'name' | 'cursor' | 'create'>();
+  const [url, change] = useUrl<'q' | 'state' | 'owner' | 'plan_id' | 'gateway_id' | 'level' | 'name' | 'cursor' | 'create'>();
   const { gateways, nameOf } = useGateways();
+  const { plans, nameOf: planName } = usePlans();
   const [verifying, setVerifying] = useState(false);
   const refused = useRefusal('write', 'keys');
-  const { q, state, owner, gateway_id, level, name, cursor } = url;
-  const filtered = Boolean(q || state || owner || gateway_id || level || name);
+  const { q, state, owner, plan_id, gateway_id, level, name, cursor } = url;
+  const filtered = Boolean(q || state || owner || plan_id || gateway_id || level || name);
   const query = useList(
     '/v1/keys',
-    { query: { q, state, owner, gateway_id, level, name, cursor, limit: 50 } },
+    { query: { q, state, owner, plan_id, gateway_id, level, name, cursor, limit: 50 } },
     { refetchInterval: 15_000 },
   );
 
@@ -36,6 +38,7 @@ export default function Keys() {
       shown: nameOf,
     },
     { name: 'owner', label: 'Owner' },
+    planFilter(plans, planName),
   ];
   const columns: Column<Schemas['Key']>[] = [
     {
@@ -71,13 +74,22 @@ export default function Keys() {
       title: 'Owner',
       className: 'max-w-32 2xl:max-w-56 hidden @4xl:table-cell',
       cell: (k) =>
-        k.owner ? (
-          <span className="block truncate" title={k.owner}>
-            {k.owner}
-          </span>
+        k.owner && k.owner_id ? (
+          <Link to="/owners/$ownerId" params={{ ownerId: k.owner_id }} className="link block truncate" title={k.owner}>
+            <bdi>{k.owner}</bdi>
+          </Link>
         ) : (
           <span className="text-muted">–</span>
         ),
+    },
+    {
+      title: 'Plan',
+      className: 'max-w-28 2xl:max-w-40 hidden @6xl:table-cell',
+      cell: (k) => (
+        <span className="block truncate" title={k.plan ?? undefined}>
+          {k.plan ?? <span className="text-muted">–</span>}
+        </span>
+      ),
     },
     {
       title: 'Gateway',
@@ -116,7 +128,15 @@ export default function Keys() {
                 action={
                   <Button
                     onClick={() =>
-                      change({ q: undefined, state: undefined, owner: undefined, gateway_id: undefined, level: undefined, name: undefined })
+                      change({
+                        q: undefined,
+                        state: undefined,
+                        owner: undefined,
+                        plan_id: undefined,
+                        gateway_id: undefined,
+                        level: undefined,
+                        name: undefined,
+                      })
                     }>
                     Clear the filters
                   </Button>

@@ -10,6 +10,7 @@ import { GatewayField } from '../../ui/gatewayselect';
 const reasons: Record<string, string> = {
   key_invalid: 'There is no such key here, it was revoked, or it belongs to another gateway.',
   key_expired: 'The key has expired.',
+  owner_suspended: 'The owner of the key is suspended.',
   scope_insufficient: 'The key is valid, but its scope does not allow this request.',
 };
 

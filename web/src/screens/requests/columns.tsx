@@ -14,8 +14,11 @@ const words: Record<number, [Tone, IconName, string]> = {
   429: ['warn', 'clock', 'Limit'],
 };
 
+// What a code says that its status does not.
+const codes: Record<string, [Tone, IconName, string]> = { owner_suspended: ['warn', 'pause', 'Owner'] };
+
 export function RequestStatus({ record }: { record: LoggedRequest }) {
-  const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || [
+  const [tone, icon, word] = (record.decision.upstream_status === null && (codes[record.decision.code] ?? words[record.status])) || [
     'bad' as Tone,
     'cross' as IconName,
     record.decision.check === 'internal' ? 'Keygate' : 'Upstream',

@@ -6,6 +6,7 @@ import { useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { count, milliseconds, plural } from '../../lib/format';
 import { capacity, spellLimit } from '../../lib/limit';
+import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
 import { clean, explain, isDaily, limitName, type LoggedRequest } from './explain';
@@ -90,9 +91,11 @@ export default function RequestDetail() {
       ? ([
           [
             'Limit',
-            limitName(r, names)
-              .replace(/^the /, '')
-              .replace(/^./, (c) => c.toUpperCase()),
+            <PlanOf key="limit" record={r}>
+              {limitName(r, names)
+                .replace(/^the /, '')
+                .replace(/^./, (c) => c.toUpperCase())}
+            </PlanOf>,
           ],
           ['Left then', d.remaining === null ? '–' : `${count(d.remaining)} of ${d.limit === null ? '–' : plural(d.limit, 'request')}`],
           ['Would have passed', <Time key="passes" at={d.passes_at} />],
@@ -234,6 +237,19 @@ export default function RequestDetail() {
   );
 }
 
+// PlanOf leads from the limit of a plan to the plan, if it still has that name.
+function PlanOf({ record: { decision: d }, children }: { record: LoggedRequest; children: ReactNode }) {
+  const name = d.limit_scope === 'plan' && d.limit_name ? planAndLimit(d.limit_name).plan : '';
+  const refused = useRefusal('read', 'plans');
+  const plan = useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused }).data?.data.data[0];
+  if (!plan) return children;
+  return (
+    <Link to="/plans/$planId" params={{ planId: plan.plan_id }} className="link">
+      {children}
+    </Link>
+  );
+}
+
 interface Read {
   route?: Answer<Schemas['Route']>;
   key?: Answer<Schemas['Key']>;
@@ -245,6 +261,7 @@ function limitOf(r: LoggedRequest, { route, key, gateway }: Read): Raisable | un
   const scope = r.decision.limit_scope;
   if (!scope || !r.gateway_id) return undefined;
   const base = { daily: isDaily(r), gatewayId: r.gateway_id };
+  if (scope === 'plan') return undefined; // its page has the editor
   if (scope === 'key') return key?.data.rate_limit ? { ...base, kind: 'key', first: key } : undefined;
   if (scope === 'global') return gateway?.data.global_rate_limit ? { ...base, kind: 'gateway', first: gateway } : undefined;
   if (scope === 'anonymous') return gateway?.data.anonymous_limit ? { ...base, kind: 'anonymous', first: gateway } : undefined;

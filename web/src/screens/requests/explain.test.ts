@@ -3,6 +3,7 @@ import { explain, type LoggedRequest, short } from './explain';
 
 const none = {
   limit_scope: null,
+  limit_name: null,
   limit: null,
   remaining: null,
   passes_at: null,
@@ -109,6 +110,12 @@ describe('explain', () => {
       request(429, { ...limited, limit_scope: 'key', message: "the key's own daily limit of 50 was used up" }),
       'the daily limit of 50 requests for the key was used up',
     ],
+    [
+      'limit of a plan',
+      request(429, { ...limited, limit_scope: 'plan', limit_name: 'pro.per-minute' }),
+      'the limit “per-minute” of 50 requests of the plan “pro” was used up',
+    ],
+    ['suspended owner', request(403, { check: 'owner', code: 'owner_suspended' }, known), 'the owner of the key kg_4tQx9Z… was suspended'],
     ['global limit', request(429, { ...limited, limit_scope: 'global' }), 'the limit of 50 requests for the whole gateway was used up'],
     [
       'connection refused',

@@ -1,4 +1,5 @@
 import type { Schemas } from '../../api/client';
+import { planAndLimit } from '../../lib/plan';
 import { count, plural } from '../../lib/format';
 
 export type LoggedRequest = Schemas['LoggedRequest'];
@@ -58,6 +59,8 @@ function cause(r: LoggedRequest, names: Names): string {
       return r.key_prefix
         ? `${key} is not valid here: it is unknown, was revoked more than 24 hours before, or belongs to another account or to the management API`
         : (keyReasons[d.reason ?? ''] ?? 'no key was sent, or what was sent does not have the form of a key');
+    case 'owner':
+      return `the owner of ${key} was suspended`;
     case 'gateway':
       return `${key} is restricted to another gateway`;
     case 'scope':
@@ -99,6 +102,10 @@ export function limitName(r: LoggedRequest, { route, rate }: Names = {}): string
   const d = r.decision;
   const size = rate ? ` of ${rate}` : d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
   if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
+  if (d.limit_scope === 'plan' && d.limit_name) {
+    const { plan, limit: name } = planAndLimit(d.limit_name);
+    return `the limit “${clean(name)}”${size} of the plan “${clean(plan)}”`;
+  }
   const whose =
     d.limit_scope === 'key'
       ? keyName(r)

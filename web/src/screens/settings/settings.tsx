@@ -2,12 +2,14 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useRecord } from '../../api/hooks';
-import { signOut, useAccount } from '../../api/session';
+import { signOut, useAccount, useRefusal } from '../../api/session';
 import { setTheme, type Theme, useTheme } from '../../lib/theme';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
 import { Table } from '../../ui/table';
+import { PlanLink } from '../owners/parts';
+import { DefaultPlan } from './defaultplan';
 
 const themes: { value: Theme; label: string }[] = [
   { value: 'system', label: 'As the system' },
@@ -20,6 +22,8 @@ export default function SettingsPage() {
   const account = useAccount();
   const session = useRecord('/v1/session', {}, { retry: false });
   const [failed, setFailed] = useState<unknown>(null);
+  const [choosing, setChoosing] = useState(false);
+  const noAccount = useRefusal('write', 'account');
   const look = useTheme();
   return (
     <Page title="Settings">
@@ -32,6 +36,15 @@ export default function SettingsPage() {
                 ['Name', account.name],
                 ['Identifier', <Id key="id" value={account.account_id} />],
                 ['Plan', account.plan],
+                [
+                  'Plan of new owners',
+                  <span key="d" className="flex flex-wrap items-center gap-2">
+                    <PlanLink record={{ plan_id: account.default_plan_id, plan: account.default_plan }} none="none" />
+                    <Button size="sm" why={noAccount} onClick={() => setChoosing(true)}>
+                      Change
+                    </Button>
+                  </span>,
+                ],
                 [
                   'State',
                   account.state === 'active' ? (
@@ -108,6 +121,7 @@ export default function SettingsPage() {
         </Panel>
       </div>
       <Installation />
+      {choosing && account && <DefaultPlan now={account.default_plan} onClose={() => setChoosing(false)} />}
     </Page>
   );
 }

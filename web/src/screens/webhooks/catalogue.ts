@@ -19,6 +19,7 @@ const key: Schemas['KeyEvent'] = {
   gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
   expires_at: null,
 };
+const owner: Schemas['OwnerEvent'] = { owner_id: 'own_01jz8y5c3te9b8r2m6q4v7x0aa', owner: 'customer-42', name: 'Acme Ltd' };
 const rotated: Schemas['KeyRotatedEvent'] = {
   key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd',
   key_prefix: 'kg_4tQx9Z',
@@ -75,6 +76,12 @@ export const catalogue: Record<Type, Entry> = {
     text: 'A key expired. It is refused from now on.',
     data: { ...key, expires_at: '2026-03-01T12:00:00Z' },
   },
+  'owner.suspended': {
+    title: 'Owner suspended',
+    text: 'An owner was suspended. Requests with its keys are refused from now on.',
+    data: { ...owner },
+  },
+  'owner.resumed': { title: 'Owner resumed', text: 'A suspended owner was resumed. Its keys are let in again.', data: { ...owner } },
   'rate_limit.exceeded': {
     title: 'Rate limit exceeded',
     text: 'A request exceeded a rate limit. Raised for the 1st, 101st, 201st … such request of each gateway, route and limit.',

@@ -108,6 +108,16 @@ export default function EventDetail() {
                   ] as [string, React.ReactNode],
                 ]
               : []),
+            ...(typeof e.data.owner_id === 'string'
+              ? [
+                  [
+                    'Owner',
+                    <Link key="owner" to="/owners/$ownerId" params={{ ownerId: e.data.owner_id }} className="link break-words">
+                      <bdi>{String(e.data.owner)}</bdi>
+                    </Link>,
+                  ] as [string, React.ReactNode],
+                ]
+              : []),
             ...(typeof e.data.gateway_id === 'string'
               ? [
                   [

@@ -17,12 +17,13 @@ type Event = Schemas['Event'];
 function about(e: Event): string[] {
   const d = e.data;
   return [
+    d.owner_id ? d.owner : undefined,
     d.name,
     d.key_prefix,
     d.method && d.path ? `${String(d.method)} ${String(d.path)}` : d.path,
     d.status,
     d.reason,
-    d.limit_scope,
+    d.limit_name ?? d.limit_scope,
     d.message,
     d.revision !== undefined ? `revision ${String(d.revision)}` : undefined,
   ]

@@ -1,0 +1,197 @@
+import type { Page } from '@playwright/test';
+import { expect, type Keygate, type Service, signIn, test } from './keygate';
+
+const gateway = (keygate: Keygate, upstream: Service) =>
+  keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url, config: 'routes: [{path: /*, methods: [GET]}]' });
+
+// secretOf copies the key that a dialog shows, and closes it.
+async function secretOf(page: Page): Promise<string> {
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write']);
+  const secret = (await page.locator('[data-secret]').textContent()) ?? '';
+  await page.getByRole('button', { name: 'Copy', exact: true }).click();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await expect(page.getByRole('dialog')).toHaveCount(0);
+  return secret;
+}
+
+// Guarantee: a plan, an owner with it and a key of the owner are made in the dashboard, and a request that a limit of the
+// plan refuses names both, and leads to the plan.
+test('a plan limits the keys of an owner, and a refused request names it', async ({ page, keygate, upstream }) => {
+  await gateway(keygate, upstream);
+  await signIn(page, keygate, 'plans');
+  await page.getByRole('button', { name: 'Create a plan' }).first().click();
+  await page.getByLabel('Name', { exact: true }).first().fill('pro');
+  await page.getByLabel('Sustained').fill('2/h');
+  await page.getByLabel('Counts').selectOption('owner');
+  await page.getByRole('button', { name: 'Create the plan' }).click();
+  await expect(page.getByRole('heading', { name: 'pro', level: 1 })).toBeVisible();
+  await expect(page.getByRole('list', { name: 'Limits of the plan' })).toContainText('2 per hour, all keys of an owner together');
+
+  await page.getByRole('link', { name: 'Owners', exact: true }).click();
+  await page.getByRole('button', { name: 'Create an owner' }).first().click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Identifier').fill('customer-42');
+  await dialog.getByLabel('Plan').selectOption('pro');
+  await dialog.getByRole('button', { name: 'Create the owner' }).click();
+  await expect(page.getByRole('heading', { name: 'customer-42' })).toBeVisible();
+  await expect(page.getByRole('list', { name: 'Limits of plans' })).toContainText('plan pro, of the owner');
+
+  await page.goto(`${keygate.url}keys?create=1`);
+  await page.getByLabel('Name', { exact: true }).fill('app');
+  await page.getByLabel('Owner').fill('customer-42');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  const secret = await secretOf(page);
+  expect([await keygate.request('/', secret), await keygate.request('/', secret), await keygate.request('/', secret)]).toEqual([
+    200, 200, 429,
+  ]);
+
+  await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(1);
+  await page.getByRole('link', { name: 'Requests', exact: true }).click();
+  await page.getByRole('table').getByRole('link', { name: '/' }).first().click();
+  await expect(page.locator('[data-explanation]')).toContainText('the limit “per-minute” of 2 requests of the plan “pro” was used up');
+  await page.getByRole('link', { name: /of the plan/ }).click();
+  await expect(page.getByRole('heading', { name: 'pro', level: 1 })).toBeVisible();
+});
+
+// Guarantee: suspending an owner asks, says what it does, and refuses its keys at once; resuming lets them in again.
+test('an owner is suspended and resumed', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(409);
+  await gateway(keygate, upstream);
+  const key = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: 'customer-42' });
+  await signIn(page, keygate, `owners/${key.owner_id}`);
+  await page.getByRole('button', { name: 'Suspend' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText('The owner customer-42 has 1 active key.');
+  await dialog.getByRole('button', { name: 'As code' }).click();
+  await expect(page.getByLabel('As CLI', { exact: true })).toHaveText('keygate owners suspend customer-42');
+  await page.keyboard.press('Escape');
+  expect(await keygate.request('/', key.key)).toBe(200);
+  await dialog.getByRole('button', { name: 'Suspend the owner' }).click();
+  await expect(page.getByText('Suspended', { exact: true })).toBeVisible();
+  expect(await keygate.request('/', key.key)).toBe(403);
+  await page.goto(`${keygate.url}keys/${key.key_id}`);
+  await expect(page.getByText('Its owner is suspended')).toBeVisible();
+  await page.getByRole('link', { name: 'the owner', exact: true }).click();
+
+  await page.getByRole('button', { name: 'Delete' }).click();
+  await dialog.getByRole('button', { name: 'Delete the owner' }).click();
+  await expect(dialog.getByRole('alert')).toBeVisible(); // it has an active key
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await dialog.getByRole('button', { name: 'Resume the owner' }).click();
+  await expect(page.getByText('Active', { exact: true }).first()).toBeVisible();
+  expect(await keygate.request('/', key.key)).toBe(200);
+});
+
+// Guarantee: a form of a plan that was not touched sends nothing; what was touched is sent, with limits as a whole; what
+// the server says stands at the field of its limit; and what another session has changed is not lost.
+test('a plan is edited', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(422).add(412);
+  const { gateway_id } = await gateway(keygate, upstream);
+  const plan = await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [{ name: 'one', sustained: '10/s' }] });
+  const sent: string[] = [];
+  page.on('request', (r) => {
+    if (r.method() === 'PATCH') sent.push(r.postData() ?? '');
+  });
+  await signIn(page, keygate, `plans/${plan.plan_id}/edit`);
+  await expect(page.getByRole('button', { name: 'Save' })).toHaveAttribute('aria-disabled', 'true');
+  await page.getByLabel('Title').press('Enter');
+  await page.getByRole('button', { name: 'Add a limit' }).click();
+  const second = page.getByRole('group', { name: 'Limit 2' });
+  await second.getByLabel('Name').fill('two');
+  await second.getByLabel('Sustained').fill('lots');
+  await second.getByLabel('Gateway', { exact: true }).selectOption(gateway_id);
+  await second.getByLabel('Routes').fill('/orders\norders');
+  expect(sent).toEqual([]);
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(second.getByLabel('Sustained')).toHaveAccessibleDescription(/lots/);
+  await expect(second.getByLabel('Sustained')).toBeFocused();
+  await expect(second.getByLabel('Routes')).toHaveAccessibleDescription(/must/);
+
+  await keygate.call('PATCH', `/v1/plans/${plan.plan_id}`, { title: 'Professional' });
+  await second.getByLabel('Sustained').fill('5/s');
+  await second.getByLabel('Routes').fill('/orders');
+  sent.length = 0;
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByText('Title is now Professional')).toBeVisible();
+  await page.getByRole('button', { name: 'Keep my changes' }).click();
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByRole('heading', { name: 'pro', level: 1 })).toBeVisible();
+  const body = {
+    limits: [
+      { name: 'one', sustained: '10/s', per: 'key' },
+      { name: 'two', sustained: '5/s', per: 'key', gateway_id, routes: ['/orders'] },
+    ],
+  };
+  expect(sent.map((s) => JSON.parse(s) as unknown)).toEqual([body, body]);
+  expect(await keygate.call('GET', `/v1/plans/${plan.plan_id}`)).toMatchObject({
+    title: 'Professional',
+    limits: [{}, { routes: ['/orders'] }],
+  });
+});
+
+// Guarantee: before limits are saved, the editor says what they would have refused in the last 24 hours.
+test('the editor replays the last 24 hours', async ({ page, keygate, upstream }) => {
+  await gateway(keygate, upstream);
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: 'acme' });
+  for (let i = 0; i < 20; i++) await keygate.request('/', key);
+  await expect.poll(async () => (await keygate.call('GET', '/v1/reports/top?group_by=key')).data[0]?.requests).toBe(20);
+  await signIn(page, keygate, 'plans/new');
+  await expect(page.getByText('Give each limit a name and a rate')).toBeVisible();
+  await page.getByLabel('Sustained').fill('5/h');
+  await page.getByLabel('Counts').selectOption('owner');
+  const replay = page.getByRole('status').filter({ hasText: 'per-minute' });
+  await expect(replay).toContainText('15 would have been refused');
+  await page.getByLabel('Sustained').fill('100/s');
+  await expect(replay).toContainText('0 would have been refused');
+});
+
+// Guarantee: a plan that is in use is not deleted, and the page says by how many; one that is not is deleted.
+test('a plan in use is not deleted', async ({ page, keygate, watch }) => {
+  watch.allowed.add(409);
+  const plan = await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [] });
+  const owner = await keygate.call('POST', '/v1/owners', { external_id: 'acme', plan: 'pro' });
+  await signIn(page, keygate, `plans/${plan.plan_id}`);
+  await expect(page.getByRole('table', { name: 'Owners' }).getByRole('link', { name: 'acme' })).toBeVisible();
+  await page.getByRole('button', { name: 'Delete' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('button', { name: 'Delete the plan' }).click();
+  await expect(dialog.getByRole('alert')).toContainText(/1 owner/);
+  await keygate.call('PATCH', `/v1/owners/${owner.owner_id}`, { plan: null });
+  await dialog.getByRole('button', { name: 'Delete the plan' }).click();
+  await expect(page.getByText('No plans yet')).toBeVisible();
+});
+
+// Guarantee: every filter of the list of owners changes the request, pages follow each other, the palette finds owners
+// and plans, and a key that may only read sees why it cannot change anything.
+test('owners are found, and shown to whoever may read', async ({ page, keygate }) => {
+  await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [] });
+  for (let i = 0; i < 60; i++) await keygate.call('POST', '/v1/owners', { external_id: `customer-${i}`, ...(i % 2 && { plan: 'pro' }) });
+  const owner = await keygate.call('POST', '/v1/owners', { external_id: 'acme', name: 'Acme Ltd' });
+  await keygate.call('PATCH', `/v1/owners/${owner.owner_id}`, { state: 'suspended' });
+  const viewer = await keygate.call('POST', '/v1/keys', { name: 'viewer', level: 'account', scope: 'read' });
+  await signIn(page, keygate, 'owners', viewer.key as string);
+  const rows = page.getByRole('table', { name: 'Owners' }).getByRole('row');
+  await expect(rows).toHaveCount(51);
+  await page.getByRole('button', { name: 'Next page' }).click();
+  await expect(rows).toHaveCount(12);
+  for (const [typed, found] of [
+    ['state:suspended ', 1],
+    ['plan:pro ', 30],
+    ['external_id:customer-7 ', 1],
+    ['Acme', 1],
+  ] as const) {
+    await page.goto(`${keygate.url}owners`);
+    await page.locator('[data-search]').fill(typed);
+    await page.locator('[data-search]').press('Escape');
+    await expect(rows).toHaveCount(found + 1);
+  }
+  await expect(page.getByRole('button', { name: 'Create an owner' })).toHaveAccessibleDescription(/Your key has the scope “read”/);
+  await rows.nth(1).getByRole('link').click();
+  for (const name of ['Edit', 'Resume', 'Delete'])
+    await expect(page.getByRole('button', { name, exact: true })).toHaveAccessibleDescription(/Your key has the scope “read”/);
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox').fill('pro');
+  await page.getByRole('option', { name: 'pro', exact: true }).click();
+  await expect(page.getByRole('heading', { name: 'pro', level: 1 })).toBeVisible();
+});

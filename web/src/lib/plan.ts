@@ -1,0 +1,143 @@
+import type { Schemas } from '../api/client';
+import { spellLimit } from './limit';
+import { quote } from './shell';
+
+type Plan = Schemas['Plan'];
+type Limit = Plan['limits'][number];
+
+export const maxLimits = 8; // of a plan
+
+// A LimitDraft is a limit of a plan as its form has it; "" means that a field is not set.
+export interface LimitDraft {
+  name: string;
+  sustained: string;
+  burst: string;
+  per: string;
+  gateway_id: string;
+  routes: string; // a path in each line
+}
+
+export const newLimit = (name = ''): LimitDraft => ({ name, sustained: '', burst: '', per: 'key', gateway_id: '', routes: '' });
+
+// draftOf returns a limit as its form has it.
+export const draftOf = (l: Limit): LimitDraft => ({
+  name: l.name,
+  sustained: l.sustained ?? '',
+  burst: l.burst ?? '',
+  per: l.per,
+  gateway_id: l.gateway_id ?? '',
+  routes: l.routes.join('\n'),
+});
+
+const lines = (text: string) =>
+  text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter(Boolean);
+
+// limitBody returns what a call takes for a limit. Routes are left out without a gateway: the form does not show them.
+export const limitBody = (d: LimitDraft) => ({
+  name: d.name.trim(),
+  ...(d.sustained.trim() ? { sustained: d.sustained.trim() } : {}),
+  ...(d.burst.trim() ? { burst: d.burst.trim() } : {}),
+  per: d.per,
+  ...(d.gateway_id ? { gateway_id: d.gateway_id } : {}),
+  ...(d.gateway_id && lines(d.routes).length > 0 ? { routes: lines(d.routes) } : {}),
+});
+
+export type LimitBody = ReturnType<typeof limitBody>;
+
+// rateOf says the rate of a limit in words: "600 per minute, 50 at once".
+export const rateOf = ({ sustained, burst }: Pick<Limit, 'sustained' | 'burst'>): string =>
+  spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' });
+
+// limitWords says a limit in a few words: "600 per minute per owner".
+export const limitWords = (l: Limit): string => `${rateOf(l)} ${l.per === 'owner' ? 'per owner' : 'per key'}`;
+
+// planWords says the limits of a plan in a few words.
+export const planWords = (limits: Limit[]): string => limits.map(limitWords).join('; ') || 'no limits';
+
+// A Placed is a limit that applies to the keys of an owner, or to one key, and where it comes from. If that is the
+// default plan of a gateway, it applies there only.
+export interface Placed {
+  limit: Limit;
+  plan: Plan;
+  from: 'key' | 'owner' | 'gateway';
+  gatewayId: string | null; // where it applies; null for all gateways
+}
+
+// A Source is a plan, where it comes from, and the gateway on which it applies.
+type Source = Pick<Placed, 'plan' | 'from' | 'gatewayId'>;
+
+// applying returns the limits of plans that apply (plans.md, section 3). Those per owner are of the owner's plan, else of
+// each gateway's default plan, and never of the key's. Those per key are of the first plan there is of the key's, the
+// owner's and the gateway's, even if it has none.
+export function applying({
+  keyPlan,
+  ownerPlan,
+  gateways,
+}: {
+  keyPlan?: Plan;
+  ownerPlan?: Plan;
+  gateways: { gateway_id: string; plan?: Plan }[]; // those that the key works on
+}): Placed[] {
+  const defaults = gateways.flatMap((g): Source[] => (g.plan ? [{ plan: g.plan, from: 'gateway', gatewayId: g.gateway_id }] : []));
+  const everywhere = (plan: Plan | undefined, from: Source['from']): Source[] | undefined => plan && [{ plan, from, gatewayId: null }];
+  const sources = {
+    owner: everywhere(ownerPlan, 'owner') ?? defaults,
+    key: everywhere(keyPlan, 'key') ?? everywhere(ownerPlan, 'owner') ?? defaults,
+  };
+  return (['owner', 'key'] as const).flatMap((per) =>
+    sources[per].flatMap((s) =>
+      s.plan.limits
+        .filter((l) => l.per === per && (s.gatewayId === null || l.gateway_id === null || l.gateway_id === s.gatewayId))
+        .map((limit) => ({ ...s, limit, gatewayId: s.gatewayId ?? limit.gateway_id })),
+    ),
+  );
+}
+
+// planAndLimit splits the name of a limit in a 429: neither name has a dot.
+export function planAndLimit(name: string): { plan: string; limit: string } {
+  const dot = name.indexOf('.');
+  return { plan: name.slice(0, dot), limit: name.slice(dot + 1) };
+}
+
+// limitFlags are the flags of "keygate plans" for limits.
+export function limitFlags(limits: LimitBody[]): string[] {
+  return limits.map((l) => {
+    const parts = [
+      `${l.name || 'NAME'}=${l.sustained ?? 'RATE'}`,
+      l.burst && `burst=${l.burst}`,
+      l.per !== 'key' && `per=${l.per}`,
+      l.gateway_id && `gateway=${l.gateway_id}`,
+      ...(l.routes ?? []).map((r) => `route=${r}`),
+    ];
+    return `--limit ${quote(parts.filter(Boolean).join(','))}`;
+  });
+}
+
+// plain are texts that YAML reads as a string without quotes: names and rates.
+const plain = (text: string) => /^(\d+\/)?[a-z][a-z0-9_-]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/.test(text);
+const yaml = (text: string) => (plain(text) ? text : JSON.stringify(text));
+
+// planFile returns a plan as a configuration file has it, which names gateways, as nameOf does.
+export function planFile(
+  { name, title, time_zone, anchor_day }: { name: string; title: string; time_zone?: string; anchor_day?: number },
+  limits: LimitBody[],
+  nameOf: (gatewayId: string) => string,
+): string {
+  const one = ({ gateway_id, routes, ...l }: LimitBody) =>
+    Object.entries({ ...l, ...(gateway_id ? { gateway: nameOf(gateway_id) } : {}), ...(routes ? { routes } : {}) }).map(
+      ([k, v], i) => `      ${i === 0 ? '- ' : '  '}${k}: ${Array.isArray(v) ? `[${v.map(yaml).join(', ')}]` : yaml(v)}`,
+    );
+  return [
+    'plans:',
+    `  - name: ${yaml(name || 'NAME')}`,
+    ...(title ? [`    title: ${yaml(title)}`] : []),
+    ...(time_zone && time_zone !== 'UTC' ? [`    time_zone: ${time_zone}`] : []),
+    ...(anchor_day && anchor_day !== 1 ? [`    anchor_day: ${anchor_day}`] : []),
+    limits.length === 0 ? '    limits: []' : '    limits:',
+    ...limits.flatMap(one),
+    '',
+  ].join('\n');
+}

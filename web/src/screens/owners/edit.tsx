@@ -1,0 +1,84 @@
+import { type Answer, api } from '../../api/client';
+import { changed } from '../../api/hooks';
+import { useEdit } from '../../lib/edit';
+import { quote } from '../../lib/shell';
+import { AsCode } from '../../ui/ascode';
+import { Conflict } from '../../ui/conflict';
+import { Dialog } from '../../ui/dialog';
+import { Submit, TextField } from '../../ui/form';
+import { metadataFlags, type Pair, Pairs, showPairs, toRecord } from '../../ui/pairs';
+import { PlanField } from '../../ui/planselect';
+import { toast } from '../../ui/toast';
+import type { Owner } from './parts';
+
+const valuesOf = (o: Owner) => ({ name: o.name ?? '', plan: o.plan ?? '', metadata: Object.entries(o.metadata) as Pair[] });
+const labels = { name: 'Name', plan: 'Plan', metadata: 'Metadata' };
+const show = (value: string | Pair[]): string => (typeof value === 'string' ? value || 'empty' : showPairs(value));
+
+// EditOwner sends only the fields that were touched, with the ETag of the record they began with.
+export function EditOwner({ first, onClose }: { first: Answer<Owner>; onClose: () => void }) {
+  const { owner_id, external_id } = first.data;
+  const path = { owner_id };
+  const form = useEdit({ first, valuesOf, labels, show, read: () => api.get('/v1/owners/{owner_id}', { path }) });
+  const v = form.values;
+  const body = {
+    ...('name' in form.changes && { name: v.name || null }),
+    ...('plan' in form.changes && { plan: v.plan || null }),
+    ...('metadata' in form.changes && { metadata: toRecord(v.metadata) }),
+  };
+  const submit = () =>
+    form.save({
+      send: (ifMatch) => api.patch('/v1/owners/{owner_id}', { path, body, ifMatch }),
+      saved: async () => {
+        toast(`Owner “${external_id}” was saved`);
+        await changed('/v1/owners');
+        onClose();
+      },
+    });
+  const cli = [
+    `keygate owners update ${quote(external_id)}`,
+    'name' in body && `--name ${quote(v.name)}`,
+    'plan' in body && `--plan ${quote(v.plan)}`,
+    ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : []),
+  ]
+    .filter(Boolean)
+    .join(' ');
+  return (
+    <Dialog title={`Edit “${external_id}”`} wide onClose={onClose} mayClose={() => !form.busy}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        {form.conflict && <Conflict {...form.conflict} />}
+        <div className="grid gap-4 sm:grid-cols-2">
+          <TextField label="Name" optional autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
+          <PlanField
+            optional
+            none="None: that of the gateway"
+            value={v.plan}
+            onChange={(t) => form.set('plan', t)}
+            error={form.fieldError('plan')}
+            hint="On another plan its limits begin full."
+          />
+        </div>
+        <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
+        <Submit
+          unchanged={!form.dirty}
+          beside={
+            <AsCode
+              command={{ cli, method: 'PATCH', path: `/v1/owners/${owner_id}`, body }}
+              why={form.dirty ? null : 'Nothing has been changed yet.'}
+            />
+          }
+          label="Save"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+          disabled={form.conflict !== null}
+        />
+      </form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,41 @@
+import { Link } from '@tanstack/react-router';
+import type { Schemas } from '../../api/client';
+import { Status } from '../../ui/basic';
+
+export type Owner = Schemas['Owner'];
+
+// OwnerState shows the state of an owner.
+export const OwnerState = ({ record }: { record: Owner }) =>
+  record.state === 'suspended' ? (
+    <Status tone="bad" icon="stop">
+      Suspended
+    </Status>
+  ) : (
+    <Status tone="ok">Active</Status>
+  );
+
+// OwnerLink is the link of a row of a list of owners: the external identifier, with the name behind it.
+export const OwnerLink = ({ record }: { record: Owner }) => (
+  <Link
+    to="/owners/$ownerId"
+    params={{ ownerId: record.owner_id }}
+    className="row-link link block truncate font-medium"
+    title={[record.external_id, record.name].filter(Boolean).join('\n')}>
+    <bdi>{record.external_id}</bdi>
+    {record.name && (
+      <bdi className="ml-2 font-normal text-muted" dir="auto">
+        {record.name}
+      </bdi>
+    )}
+  </Link>
+);
+
+// PlanLink leads to the plan of a record.
+export const PlanLink = ({ record, none = '–' }: { record: { plan_id: string | null; plan: string | null }; none?: string }) =>
+  record.plan_id ? (
+    <Link to="/plans/$planId" params={{ planId: record.plan_id }} className="link">
+      {record.plan ?? record.plan_id}
+    </Link>
+  ) : (
+    <span className="text-muted">{none}</span>
+  );

@@ -1,0 +1,61 @@
+import { useNavigate } from '@tanstack/react-router';
+import { api } from '../../api/client';
+import { changed, warn } from '../../api/hooks';
+import { useGateways } from '../../api/gateways';
+import { useRefusal } from '../../api/session';
+import { useForm } from '../../lib/form';
+import { limitBody, limitFlags, newLimit, planFile } from '../../lib/plan';
+import { quote } from '../../lib/shell';
+import { AsCode } from '../../ui/ascode';
+import { Page } from '../../ui/basic';
+import { Submit, SubmitBar } from '../../ui/form';
+import { toast } from '../../ui/toast';
+import { PlanFields, type PlanValues } from './form';
+
+// CreatePlan asks for a plan with one limit at first.
+export default function CreatePlan() {
+  const navigate = useNavigate();
+  const refused = useRefusal('write', 'plans');
+  const { nameOf } = useGateways();
+  const form = useForm<PlanValues>({ name: '', title: '', limits: [newLimit('per-minute')] });
+  const { name, title } = form.values;
+  const limits = form.values.limits.map(limitBody);
+  const body = { name: name.trim(), ...(title.trim() && { title: title.trim() }), limits };
+  const submit = () =>
+    form.submit(async () => {
+      const { data } = await api.post('/v1/plans', { body });
+      warn(data.plan_id, data.warnings);
+      toast(`Plan “${data.name}” is created`);
+      await changed('/v1/plans');
+      await navigate({ to: '/plans/$planId', params: { planId: data.plan_id } });
+    });
+  const cli = [`keygate plans create ${quote(body.name || 'NAME')}`, title && `--title ${quote(title)}`, ...limitFlags(limits)]
+    .filter(Boolean)
+    .join(' ');
+  return (
+    <Page title="Create a plan">
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        <PlanFields form={form} />
+        <SubmitBar>
+          <Submit
+            beside={
+              <AsCode
+                command={{ cli, method: 'POST', path: '/v1/plans', body, file: planFile({ name: body.name, title }, limits, nameOf) }}
+              />
+            }
+            label="Create the plan"
+            busy={form.busy}
+            error={form.rest}
+            why={refused}
+            onCancel={() => void navigate({ to: '/plans' })}
+          />
+        </SubmitBar>
+      </form>
+    </Page>
+  );
+}

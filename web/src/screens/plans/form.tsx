@@ -1,0 +1,177 @@
+import type { useForm } from '../../lib/form';
+import { type LimitDraft, limitBody, maxLimits, newLimit } from '../../lib/plan';
+import { Button, IconButton, Panel } from '../../ui/basic';
+import { AreaField, SelectField, TextField } from '../../ui/form';
+import { GatewayField } from '../../ui/gatewayselect';
+import { PlanSimulation } from './simulation';
+
+export interface PlanValues extends Record<string, unknown> {
+  name: string;
+  title: string;
+  limits: LimitDraft[];
+}
+
+// A FormOf has what the fields need of a form.
+type FormOf = Pick<ReturnType<typeof useForm<PlanValues>>, 'values' | 'set' | 'errorAt' | 'fieldError'>;
+
+// PlanFields edits a plan. Its limits are sent as a whole.
+export function PlanFields({ form }: { form: FormOf }) {
+  const { values: v, set } = form;
+  const change = (n: number, part: Partial<LimitDraft>) =>
+    set(
+      'limits',
+      v.limits.map((l, i) => (i === n ? { ...l, ...part } : l)),
+    );
+  const ofAll = form.errorAt((f) => f === 'limits');
+  return (
+    <>
+      <Panel title="Plan">
+        <div className="grid gap-4 sm:grid-cols-2">
+          <TextField
+            label="Name"
+            autoFocus
+            required
+            mono
+            maxLength={64}
+            value={v.name}
+            onChange={(t) => set('name', t)}
+            error={form.fieldError('name')}
+            placeholder="pro"
+            hint="Of a-z, 0-9, - and _. Keys, owners and gateways are given the plan by it."
+          />
+          <TextField
+            label="Title"
+            optional
+            maxLength={255}
+            value={v.title}
+            onChange={(t) => set('title', t)}
+            error={form.fieldError('title')}
+            placeholder="Professional"
+            hint="For people"
+          />
+        </div>
+      </Panel>
+      <Panel title="Limits">
+        <div className="flex flex-col gap-4">
+          <p className="text-muted">A request must pass all limits that apply to it, beside those of its key, its route and its gateway.</p>
+          {v.limits.map((limit, n) => (
+            <LimitEditor
+              key={n}
+              number={n + 1}
+              limit={limit}
+              onChange={(part) => change(n, part)}
+              onRemove={() =>
+                set(
+                  'limits',
+                  v.limits.filter((_, i) => i !== n),
+                )
+              }
+              error={(part) =>
+                form.errorAt(
+                  (f) => f === `limits[${n}].${part}` || f.startsWith(`limits[${n}].${part}[`) || (part === 'name' && f === `limits[${n}]`),
+                )
+              }
+            />
+          ))}
+          {ofAll && (
+            <p role="alert" className="text-sm text-bad">
+              Limits {ofAll}
+            </p>
+          )}
+          {v.limits.length < maxLimits && (
+            <div>
+              <Button size="sm" icon="plus" onClick={() => set('limits', [...v.limits, newLimit()])}>
+                Add a limit
+              </Button>
+            </div>
+          )}
+        </div>
+      </Panel>
+      <PlanSimulation limits={v.limits.map(limitBody)} />
+    </>
+  );
+}
+
+function LimitEditor({
+  number,
+  limit,
+  onChange,
+  onRemove,
+  error,
+}: {
+  number: number;
+  limit: LimitDraft;
+  onChange: (part: Partial<LimitDraft>) => void;
+  onRemove: () => void;
+  error: (part: string) => string | undefined;
+}) {
+  return (
+    <fieldset className="rounded-md border border-line p-3">
+      <legend className="sr-only">Limit {number}</legend>
+      <div className="flex items-start gap-2">
+        <div className="grid min-w-0 flex-1 gap-3 sm:grid-cols-3">
+          <TextField
+            label="Name"
+            required
+            mono
+            maxLength={32}
+            placeholder="per-minute"
+            hint="In the plan; callers see it in a 429"
+            value={limit.name}
+            error={error('name')}
+            onChange={(name) => onChange({ name })}
+          />
+          <TextField
+            label="Sustained"
+            required
+            mono
+            placeholder="600/min"
+            hint="Requests that pass steadily"
+            value={limit.sustained}
+            error={error('sustained')}
+            onChange={(sustained) => onChange({ sustained })}
+          />
+          <TextField
+            label="Burst"
+            optional
+            mono
+            placeholder="50/s"
+            hint="How many may come at once"
+            value={limit.burst}
+            error={error('burst')}
+            onChange={(burst) => onChange({ burst })}
+          />
+          <SelectField
+            label="Counts"
+            value={limit.per}
+            error={error('per')}
+            onChange={(per) => onChange({ per })}
+            options={[
+              { value: 'key', label: 'Each key on its own' },
+              { value: 'owner', label: 'All keys of an owner together' },
+            ]}
+          />
+          <GatewayField
+            value={limit.gateway_id}
+            none="All gateways"
+            error={error('gateway_id')}
+            onChange={(gateway_id) => onChange({ gateway_id })}
+          />
+          {limit.gateway_id && (
+            <AreaField
+              label="Routes"
+              optional
+              rows={2}
+              placeholder="/orders/*"
+              hint="A path in each line; none for all"
+              value={limit.routes}
+              error={error('routes')}
+              onChange={(routes) => onChange({ routes })}
+            />
+          )}
+        </div>
+        <IconButton icon="cross" label={`Remove limit ${number}`} onClick={onRemove} />
+      </div>
+    </fieldset>
+  );
+}
