@@ -10,6 +10,7 @@ type GatewayPatch struct {
 	Default                   Change[bool]              `json:"default,omitzero"`                     // true makes it the default gateway, for unknown hosts; cannot be cleared
 	UpstreamURL               Change[string]            `json:"upstream_url,omitzero"`                // cannot be cleared; another origin removes UpstreamHeaders and the client certificate
 	GlobalRateLimit           Change[GlobalLimitInput]  `json:"global_rate_limit,omitzero"`           // replaced as a whole; default: the installation's
+	AnonymousLimit            Change[GlobalLimitInput]  `json:"anonymous_limit,omitzero"`             // replaced as a whole; default: none
 	DefaultPlan               Change[string]            `json:"default_plan,omitzero"`                // default: none
 	Timeout                   Change[string]            `json:"timeout,omitzero"`                     // Go duration, 1s to 1h; default: 60s
 	UpstreamHeaders           Change[map[string]string] `json:"upstream_headers,omitzero"`            // replaced as a whole, at most 16; default: none

@@ -146,16 +146,19 @@ func (e CreateRouteRequestAuth) Valid() bool {
 
 // Values of DecisionLimitScope.
 const (
-	DecisionLimitScopeDaily  DecisionLimitScope = "daily"
-	DecisionLimitScopeGlobal DecisionLimitScope = "global"
-	DecisionLimitScopeKey    DecisionLimitScope = "key"
-	DecisionLimitScopePlan   DecisionLimitScope = "plan"
-	DecisionLimitScopeRoute  DecisionLimitScope = "route"
+	DecisionLimitScopeAnonymous DecisionLimitScope = "anonymous"
+	DecisionLimitScopeDaily     DecisionLimitScope = "daily"
+	DecisionLimitScopeGlobal    DecisionLimitScope = "global"
+	DecisionLimitScopeKey       DecisionLimitScope = "key"
+	DecisionLimitScopePlan      DecisionLimitScope = "plan"
+	DecisionLimitScopeRoute     DecisionLimitScope = "route"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e DecisionLimitScope) Valid() bool {
 	switch e {
+	case DecisionLimitScopeAnonymous:
+		return true
 	case DecisionLimitScopeDaily:
 		return true
 	case DecisionLimitScopeGlobal:
@@ -299,16 +302,19 @@ func (e KeyEventLevel) Valid() bool {
 
 // Values of LimitLevelLimitScope.
 const (
-	LimitLevelLimitScopeDaily  LimitLevelLimitScope = "daily"
-	LimitLevelLimitScopeGlobal LimitLevelLimitScope = "global"
-	LimitLevelLimitScopeKey    LimitLevelLimitScope = "key"
-	LimitLevelLimitScopePlan   LimitLevelLimitScope = "plan"
-	LimitLevelLimitScopeRoute  LimitLevelLimitScope = "route"
+	LimitLevelLimitScopeAnonymous LimitLevelLimitScope = "anonymous"
+	LimitLevelLimitScopeDaily     LimitLevelLimitScope = "daily"
+	LimitLevelLimitScopeGlobal    LimitLevelLimitScope = "global"
+	LimitLevelLimitScopeKey       LimitLevelLimitScope = "key"
+	LimitLevelLimitScopePlan      LimitLevelLimitScope = "plan"
+	LimitLevelLimitScopeRoute     LimitLevelLimitScope = "route"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e LimitLevelLimitScope) Valid() bool {
 	switch e {
+	case LimitLevelLimitScopeAnonymous:
+		return true
 	case LimitLevelLimitScopeDaily:
 		return true
 	case LimitLevelLimitScopeGlobal:
@@ -461,12 +467,15 @@ func (e PlanLimitInputPer) Valid() bool {
 
 // Values of RateLimitPer.
 const (
-	RateLimitPerKey RateLimitPer = "key"
+	RateLimitPerAddress RateLimitPer = "address"
+	RateLimitPerKey     RateLimitPer = "key"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e RateLimitPer) Valid() bool {
 	switch e {
+	case RateLimitPerAddress:
+		return true
 	case RateLimitPerKey:
 		return true
 	default:
@@ -476,16 +485,19 @@ func (e RateLimitPer) Valid() bool {
 
 // Values of RateLimitExceededEventLimitScope.
 const (
-	RateLimitExceededEventLimitScopeDaily  RateLimitExceededEventLimitScope = "daily"
-	RateLimitExceededEventLimitScopeGlobal RateLimitExceededEventLimitScope = "global"
-	RateLimitExceededEventLimitScopeKey    RateLimitExceededEventLimitScope = "key"
-	RateLimitExceededEventLimitScopePlan   RateLimitExceededEventLimitScope = "plan"
-	RateLimitExceededEventLimitScopeRoute  RateLimitExceededEventLimitScope = "route"
+	RateLimitExceededEventLimitScopeAnonymous RateLimitExceededEventLimitScope = "anonymous"
+	RateLimitExceededEventLimitScopeDaily     RateLimitExceededEventLimitScope = "daily"
+	RateLimitExceededEventLimitScopeGlobal    RateLimitExceededEventLimitScope = "global"
+	RateLimitExceededEventLimitScopeKey       RateLimitExceededEventLimitScope = "key"
+	RateLimitExceededEventLimitScopePlan      RateLimitExceededEventLimitScope = "plan"
+	RateLimitExceededEventLimitScopeRoute     RateLimitExceededEventLimitScope = "route"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e RateLimitExceededEventLimitScope) Valid() bool {
 	switch e {
+	case RateLimitExceededEventLimitScopeAnonymous:
+		return true
 	case RateLimitExceededEventLimitScopeDaily:
 		return true
 	case RateLimitExceededEventLimitScopeGlobal:
@@ -503,12 +515,15 @@ func (e RateLimitExceededEventLimitScope) Valid() bool {
 
 // Values of RateLimitInputPer.
 const (
-	RateLimitInputPerKey RateLimitInputPer = "key"
+	RateLimitInputPerAddress RateLimitInputPer = "address"
+	RateLimitInputPerKey     RateLimitInputPer = "key"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e RateLimitInputPer) Valid() bool {
 	switch e {
+	case RateLimitInputPerAddress:
+		return true
 	case RateLimitInputPerKey:
 		return true
 	default:
@@ -1001,7 +1016,8 @@ type CreateGatewayRequest struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
 	//
 	// Example: false
-	AllowEncodedSlashes *bool `json:"allow_encoded_slashes,omitempty"`
+	AllowEncodedSlashes *bool             `json:"allow_encoded_slashes,omitempty"`
+	AnonymousLimit      *GlobalLimitInput `json:"anonymous_limit,omitempty"`
 
 	// Config Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec.
 	//
@@ -1418,8 +1434,9 @@ type Gateway struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment.
 	//
 	// Example: false
-	AllowEncodedSlashes bool  `json:"allow_encoded_slashes"`
-	Cors                *Cors `json:"cors"`
+	AllowEncodedSlashes bool         `json:"allow_encoded_slashes"`
+	AnonymousLimit      *GlobalLimit `json:"anonymous_limit,omitempty"`
+	Cors                *Cors        `json:"cors"`
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
@@ -1735,6 +1752,11 @@ type Latencies struct {
 
 // LimitLevel is the schema LimitLevel of the OpenAPI document.
 type LimitLevel struct {
+	// Address Client address that the limit applies to: an IPv4 address, or a prefix for IPv6; others for the addresses that there is no room to count on their own; null if the limit does not count addresses.
+	//
+	// Example: 203.0.113.7
+	Address *string `json:"address"`
+
 	// KeyID Key that the limit applies to; null if several keys share it.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -2183,7 +2205,8 @@ type RateLimit struct {
 	// Example: 100000/day
 	Daily *string `json:"daily"`
 
-	// key if each key has its own bucket; null if all callers share one.
+	// key if each key has its own bucket, address if each client address (IPv6: each /64)
+	// has; null if all callers share one.
 	Per *RateLimitPer `json:"per"`
 
 	// Sustained Refill rate, <count>/<unit>.
@@ -2266,7 +2289,8 @@ type RateLimitInput struct {
 	// Example: 100000/day
 	Daily *string `json:"daily,omitempty"`
 
-	// key gives each key its own bucket. If absent, all callers share one.
+	// key gives each key its own bucket, address each client address (IPv6: each /64),
+	// without daily. If absent, all callers share one.
 	Per *RateLimitInputPer `json:"per,omitempty"`
 
 	// Sustained Refill rate, <count>/<unit>.

@@ -24,6 +24,10 @@ type AuditEntry struct {
 	Path      string    `json:"path"` // without the query
 	ClientIP  string    `json:"client_ip"`
 	RequestID string    `json:"request_id"`
+	// Count is how many events the entry stands for: 1, or more for the refused authentications of one address within
+	// a minute that are beyond 60. The texts above are then those of the first of them, and the keys and the gateway
+	// are nil unless they are the same in all.
+	Count int64 `json:"count"`
 	// AuditAction is nil unless Kind is management.
 	*AuditAction
 }

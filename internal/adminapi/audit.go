@@ -22,6 +22,7 @@ type auditEntryRecord struct {
 	Path      string    `json:"path" doc:"Path without the query." example:"/orders/17"`
 	ClientIP  string    `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
 	RequestID string    `json:"request_id" doc:"Identifier of the request." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Count     int64     `json:"count" doc:"Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id and gateway_id are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows." example:"1"`
 	*AuditAction
 }
 
@@ -106,6 +107,7 @@ func presentAudit(r *audit.Record) auditEntryRecord {
 	out := auditEntryRecord{
 		Time: r.Time.UTC(), Kind: string(r.Kind), Outcome: string(r.Outcome), KeyPrefix: optionalText(r.KeyPrefix), KeyID: optionalText(r.KeyID),
 		GatewayID: optionalText(r.GatewayID), Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, RequestID: r.RequestID,
+		Count: max(1, r.Count),
 	}
 	if r.Kind == audit.Management {
 		out.AuditAction = &AuditAction{Action: string(r.Action), Target: r.Target, ActorKeyID: optionalText(r.ActorKeyID), Diff: r.Diff}

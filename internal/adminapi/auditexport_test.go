@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -108,7 +109,7 @@ func TestExportAsCSV(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, r.raw)
 	}
 	want := s.listed(before)
-	if len(rows) != len(want)+1 || strings.Join(rows[0], " ") != auditFields+" action target actor_key_id diff" {
+	if len(rows) != len(want)+1 || strings.Join(rows[0], " ") != auditFields+" action target actor_key_id diff count" {
 		t.Fatalf("got %d rows for %d records, and the columns %v", len(rows), len(want), rows[0])
 	}
 	for i, line := range want {
@@ -121,6 +122,8 @@ func TestExportAsCSV(t *testing.T) {
 			switch v := record[name].(type) {
 			case string:
 				value = v
+			case float64:
+				value = strconv.FormatFloat(v, 'f', -1, 64)
 			case map[string]any:
 				content, err := json.Marshal(v)
 				if err != nil {

@@ -15,11 +15,12 @@ import (
 
 // limitLevelRecord is the current status of one limit.
 type limitLevelRecord struct {
-	LimitScope string  `json:"limit_scope" enum:"key,route,daily,plan,global" doc:"Scope of the limit."`
+	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous" doc:"Scope of the limit."`
 	LimitName  *string `json:"limit_name" doc:"Plan and limit, for the scope plan; otherwise null." example:"pro.per-minute"`
 	RouteID    *string `json:"route_id" doc:"Route that the limit applies to; null if it is not a route's limit." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	KeyID      *string `json:"key_id" doc:"Key that the limit applies to; null if several keys share it." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	OwnerID    *string `json:"owner_id" doc:"Owner that the limit applies to; null if it is not an owner's limit." example:"own_01jz8y5c3te9b8r2m6q4v7x0ee"`
+	Address    *string `json:"address" doc:"Client address that the limit applies to: an IPv4 address, or a prefix for IPv6; others for the addresses that there is no room to count on their own; null if the limit does not count addresses." example:"203.0.113.7"`
 	Limit      int64   `json:"limit" doc:"Capacity of the limit." example:"50"`
 	Remaining  int64   `json:"remaining" doc:"Remaining requests, rounded down." example:"12"`
 	ResetAt    int64   `json:"reset_at" doc:"When the limit is full again, as a Unix time in seconds." example:"1893456000"`
@@ -132,7 +133,7 @@ type simulatedLimitRecord struct {
 func (a *API) limitOperations() []operation {
 	return []operation{{
 		id: "listLimits", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/limits", tag: "Limits",
-		summary: "List the limits of a gateway", description: "Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys, and those of plans, for each owner or key that uses them on any gateway.",
+		summary: "List the limits of a gateway", description: "Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys and addresses, and those of plans, for each owner or key that uses them on any gateway.",
 		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[limitLevelRecord]](),
 		run: a.listLimits,
 	}, {
@@ -157,7 +158,7 @@ func (a *API) listLimits(c *call) (response, error) {
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
 		return l.Cursor(), limitLevelRecord{
 			LimitScope: l.Scope.String(), LimitName: optionalText(l.Label.String()), RouteID: optionalText(l.RouteID),
-			KeyID: optionalText(l.KeyID), OwnerID: optionalText(l.OwnerID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
+			KeyID: optionalText(l.KeyID), OwnerID: optionalText(l.OwnerID), Address: optionalText(l.Address), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
 		}
 	})
 }

@@ -22,7 +22,7 @@ type rateLimitRecord struct {
 	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"600/min"`
 	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
 	Daily     *string  `json:"daily" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
-	Per       *string  `json:"per" enum:"key" doc:"key if each key has its own bucket; null if all callers share one."`
+	Per       *string  `json:"per" enum:"key,address" doc:"key if each key has its own bucket, address if each client address (IPv6: each /64) has; null if all callers share one."`
 }
 
 type routeRecord struct {

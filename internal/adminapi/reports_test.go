@@ -81,11 +81,11 @@ func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
 		t.Fatalf("got %v, want requests %s and %s", list, bad, good)
 	}
 	for _, r := range list {
-		wantFields(t, r, auditFields)
+		wantFields(t, r, auditFields+" count")
 	}
 	want := map[string]any{
 		"time": "2027-03-01T12:01:00Z", "kind": "authentication", "outcome": "success", "key_prefix": "kg_4tQx9Z", "key_id": p.key,
-		"gateway_id": p.gateway, "method": "GET", "path": "/orders/17", "client_ip": "203.0.113.7", "request_id": good,
+		"gateway_id": p.gateway, "method": "GET", "path": "/orders/17", "client_ip": "203.0.113.7", "request_id": good, "count": 1.0,
 	}
 	if fmt.Sprint(list[1]) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", list[1], want)
@@ -94,7 +94,7 @@ func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
 		t.Errorf("got %v, want key_invalid without a key", r)
 	}
 	changes := s.get("/v1/audit-log?kind=management").want(200).data()
-	wantFields(t, changes[0], auditFields+" action target actor_key_id diff")
+	wantFields(t, changes[0], auditFields+" count action target actor_key_id diff")
 	if r := changes[0]; r["action"] != "key.create" || r["target"] != p.key || r["method"] != "POST" || r["path"] != "/v1/keys" || r["actor_key_id"] != r["key_id"] ||
 		fmt.Sprint(r["diff"].(map[string]any)["name"]) != "[<nil> test]" {
 		t.Errorf("got %v, want the creation of key %s by the calling key", r, p.key)
@@ -430,7 +430,7 @@ func TestLimitsAreListedWithTheirLevels(t *testing.T) {
 	list := s.get(path).want(200).data()
 	scopes := map[any]map[string]any{}
 	for _, l := range list {
-		wantFields(t, l, "limit_scope route_id key_id limit remaining reset_at")
+		wantFields(t, l, "limit_scope limit_name route_id key_id owner_id address limit remaining reset_at")
 		scopes[l["limit_scope"]] = l
 	}
 	if l := scopes["route"]; l == nil || l["route_id"] != p.route || l["key_id"] != nil || l["limit"] != 60.0 || l["remaining"] != 60.0 {

@@ -25,7 +25,7 @@ type rateLimitInput struct {
 	Sustained *string  `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Refill rate, <count>/<unit>." example:"600/min"`
 	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
 	Daily     *string  `json:"daily,omitempty" nullable:"true" minLength:"1" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
-	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key" doc:"key gives each key its own bucket. If absent, all callers share one."`
+	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key,address" doc:"key gives each key its own bucket, address each client address (IPv6: each /64), without daily. If absent, all callers share one."`
 }
 
 func (l *rateLimitInput) config() (ratelimit.Config, error) {
@@ -48,7 +48,7 @@ type rateLimitPatch struct {
 	Sustained optional[string] `json:"sustained,omitempty" minLength:"1" doc:"Refill rate, <count>/<unit>. null removes it; if absent, it is unchanged." example:"600/min"`
 	Burst     optional[string] `json:"burst,omitempty" minLength:"1" doc:"Bucket capacity, <count>/<unit>. null removes it; if absent, it is unchanged." example:"50/s"`
 	Daily     optional[string] `json:"daily,omitempty" minLength:"1" doc:"Maximum number of requests in a UTC day, <count>/day. null removes it; if absent, it is unchanged." example:"100000/day"`
-	Per       optional[string] `json:"per,omitempty" enum:"key" doc:"\"key\" gives each key its own bucket; null makes all callers share one; if absent, it is unchanged."`
+	Per       optional[string] `json:"per,omitempty" enum:"key,address" doc:"\"key\" gives each key its own bucket, \"address\" each client address (IPv6: each /64), without daily; null makes all callers share one; if absent, it is unchanged."`
 }
 
 func (p *rateLimitPatch) control() control.RateLimitPatch {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -329,17 +330,28 @@ func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
 	}
 }
 
-// charge makes checks 6 and 7. The caller of a public route needs no scope.
+// noRoom is the message of a 503 for a key or address that cannot be counted.
+const noRoom = "the limits with per: key or per: address of this account have as many keys and addresses in use as this node can count: try again later, or use fewer keys"
+
+// charge makes checks 6 and 7. The caller of a public route needs no scope. Whether it sends a key does not matter
+// there, so that a made-up key is no way around the limit for requests without one.
 func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, path string) bool {
 	v := d.verdict
+	var client clientip.Group
+	if g.CountsAddress(r) {
+		client = clientip.GroupOf(d.req.Client)
+	}
 	problem := d.addPlanLimits(g, r)
-	if !r.AddLimits(&v.Charge, v.Caller.BucketID()) {
-		problem = "the limits with per: key of this account have as many keys in use as this node can count: try again later, or use fewer keys"
+	if !r.AddLimits(&v.Charge, v.Caller.BucketID(), client) {
+		problem = noRoom
 	}
 	if !public && !v.Caller.Allows(d.req.Method, path) {
 		v.forbid(accesslog.WrongScope)
 		d.peek(g)
 		return true
+	}
+	if public && !g.AddAnonymousLimit(&v.Charge, client) {
+		problem = noRoom
 	}
 	if problem != "" {
 		v.refuse(accesslog.Failed, fault.Unavailable, problem)

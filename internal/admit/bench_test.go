@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/owner"
@@ -235,7 +236,7 @@ func BenchmarkDecideParts(b *testing.B) {
 	add := func() {
 		v.Charge.Clear()
 		key.AddLimits(&v.Charge)
-		user.Route("GET").AddLimits(&v.Charge, [16]byte{})
+		user.Route("GET").AddLimits(&v.Charge, [16]byte{}, clientip.Group{})
 		gw.AddLimit(&v.Charge)
 	}
 	part("add-limits", func(*Request) { add() })

@@ -1,5 +1,7 @@
 package admit
 
+import "net/netip"
+
 // Request is the part of a request's head that a decision needs, as received. Its strings
 // are not used beyond the life of the Verdict.
 type Request struct {
@@ -16,6 +18,8 @@ type Request struct {
 	// Header reads the other headers. It is used only for a gateway with key_headers of its
 	// own, and to record where a request that is refused has its key. It may be nil for other gateways.
 	Header Header
+	// Client is the client's address, as limits for each address count it.
+	Client netip.Addr
 	// Origin and PreflightMethod are the headers Origin and Access-Control-Request-Method,
 	// "" if absent.
 	Origin          string

@@ -97,19 +97,23 @@ type Diff map[string][2]any
 // Record is one entry of an account's audit log. An empty string means no value (null in
 // the API).
 type Record struct {
-	AccountID  string
-	Seq        int64  // number of a management record in the account's log, from 1 without gaps; set by the store
-	Cursor     string // of a record that was read: the cursor of the page after it
-	Time       time.Time
-	Kind       Kind
-	Outcome    Outcome
-	KeyPrefix  string // only of a string with the format and checksum of a key
-	KeyID      string
-	GatewayID  string
-	Method     string
-	Path       string // without the query
-	ClientIP   string
-	RequestID  string
+	AccountID string
+	Seq       int64  // number of a management record in the account's log, from 1 without gaps; set by the store
+	Cursor    string // of a record that was read: the cursor of the page after it
+	Time      time.Time
+	Kind      Kind
+	Outcome   Outcome
+	KeyPrefix string // only of a string with the format and checksum of a key
+	KeyID     string
+	GatewayID string
+	Method    string
+	Path      string // without the query
+	ClientIP  string
+	RequestID string
+	// Count is how many refused authentications the record stands for: those of one address within a minute, of which
+	// Time, Method, Path, ClientIP and RequestID are the first one's, and KeyPrefix, KeyID and GatewayID are set if they
+	// are the same in all. 0 means that the record is of one event alone.
+	Count      int64
 	Action     Action // for Management, with the three below
 	Target     string // identifier of the changed record
 	ActorKeyID string // "" if the actor is not a key

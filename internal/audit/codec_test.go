@@ -64,6 +64,9 @@ func anyRecord() *rapid.Generator[audit.Record] {
 			ClientIP:  rapid.SampledFrom([]string{"", "127.0.0.1", "2001:db8::7", "::ffff:1.2.3.4", "fe80::1%eth0", "unix"}).Draw(t, "ip"),
 			RequestID: maybeID(id.Request).Draw(t, "request"),
 		}
+		if r.Kind == audit.Authentication {
+			r.Count = max(0, rapid.Int64().Draw(t, "count"))
+		}
 		if r.Kind == audit.Management {
 			r.Seq = rapid.Int64().Draw(t, "seq")
 			r.Action, r.Target, r.ActorKeyID = audit.Action(rapid.String().Draw(t, "action")), rapid.String().Draw(t, "target"), maybeID(id.Key).Draw(t, "actor")

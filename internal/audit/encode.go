@@ -28,7 +28,8 @@ const version = 1
 //	paths        the same
 //	milliseconds of the request identifiers, minus the milliseconds of the times, in byte planes
 //	random       the 74 random bits of each identifier that is a UUIDv7, in 10 bytes
-//	extras       the remaining fields of the records that have any
+//	extras       the remaining fields of the records that have any. An authentication has no Seq: minus its Count is in
+//	             its place, which versions from before pass on as it is
 //
 // A dictionary is two columns: the lengths of its entries, and their bytes. Entry numbers
 // take no byte plane for a dictionary with one entry, else one or two.

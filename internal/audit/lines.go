@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -55,7 +56,7 @@ func (e *LineEncoder) Header() []byte {
 	if e.format != CSV {
 		return nil
 	}
-	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff\n")
+	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff,count\n")
 }
 
 // flush emits the lines that are left.
@@ -75,9 +76,9 @@ func (e *LineEncoder) run(r *run, n int, emit func(lines []byte) error) error {
 	}
 	v, texts := r.view, r.texts
 	x := v.rest
-	begin, end := `{"time":"`, "\"}\n"
+	begin, end := `{"time":"`, `","count":1}`+"\n"
 	if e.format == CSV {
-		begin, end = "", ",,,,\n"
+		begin, end = "", ",,,,,1\n"
 	}
 	for _, i := range r.indexes[:n] {
 		if len(e.dst) >= EmitSize {
@@ -184,7 +185,7 @@ func (e *LineEncoder) append(r *Record) (err error) {
 	}
 	row := []string{
 		r.Time.UTC().Format(time.RFC3339Nano), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID, r.Method, r.Path,
-		r.ClientIP, r.RequestID, "", "", "", "",
+		r.ClientIP, r.RequestID, "", "", "", "", strconv.FormatInt(max(1, r.Count), 10),
 	}
 	if r.Kind == Management {
 		diff, err := plainDiff(r.Diff)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -39,7 +40,8 @@ func plainRecord(dst []byte, r *Record) ([]byte, error) {
 		Path      string  `json:"path"`
 		ClientIP  string  `json:"client_ip"`
 		RequestID string  `json:"request_id"`
-	}{r.Time, r.Kind, r.Outcome, orNull(r.KeyPrefix), orNull(r.KeyID), orNull(r.GatewayID), r.Method, r.Path, r.ClientIP, r.RequestID})
+		Count     int64   `json:"count"`
+	}{r.Time, r.Kind, r.Outcome, orNull(r.KeyPrefix), orNull(r.KeyID), orNull(r.GatewayID), r.Method, r.Path, r.ClientIP, r.RequestID, max(1, r.Count)})
 	return append(dst, b.String()...), err
 }
 
@@ -72,7 +74,11 @@ func TestLinesOfBlocksAreThoseOfRecords(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var table Table
 		for _, e := range rapid.SliceOfN(anyEvent(), 1, 30).Draw(t, "events") {
-			table.AddEvent(&e)
+			if rapid.IntRange(0, 3).Draw(t, "counted") == 0 {
+				table.AddCounted(&e)
+			} else {
+				table.AddEvent(&e)
+			}
 		}
 		table.Sort()
 		content, err := table.Encode(c)
@@ -128,7 +134,7 @@ func checkRows(t *rapid.T, text string, v *View) {
 			want = "'" + want
 		}
 		want = strings.ReplaceAll(want, "\r\n", "\n") // the reader does that
-		if len(row) != 14 || row[7] != want || row[9] != r.RequestID {
+		if len(row) != 15 || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != want || row[9] != r.RequestID {
 			t.Fatalf("got %q, want the path %q of %+v", row, want, r)
 		}
 	}

@@ -399,7 +399,7 @@ func gapRecord(accountID string, n int64, first, last time.Time, reason string) 
 	}
 }
 
-// Gather adds all records of the open end to the table, and sorts it. For damaged chunks it adds
+// Gather adds all records of the open end to the table, merges and sorts them. For damaged chunks it adds
 // gap records; lost is the number of records in them.
 func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 	for i := range o.Chunks {
@@ -414,6 +414,7 @@ func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 			return lost, err
 		}
 	}
+	t.Merge()
 	t.Sort()
 	return lost, nil
 }

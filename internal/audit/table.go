@@ -54,6 +54,7 @@ type Table struct {
 	spare  []row // memory for Sort
 	extras []extra
 	texts  int // bytes in the dictionaries and extras
+	counts int // number of records with a Count
 
 	encoder *encoder
 }
@@ -97,7 +98,7 @@ const (
 
 // extra is the fields that few records have.
 type extra struct {
-	seq                            int64
+	seq                            int64 // or, if it is negative, minus the Count of an authentication
 	request, action, target, actor string
 	diff                           string // JSON
 }
@@ -163,7 +164,7 @@ func (t *Table) Reset() {
 	clear(t.knownCallers)
 	clear(t.knownClients)
 	clear(t.extras)
-	t.rows, t.extras, t.texts = t.rows[:0], t.extras[:0], 0
+	t.rows, t.extras, t.texts, t.counts = t.rows[:0], t.extras[:0], 0, 0
 }
 
 // intern returns the entry number of t.room in d, and counts its size if it is new.
@@ -176,7 +177,10 @@ func (t *Table) intern(d *dictionary) uint32 {
 }
 
 // AddEvent adds an authentication of the data plane.
-func (t *Table) AddEvent(e *Event) {
+func (t *Table) AddEvent(e *Event) { t.addEvent(e, 0) }
+
+// addEvent adds an authentication with a Count.
+func (t *Table) addEvent(e *Event, count int64) {
 	if t.knownCallers == nil {
 		t.knownCallers, t.knownClients = map[callerKey]uint32{}, map[[16]byte]uint32{}
 	}
@@ -191,15 +195,25 @@ func (t *Table) AddEvent(e *Event) {
 	}
 	last.any = true
 	r.entry[callerColumn], r.entry[clientColumn] = last.callerNumber, last.clientNumber
+	x := extra{seq: -count}
 	if !isV7(&r.request) {
-		x := extra{}
 		if r.request != [16]byte{} {
 			x.request = id.Format(id.Request, r.request)
 		}
 		r.request, r.extra = [16]byte{}, t.addExtra(x)
+	} else if count > 0 {
+		r.extra = t.addExtra(x)
 	}
 	r.entry[pathColumn] = t.internPath(e.Path)
-	t.rows = append(t.rows, r)
+	t.append(&r)
+}
+
+// append appends a record.
+func (t *Table) append(r *row) {
+	if t.countOf(r) > 0 {
+		t.counts++
+	}
+	t.rows = append(t.rows, *r)
 }
 
 func (t *Table) callOf(e *Event) uint32 {
@@ -220,11 +234,16 @@ func (t *Table) callerOf(k *callerKey) uint32 {
 	if n, ok := t.knownCallers[*k]; ok {
 		return n
 	}
-	t.room = appendText(t.room[:0], string(bytes.TrimRight(k.prefix[:], "\x00")))
-	t.room = appendIDBytes(appendIDBytes(t.room, k.key), k.gateway)
+	t.room = appendCaller(t.room[:0], k)
 	n := t.intern(&t.callers)
 	t.knownCallers[*k] = n
 	return n
+}
+
+// appendCaller appends the entry of a caller.
+func appendCaller(b []byte, k *callerKey) []byte {
+	b = appendText(b, string(bytes.TrimRight(k.prefix[:], "\x00")))
+	return appendIDBytes(appendIDBytes(b, k.key), k.gateway)
 }
 
 func (t *Table) clientOf(client [16]byte) uint32 {
@@ -279,6 +298,9 @@ func (t *Table) Add(r *Record) error {
 		return fmt.Errorf("audit record has an unknown kind %q or outcome %q", r.Kind, r.Outcome)
 	}
 	x := extra{seq: r.Seq, action: string(r.Action), target: r.Target, actor: r.ActorKeyID}
+	if r.Kind == Authentication && r.Count > 0 {
+		x.seq = -r.Count
+	}
 	if r.Diff != nil {
 		diff, err := EncodeDiff(r.Diff)
 		if err != nil {
@@ -300,7 +322,7 @@ func (t *Table) Add(r *Record) error {
 	t.room = appendAddress(t.room[:0], r.ClientIP)
 	to.entry[clientColumn] = t.intern(&t.clients)
 	to.entry[pathColumn] = t.internPath(r.Path)
-	t.rows = append(t.rows, to)
+	t.append(&to)
 	return nil
 }
 
@@ -387,6 +409,9 @@ func (t *Table) key(r *row) key {
 	k := key{time: r.time}
 	if r.extra != 0 {
 		k.seq, k.request = t.extras[r.extra-1].seq, t.extras[r.extra-1].request
+		if t.countOf(r) > 0 {
+			k.seq = 0
+		}
 	}
 	if r.request != [16]byte{} {
 		k.request = id.Format(id.Request, r.request)

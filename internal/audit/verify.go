@@ -11,6 +11,7 @@ type Report struct {
 	AccountID   string
 	Blocks      int64
 	Records     int64
+	Events      int64     // that the records stand for, by their counts
 	First, Last time.Time // of the records; zero if there are no records
 	Base, Head  Head
 	Given       int64 // number of the block with the given digest; 0 if no digest was given
@@ -95,15 +96,19 @@ func (v *verifier) block(b *Block) error {
 	if view.n != b.Records || view.times[0] != b.First.UnixMicro() || view.times[view.n-1] != b.Last.UnixMicro() {
 		return wrong("it has other records than it says")
 	}
+	events := int64(0)
 	for i := range view.n {
-		if _, err := view.Record(i); err != nil {
+		r, err := view.Record(i)
+		if err != nil {
 			return wrong("its records cannot be read")
 		}
+		events += max(1, r.Count)
 	}
 	v.last = b.End()
 	r := &v.report
 	r.Blocks++
 	r.Records += int64(b.Records)
+	r.Events += events
 	if r.First.IsZero() || b.First.Before(r.First) {
 		r.First = b.First
 	}

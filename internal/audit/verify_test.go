@@ -83,7 +83,7 @@ func TestVerifyAcceptsAnUnchangedExport(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := audit.Report{AccountID: account, Blocks: 6, Records: 36, First: blocks[0].First, Last: blocks[5].Last, Head: chain.Head}
+		want := audit.Report{AccountID: account, Blocks: 6, Records: 36, Events: 36, First: blocks[0].First, Last: blocks[5].Last, Head: chain.Head}
 		if got.Base = (audit.Head{}); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}

@@ -318,7 +318,10 @@ func (v *View) Record(i int) (Record, error) {
 	if more == nil {
 		return r, nil
 	}
-	r.Seq, r.Action, r.Target, r.ActorKeyID = more.seq, Action(more.action), more.target, more.actor
+	if r.Seq = more.seq; r.Kind == Authentication && more.seq < 0 {
+		r.Seq, r.Count = 0, -more.seq
+	}
+	r.Action, r.Target, r.ActorKeyID = Action(more.action), more.target, more.actor
 	if more.diff != "" {
 		var err error
 		if r.Diff, err = DecodeDiff([]byte(more.diff)); err != nil {
@@ -356,7 +359,7 @@ func (t *Table) AddView(v *View) error {
 		if more := x.extras[i]; more != nil {
 			r.extra = t.addExtra(*more)
 		}
-		t.rows = append(t.rows, r)
+		t.append(&r)
 	}
 	return nil
 }

@@ -140,17 +140,20 @@ func auditColumns() []terminal.Column {
 	return []terminal.Column{
 		{Name: "TIME"}, {Name: "KIND", Least: 14}, {Name: "OUTCOME", State: true, Least: 18}, {Name: "KEY PREFIX", Rank: 1, Least: 10}, {Name: "KEY ID", Rank: 7, Least: 30},
 		{Name: "METHOD", Least: 6}, {Name: "PATH", Flex: true, Least: 24}, {Name: "ACTION", Rank: 2, Least: 16}, {Name: "TARGET", Rank: 5, Least: 30},
-		{Name: "CLIENT", Rank: 3, Least: 15}, {Name: "REQUEST ID", Rank: 4},
+		{Name: "CLIENT", Rank: 3, Least: 15}, {Name: "COUNT", Rank: 6, Least: 5}, {Name: "REQUEST ID", Rank: 4},
 	}
 }
 
 func (o *auditLog) row(e *client.AuditEntry) []string {
-	action, target := "", ""
+	action, target, count := "", "", ""
+	if e.Count > 1 {
+		count = strconv.FormatInt(e.Count, 10)
+	}
 	if e.AuditAction != nil {
 		action, target = e.Action, e.Target
 	}
 	return []string{
-		o.time(e.Time), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, e.RequestID,
+		o.time(e.Time), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, count, e.RequestID,
 	}
 }
 

@@ -62,7 +62,7 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 	return o.PrintRecord(verified(report), func() []terminal.Field {
 		fields := []terminal.Field{
 			{"RESULT", resultOf(&report)}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
-			{"RECORDS", strconv.FormatInt(report.Records, 10)}, {"FIRST RECORD", momentOf(report.First)}, {"LAST RECORD", momentOf(report.Last)},
+			{"RECORDS", recordsOf(&report)}, {"FIRST RECORD", momentOf(report.First)}, {"LAST RECORD", momentOf(report.Last)},
 			{"HEAD", strconv.FormatInt(report.Head.Number, 10)}, {"DIGEST", digestOf(report.Head)},
 		}
 		if w := report.Unsealed; w != nil {
@@ -80,6 +80,15 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 		}
 		return fields
 	})
+}
+
+// recordsOf says how many records were verified, and for how many events they stand if that is more.
+func recordsOf(r *audit.Report) string {
+	n := strconv.FormatInt(r.Records, 10)
+	if r.Events > r.Records {
+		n += ", which stand for " + strconv.FormatInt(r.Events, 10) + " events"
+	}
+	return n
 }
 
 // resultOf says what a verification without a problem has shown.
@@ -129,6 +138,7 @@ type verifiedLog struct {
 	AccountID string     `json:"account_id"`
 	Blocks    int64      `json:"blocks"`
 	Records   int64      `json:"records"`
+	Events    int64      `json:"events"` // that the records stand for
 	First     *time.Time `json:"first_at"`
 	Last      *time.Time `json:"last_at"`
 	Base      int64      `json:"base"` // number of the last block that retention removed; 0 if none
@@ -142,7 +152,7 @@ type verifiedLog struct {
 
 func verified(r audit.Report) verifiedLog {
 	out := verifiedLog{
-		AccountID: r.AccountID, Blocks: r.Blocks, Records: r.Records, Base: r.Base.Number, Number: r.Head.Number, Removed: r.Cut.Records,
+		AccountID: r.AccountID, Blocks: r.Blocks, Records: r.Records, Events: r.Events, Base: r.Base.Number, Number: r.Head.Number, Removed: r.Cut.Records,
 	}
 	if !r.First.IsZero() {
 		out.First, out.Last = &r.First, &r.Last

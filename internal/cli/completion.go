@@ -129,7 +129,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
 		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
-		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
+		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit", "address\teach client address has its own limit"),
 		"method": separated(gateway.EverydayMethods()...), "cors-method": separated(gateway.EverydayMethods()...), "status": fixed(statuses()...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),

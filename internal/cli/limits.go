@@ -44,7 +44,7 @@ func newLimitsShow(a *app) *cobra.Command {
 			return api.Limits(ctx, gateway, options), nil
 		},
 		columns: []terminal.Column{
-			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY OR OWNER", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2, Bar: true},
+			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY, OWNER OR ADDRESS", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2, Bar: true},
 			{Name: "FULL AT", Rank: 1},
 		},
 		row: func(l *client.LimitLevel) []string {
@@ -54,7 +54,7 @@ func newLimitsShow(a *app) *cobra.Command {
 			full := time.Unix(l.ResetAt, 0)
 			return []string{
 				strings.TrimSpace(string(l.LimitScope) + " " + str(l.LimitName)), cmp.Or(names.route(gateway, str(l.RouteID)), str(l.RouteID)),
-				cmp.Or(names.key(str(l.KeyID)), str(l.KeyID), names.owner(str(l.OwnerID)), str(l.OwnerID)),
+				cmp.Or(names.key(str(l.KeyID)), str(l.KeyID), names.owner(str(l.OwnerID)), str(l.OwnerID), str(l.Address)),
 				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), a.When(&full),
 			}
 		},

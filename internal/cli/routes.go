@@ -94,7 +94,7 @@ func newRoutesCreate(a *app) *cobra.Command {
 	f.StringVar(&o.sustained, "sustained", "", "refill `rate` of the limit, such as 600/min")
 	f.StringVar(&o.burst, "burst", "", "capacity of the limit, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
-	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
+	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	return c
 }
 
@@ -188,7 +188,7 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.sustained, "sustained", "", "refill `rate`, such as 600/min")
 	f.StringVar(&o.burst, "burst", "", "capacity, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
-	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
+	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)

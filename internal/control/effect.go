@@ -234,11 +234,11 @@ func (b *effectBuilder) add(r *gateway.Route) {
 		return
 	}
 	if len(e.changes) > 0 || b.global {
-		if !r.RateLimit.IsZero() {
+		if isReplayed(r.RateLimit) {
 			change.Limits[traffic.Before] = []int32{b.limit(r.RateLimit)}
 		}
 		for _, i := range to {
-			if limit := b.delta.table[i].RateLimit; !change.Lost && !limit.IsZero() {
+			if limit := b.delta.table[i].RateLimit; !change.Lost && isReplayed(limit) {
 				change.Limits[traffic.After] = append(change.Limits[traffic.After], b.limitOf(i, limit))
 			}
 		}
@@ -249,7 +249,12 @@ func (b *effectBuilder) add(r *gateway.Route) {
 
 // limitedAfter reports whether one of the routes of a table has a limit.
 func limitedAfter(table []gateway.Route, of []int) bool {
-	return slices.ContainsFunc(of, func(i int) bool { return !table[i].RateLimit.IsZero() })
+	return slices.ContainsFunc(of, func(i int) bool { return isReplayed(table[i].RateLimit) })
+}
+
+// isReplayed reports whether there is a limit that a replay can count. The recorded counts have no addresses.
+func isReplayed(limit ratelimit.Config) bool {
+	return !limit.IsZero() && limit.Per != ratelimit.PerAddress
 }
 
 // destinations returns the routes of the new table to which the requests of a removed route would come.

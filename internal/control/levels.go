@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -18,6 +20,8 @@ type LimitLevel struct {
 	RouteID string // "" unless it is the limit of a route
 	KeyID   string // "" unless it is the limit of a key
 	OwnerID string // "" unless it is the limit of an owner
+	Address string // "" unless it is the limit of an address; see clientip.Group
+	address clientip.Group
 	ratelimit.Status
 }
 
@@ -25,14 +29,18 @@ type LimitLevel struct {
 // while the limit exists.
 func (l *LimitLevel) Cursor() string {
 	cursor := strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
-	if l.Label != nil {
+	switch {
+	case l.Label != nil:
 		cursor += " " + l.OwnerID + " " + l.Label.String()
+	case l.Address != "":
+		cursor += "  " + hex.EncodeToString(l.address[:])
 	}
 	return cursor
 }
 
 // Limits lists the limits of a gateway: the global one, then the limits of routes, of keys that
-// are in use, and of plans, for each owner or key that uses them; the newest routes, keys and owners first. Page.After is the LimitLevel.Cursor of the last limit
+// are in use, and of plans, for each owner or key that uses them, and of addresses on public routes; the newest routes, keys
+// and owners first. Page.After is the LimitLevel.Cursor of the last limit
 // of the previous page.
 func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
@@ -49,7 +57,11 @@ func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p 
 	s.cfg.Sources.Levels.Levels(ctx, gatewayID, levels.add)
 	list := make([]LimitLevel, 0, p.Limit)
 	for _, l := range levels.sorted() {
-		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), OwnerID: identifier(id.Owner, l.Owner), Status: l.Status})
+		level := LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), OwnerID: identifier(id.Owner, l.Owner), address: l.Address, Status: l.Status}
+		if l.Address != (clientip.Group{}) {
+			level.Address = l.Address.String()
+		}
+		list = append(list, level)
 	}
 	return list, nil
 }
@@ -78,7 +90,7 @@ func (p *page) sorted() []ratelimit.Level {
 // compareLevels defines the order of the list of a gateway's limits.
 func compareLevels(a, b *ratelimit.Level) int {
 	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]),
-		bytes.Compare(b.Owner[:], a.Owner[:]), cmp.Compare(a.Label.String(), b.Label.String()))
+		bytes.Compare(b.Owner[:], a.Owner[:]), cmp.Compare(a.Label.String(), b.Label.String()), bytes.Compare(a.Address[:], b.Address[:]))
 }
 
 // parseCursor parses a result of LimitLevel.Cursor.
@@ -86,14 +98,16 @@ func parseCursor(cursor string) (l ratelimit.Level) {
 	scope, rest, _ := strings.Cut(cursor, " ")
 	route, rest, _ := strings.Cut(rest, " ")
 	key, rest, _ := strings.Cut(rest, " ")
-	owner, label, _ := strings.Cut(rest, " ")
+	owner, last, _ := strings.Cut(rest, " ")
 	n, _ := strconv.ParseUint(scope, 10, 8)
 	l.Scope = ratelimit.Scope(n)
 	l.Route, _ = id.Parse(id.Route, route)
 	l.Key, _ = id.Parse(id.Key, key)
 	l.Owner, _ = id.Parse(id.Owner, owner)
-	if plan, limit, ok := strings.Cut(label, "."); ok {
+	if plan, limit, ok := strings.Cut(last, "."); ok {
 		l.Label = ratelimit.NewLabel(plan, limit)
+	} else if b, err := hex.DecodeString(last); err == nil && len(b) == len(l.Address) {
+		l.Address = clientip.Group(b)
 	}
 	return l
 }

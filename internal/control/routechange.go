@@ -152,8 +152,8 @@ func readLimit(p *Optional[RateLimitPatch]) (func(ratelimit.Config) (ratelimit.C
 		*m.to = rate
 	}
 	if members.Per.Present && !members.Per.Null {
-		if edit.Per = members.Per.Value; edit.Per != ratelimit.PerKey {
-			problems = append(problems, fault.Invalid("per", `must be "key", or null for one limit that all callers share`))
+		if edit.Per = members.Per.Value; edit.Per == "" || ratelimit.CheckPer(edit.Per) != nil {
+			problems = append(problems, fault.Invalid("per", `must be "key" or "address", or null for one limit that all callers share`))
 		}
 	}
 	if !edit.Daily.IsZero() {

@@ -40,6 +40,9 @@ func (s *Service) SimulateLimit(ctx context.Context, actor *Actor, gatewayID str
 	if err := in.Limit.Validate(); err != nil {
 		return nil, fault.Prefixed("rate_limit", err)
 	}
+	if in.Limit.Per == ratelimit.PerAddress {
+		return nil, fault.Invalid("rate_limit.per", "cannot be address in a simulation, because the recorded counts do not have addresses")
+	}
 	what, err := read(ctx, s, actor, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, actor, gatewayID) })
 	if err != nil {
 		return nil, err

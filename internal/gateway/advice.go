@@ -69,7 +69,7 @@ func MethodAdvice(method string) string {
 // LimitAdvice returns a warning for a limit that is meant for each key but cannot be, and "" for any other.
 func LimitAdvice(limit ratelimit.Config, auth Auth) string {
 	if auth == AuthNone && limit.Per == ratelimit.PerKey {
-		return "per: key has no effect on a public route, whose callers have no key: they share the limit"
+		return "per: key has no effect on a public route, whose callers have no key: they share the limit. per: address limits each client address"
 	}
 	return ""
 }

@@ -101,7 +101,7 @@ func TestWarningsOfRoutes(t *testing.T) {
 		"routes[3].path (/d/{id:[0-9]+}) has a pattern in a parameter, which is not compared: write {name}, which matches every segment",
 		"routes[4].path (/e/<id>) has <name> in a segment, which is plain text here: write {name} for a parameter",
 		"routes[4].methods (/e/<id>) ANY is not a method that clients send: list the methods, as in GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS",
-		"routes[5].rate_limit (/f) per: key has no effect on a public route, whose callers have no key: they share the limit",
+		"routes[5].rate_limit (/f) per: key has no effect on a public route, whose callers have no key: they share the limit. per: address limits each client address",
 	}
 	if got := d.Warnings(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // Requests says how a gateway reads the requests of its callers, and what ends an exchange. The store keeps it
@@ -24,6 +25,23 @@ type Requests struct {
 
 	// ErrorFormat is the fault.Format of the gateway's own errors; "" means fault.Keygate.
 	ErrorFormat string `json:"error_format,omitempty"`
+
+	// AnonymousLimit limits each client address on public routes.
+	AnonymousLimit AnonymousLimit `json:"anonymous_limit,omitzero"`
+}
+
+// AnonymousLimit is a rate limit of each client address. The zero value is no limit.
+type AnonymousLimit struct {
+	Sustained ratelimit.Rate `json:"sustained"`
+	Burst     ratelimit.Rate `json:"burst,omitzero"`
+}
+
+// IsZero reports whether there is no limit.
+func (l AnonymousLimit) IsZero() bool { return l == AnonymousLimit{} }
+
+// Config returns the limit as ratelimit has it.
+func (l AnonymousLimit) Config() ratelimit.Config {
+	return ratelimit.Config{Sustained: l.Sustained, Burst: l.Burst}
 }
 
 // CheckErrorFormat checks the form of a gateway's own errors (contract, 3.3). The error is a validation error of

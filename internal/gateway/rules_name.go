@@ -62,6 +62,22 @@ func CheckGlobalLimit(c ratelimit.Config) error {
 	return fault.Join(daily, per, sustained)
 }
 
+// CheckAnonymousLimit checks the limit of each client address on public routes, which has a sustained rate and
+// optionally a burst. Errors name the field below the limit.
+func CheckAnonymousLimit(c ratelimit.Config) error {
+	var sustained, daily, per error
+	if c.Sustained.IsZero() {
+		sustained = fault.Invalid("sustained", "is required: give a rate such as 60/min")
+	}
+	if !c.Daily.IsZero() {
+		daily = fault.Invalid("daily", "is not supported here, because addresses are not counted for days: leave it out")
+	}
+	if c.Per != "" {
+		per = fault.Invalid("per", "is not supported here: this limit always counts each address")
+	}
+	return fault.Join(daily, per, sustained)
+}
+
 // DefaultHostname returns the hostname of a gateway that was given none: its identifier, with "-"
 // for "_", under the gateway domain (contract, 4.1).
 func DefaultHostname(gatewayID, domain string) string {

@@ -82,7 +82,7 @@ func limitSchema() schema {
 			"sustained": rateSchema(rateUnits, "Refill rate, <count>/<unit>. Without burst, its count is also the capacity.", "600/min"),
 			"burst":     rateSchema(rateUnits, "Capacity: its count. Without sustained, its own rate is also the refill rate.", "50/s"),
 			"daily":     rateSchema("day", "Maximum number of requests in a UTC day.", "100000/day"),
-			"per":       orNull(schema{"enum": []any{ratelimit.PerKey}, "description": "key gives each key its own bucket. If absent, all callers share one."}),
+			"per":       orNull(schema{"enum": []any{ratelimit.PerKey, ratelimit.PerAddress}, "description": "key gives each key its own bucket, address each client address (IPv6: each /64), without daily. If absent, all callers share one."}),
 		},
 	}
 }

@@ -103,6 +103,7 @@ func Groups() []Group {
 		{Title: "Addressing"},
 		{Title: "Upstream"},
 		{Title: "Limit of all requests", Text: "Across all keys and routes of this gateway."},
+		{Title: "Limit of public routes", Text: "Of each client address, on routes that need no key."},
 		{Title: "Browsers (CORS)", Text: "With an origin, Keygate answers preflights itself."},
 		{Title: "Connections to the upstream", Text: "Empty means the default."},
 	}

@@ -18,6 +18,7 @@ type Patch struct {
 	Default             Member[bool]
 	UpstreamURL         Member[string]
 	GlobalLimit         Member[ratelimit.Config]
+	AnonymousLimit      Member[ratelimit.Config]
 	DefaultPlan         Member[string]
 	Timeout             Member[string]
 	CORS                Member[CORS]
@@ -154,6 +155,35 @@ func Settings() []Setting {
 			field:  func(g *Gateway) *ratelimit.Config { return &g.GlobalLimit },
 			check:  checkGlobalLimit,
 			pinned: true,
+		},
+	}, {
+		Name: "anonymous_limit", Kind: KindLimit,
+		Doc: Doc{
+			File:   "Rate limit of each client address on public routes, where no key is needed. null, the default, means none.",
+			Update: "Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none.",
+			Record: "Rate limit of each client address on public routes. Absent if there is none.",
+			Patch:  "replaced as a whole; default: none",
+		},
+		Record: Record{OmitEmpty: true},
+		Flag:   Flag{Column: "ANONYMOUS LIMIT"},
+		Form:   Form{Group: "Limit of public routes"},
+		Parts: []Part{{
+			Name: "sustained", Kind: KindText,
+			Flag: Flag{Name: "anonymous-limit", Usage: "`rate` limit of each client address on public routes, such as 60/min"},
+			Form: Form{Label: "Sustained", Placeholder: "60/min"},
+		}, {
+			Name: "burst", Kind: KindText,
+			Flag: Flag{Name: "anonymous-burst", Usage: "capacity of that limit, such as `20/s`"},
+			Form: Form{Label: "Burst", Placeholder: "20/s"},
+		}},
+		values: access[ratelimit.Config]{
+			file:   globalLimitValue(),
+			member: func(p *Patch) *Member[ratelimit.Config] { return &p.AnonymousLimit },
+			get:    func(g *Gateway) ratelimit.Config { return g.Requests.AnonymousLimit.Config() },
+			set: func(g *Gateway, c ratelimit.Config) {
+				g.Requests.AnonymousLimit = AnonymousLimit{Sustained: c.Sustained, Burst: c.Burst}
+			},
+			check: checkAnonymousLimit,
 		},
 	}, {
 		// Package control finds the plan with the name.
@@ -523,6 +553,10 @@ func checkUpstreamURL(s string) error {
 
 func checkGlobalLimit(c ratelimit.Config) error {
 	return fault.Prefixed("global_rate_limit", cmp.Or(c.Validate(), CheckGlobalLimit(c)))
+}
+
+func checkAnonymousLimit(c ratelimit.Config) error {
+	return fault.Prefixed("anonymous_limit", cmp.Or(c.Validate(), CheckAnonymousLimit(c)))
 }
 
 func checkCORS(c CORS) error {

@@ -31,6 +31,10 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 	if some("limited") {
 		g.GlobalLimit = limit(t, rates().Draw(t, "sustained"), maybe(rates()).Draw(t, "burst"), "", "")
 	}
+	if some("anonymous") {
+		l := limit(t, rates().Draw(t, "anonymous sustained"), maybe(rates()).Draw(t, "anonymous burst"), "", "")
+		g.Requests.AnonymousLimit = gateway.AnonymousLimit{Sustained: l.Sustained, Burst: l.Burst}
+	}
 	if some("cors") {
 		lists := rapid.SampledFrom([][]string{nil, {}, {"GET"}, {"X-A", "NO", "~", "#"}})
 		g.CORS = &gateway.CORS{
@@ -70,6 +74,7 @@ const everySetting = `gateway:
   default: true
   upstream_url: https://orders.internal
   global_rate_limit: {sustained: 6000/min, burst: 200/s}
+  anonymous_limit: {sustained: 60/min, burst: 20/s}
   default_plan: free
   timeout: 30s
   upstream_headers:

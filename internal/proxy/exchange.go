@@ -39,7 +39,8 @@ type Exchange struct {
 	// Result is the result to record if the gateway itself responds.
 	Result accesslog.Result
 
-	cfg            *Config // nil before Begin
+	cfg            *Config    // nil before Begin
+	addr           netip.Addr // the client's; not valid before ReadHead
 	start          ratelimit.Instant
 	id             [16]byte
 	idText         [requestIDLen]byte

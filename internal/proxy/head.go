@@ -4,13 +4,14 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/http1"
 )
 
 // ReadHead sets the fields of ask, on which the decision about a request depends, and the fields of
 // x that its record and the upstream need. The strings share the memory of text, which the spans of
-// the head refer to. x.Client is set before; x.ForwardedFor may have memory for values.
-func (x *Exchange) ReadHead(ask *admit.Request, h *http1.Request, text []byte, header admit.Header) {
+// the head refer to. x.Client is set before; x.ForwardedFor may have memory for values. trust is Config.Trust.
+func (x *Exchange) ReadHead(trust *clientip.Trust, ask *admit.Request, h *http1.Request, text []byte, header admit.Header) {
 	*ask = admit.Request{Method: Text(h.Method.Of(text)), Target: Text(h.Target.Of(text)), Header: header}
 	x.Method, x.ForwardedFor = ask.Method, x.ForwardedFor[:0]
 	traceparents := 0
@@ -39,6 +40,8 @@ func (x *Exchange) ReadHead(ask *admit.Request, h *http1.Request, text []byte, h
 			traceparents++
 		}
 	}
+	x.addr = x.clientAddr(trust)
+	ask.Client = x.addr
 }
 
 // HeaderValue returns the first value of the fields with a name, and how many there are, as

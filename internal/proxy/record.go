@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/http1"
 )
 
@@ -117,8 +118,11 @@ func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
 	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, accesslog.MethodOf(x.Method)
 	r.Major, r.Minor = x.Major, x.Minor
-	if client := x.clientAddr(); client.IsValid() {
-		r.Client = client.As16()
+	if !x.addr.IsValid() {
+		x.addr = x.clientAddr(x.cfg.Trust)
+	}
+	if x.addr.IsValid() {
+		r.Client = x.addr.As16()
 	}
 	if t := x.cfg.Tracer; t != nil {
 		t.Begin(r, x.Traceparent)
@@ -143,11 +147,11 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 }
 
 // clientAddr returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
-func (x *Exchange) clientAddr() netip.Addr {
+func (x *Exchange) clientAddr(trust *clientip.Trust) netip.Addr {
 	if !x.Client.Trusted {
 		return x.Client.Peer
 	}
-	return x.cfg.Trust.ClientBehind(x.Client.Peer, x.ForwardedFor)
+	return trust.ClientBehind(x.Client.Peer, x.ForwardedFor)
 }
 
 // AppendTraceparent appends the value of traceparent for the upstream, or nothing.

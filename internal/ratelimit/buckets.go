@@ -6,15 +6,16 @@ import (
 	"unsafe"
 )
 
-// Buckets is a set of buckets of one limit, one for each key (per: key). A bucket is
+// Buckets is a set of buckets of one limit, one for each key (per: key) or for each address. A bucket is
 // created on first use and dropped by Sweep when it is full again. It is safe for
 // concurrent use.
 type Buckets struct {
-	sharing *Sharing               // nil for buckets of this node alone
-	name    Name                   // of each, except for its Key
-	budget  *AccountBudget         // what the buckets count towards; may be nil
-	params  atomic.Pointer[Params] // those in force
-	shards  [shards]bucketShard
+	sharing   *Sharing               // nil for buckets of this node alone
+	name      Name                   // of each, except for its Key
+	budget    *AccountBudget         // what the buckets count towards; may be nil
+	params    atomic.Pointer[Params] // those in force
+	shards    [shards]bucketShard
+	addresses *[shards]addressShard // nil if there is a bucket for each key
 }
 
 type bucketShard struct {
@@ -68,7 +69,7 @@ func (b *Buckets) Bucket(k [16]byte) (*Params, *Bucket) {
 			return g.params, &n.value
 		}
 	}
-	return b.bucket(s, h, k)
+	return b.bucket(s, k)
 }
 
 // droppedBucket returns the bucket of a key after Drop: decisions with it return Stale.
@@ -79,41 +80,61 @@ func droppedBucket() *Bucket {
 }
 
 // bucket finds or creates the bucket of k, under the lock.
-func (b *Buckets) bucket(s *bucketShard, h uint64, k [16]byte) (*Params, *Bucket) {
+func (b *Buckets) bucket(s *bucketShard, k [16]byte) (*Params, *Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped {
 		return b.params.Load(), droppedBucket()
 	}
-	g := s.current.Load()
-	if g != nil {
-		if n := g.buckets.find(h, &k); n != nil {
-			return g.params, &n.value
-		}
-	} else {
-		g = &generation{params: b.params.Load(), buckets: newIndex[Bucket](0)}
+	if p, one := b.existing(s, k); one != nil {
+		return p, one
 	}
-	n, found := &node[Bucket]{key: k}, false
-	for o := g.older; o != nil && !found; o = o.older {
+	if !b.budget.fits(b.sizeOfOne()) {
+		return nil, nil
+	}
+	return b.create(s, k)
+}
+
+// existing returns the bucket of k, which it moves from an older generation if it is there; nil if there is
+// none. The caller holds the lock.
+func (b *Buckets) existing(s *bucketShard, k [16]byte) (*Params, *Bucket) {
+	g := s.current.Load()
+	if g == nil {
+		return nil, nil
+	}
+	h := hash(&k)
+	if n := g.buckets.find(h, &k); n != nil {
+		return g.params, &n.value
+	}
+	for o := g.older; o != nil; o = o.older {
 		before := o.buckets.find(h, &k)
 		if before == nil {
 			continue
 		}
 		if word := before.value.state.Swap(closed); word != closed {
+			n := &node[Bucket]{key: k}
 			n.value.inherit(&before.value, g, g.convert(o, word))
-			found = true
+			defer b.count(s)
+			return s.add(n).params, &n.value
 		}
 	}
-	if !found && !b.budget.fits(b.sizeOfOne()) {
-		return nil, nil
+	return nil, nil
+}
+
+// create creates the bucket of k, which does not exist. The caller holds the lock.
+func (b *Buckets) create(s *bucketShard, k [16]byte) (*Params, *Bucket) {
+	g := s.current.Load()
+	if g == nil {
+		g = &generation{params: b.params.Load(), buckets: newIndex[Bucket](0)}
+		s.current.Store(g)
 	}
-	s.current.Store(g)
-	defer b.count(s)
-	if b.sharing != nil && n.value.lease == nil {
+	n := &node[Bucket]{key: k}
+	if b.sharing != nil {
 		name := b.name
 		name.Key = k
 		n.value.lease = b.sharing.newLease(name, &n.value, g.params)
 	}
+	defer b.count(s)
 	return s.add(n).params, &n.value
 }
 
@@ -194,6 +215,7 @@ func (b *Buckets) Drop() {
 		}
 		s.dropped, s.refunds = true, 0
 		s.current.Store(nil)
+		b.recount(i)
 		b.count(s)
 		s.mu.Unlock()
 	}
@@ -212,6 +234,7 @@ func (b *Buckets) Sweep(now Instant, ended map[[16]byte]bool) {
 		s := &b.shards[i]
 		s.mu.Lock()
 		s.sweep(now, ended)
+		b.recount(i)
 		b.count(s)
 		s.mu.Unlock()
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the memory of the buckets and daily counts of limits with per: key, of each account and of
-// all together. An account may use three times as much as is left, so that something always remains for
+// Budget bounds the memory of the buckets and daily counts of limits with per: key or per: address, of each account
+// and of all together, and the number of the buckets of addresses (MaxAddresses). An account may use three times as much as is left, so that something always remains for
 // another account. It is safe for concurrent use.
 //
 // A bucket that is not full must stay, or its limit would admit too much. So buckets and counts
@@ -15,6 +15,7 @@ type Budget struct {
 	max     int64
 	used    atomic.Int64
 	refused atomic.Int64
+	places  addressPlaces
 	short   chan struct{}
 
 	mu       sync.Mutex
@@ -49,8 +50,9 @@ func (b *Budget) Short() <-chan struct{} { return b.short }
 
 // AccountBudget is what one account uses of a Budget. A nil AccountBudget has no bound.
 type AccountBudget struct {
-	all  *Budget
-	used atomic.Int64
+	all       *Budget
+	used      atomic.Int64
+	addresses atomic.Int64 // number of buckets of addresses
 }
 
 // fits reports whether there is room for n bytes more. Calls at the same time may all find the same
@@ -61,16 +63,21 @@ func (a *AccountBudget) fits(n int64) bool {
 	}
 	left, own := a.all.max-a.all.used.Load()-n, a.used.Load()+n
 	if left < a.all.max/4 || own > 2*left {
-		select {
-		case a.all.short <- struct{}{}:
-		default:
-		}
+		a.all.isShort()
 	}
 	if own <= 3*left {
 		return true
 	}
 	a.all.refused.Add(1)
 	return false
+}
+
+// isShort makes Short receive a value.
+func (b *Budget) isShort() {
+	select {
+	case b.short <- struct{}{}:
+	default:
+	}
 }
 
 // add counts n bytes, which may be negative.

@@ -1,10 +1,13 @@
 package ratelimit
 
+import "github.com/keygate/keygate/internal/clientip"
+
 // Level is the Status of one limit, with the identifiers of the route, key and owner that it
-// belongs to, or zeros.
+// belongs to, or zeros, and of the addresses that it counts, or the zero Group.
 type Level struct {
 	Status
 	Route, Key, Owner [16]byte
+	Address           clientip.Group
 }
 
 // StatusOf returns the status of one limit, as Limiter.Peek does.
@@ -20,7 +23,9 @@ func StatusOf(now Instant, l Limit) Status {
 func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	for i := range b.shards {
 		for _, k := range b.shards[i].eachLevel(now, f) {
-			p, one := b.Bucket(k)
+			b.shards[i].mu.Lock()
+			p, one := b.existing(&b.shards[i], k)
+			b.shards[i].mu.Unlock()
 			if one == nil {
 				continue // it was full, and is dropped
 			}

@@ -85,8 +85,11 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	return err
 }
 
-// PerKey is the value of Config.Per that gives each key its own bucket.
-const PerKey = "key"
+// The values of Config.Per that give each key, or each client address, its own bucket.
+const (
+	PerKey     = "key"
+	PerAddress = "address"
+)
 
 // Config is the rate limit configuration of a route (specification, Rate limit
 // configuration) or, with only Sustained and Burst, of a gateway. The zero value means no
@@ -95,7 +98,7 @@ type Config struct {
 	Sustained Rate   // refill rate of the bucket
 	Burst     Rate   // its count is the bucket's capacity; without Sustained, it is the refill rate too
 	Daily     Rate   // cap per UTC day
-	Per       string // PerKey for a bucket for each key, or "" for one bucket for all callers
+	Per       string // PerKey or PerAddress for a bucket for each key or address, or "" for one bucket for all callers
 }
 
 // IsZero reports whether c limits nothing.
@@ -104,7 +107,7 @@ func (c Config) IsZero() bool { return c == Config{} }
 // HasBucket reports whether c has a token bucket, with or without a daily cap.
 func (c Config) HasBucket() bool { return !c.Sustained.IsZero() || !c.Burst.IsZero() }
 
-// Validate checks what ParseRate cannot: the unit of daily must be day, per must be "key",
+// Validate checks what ParseRate cannot: the unit of daily must be day, per must be "key" or "address",
 // and the configuration must have at least one limit. Errors name the field relative to the
 // configuration.
 func (c Config) Validate() error {
@@ -120,10 +123,19 @@ func (c Config) checkMembers() error {
 	if !c.Daily.IsZero() && c.Daily.Per != 24*time.Hour {
 		daily = fault.Invalid("daily", "must be written <count>/day")
 	}
-	if c.Per != "" && c.Per != PerKey {
-		per = fault.Invalid("per", `must be "key"; omit it for one limit that all callers share`)
+	if c.Per == PerAddress && !c.Daily.IsZero() {
+		daily = fault.Join(daily, fault.Invalid("daily", "cannot be combined with per: address, because the counts of a day are stored, and there may be any number of addresses: leave it out, or give sustained a rate such as 100/day"))
 	}
+	per = CheckPer(c.Per)
 	return fault.Join(daily, per)
+}
+
+// CheckPer checks a value of Config.Per. The error names the field per.
+func CheckPer(per string) error {
+	if per == "" || per == PerKey || per == PerAddress {
+		return nil
+	}
+	return fault.Invalid("per", `must be "key" or "address"; omit it for one limit that all callers share`)
 }
 
 // ParseConfig parses the properties of a configuration as users write them. An empty string

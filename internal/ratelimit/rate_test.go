@@ -90,3 +90,25 @@ func TestConfig(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: plans.md, 7: a limit may count each address, but no daily cap does.
+func TestDailyCapsDoNotCountAddresses(t *testing.T) {
+	if _, err := ParseConfig("1/s", "2/s", "", PerAddress); err != nil {
+		t.Error(err)
+	}
+	if _, err := ParseConfig("1/s", "", "9/day", PerAddress); fieldOf(err) != "daily" {
+		t.Errorf("got %v, want an error of the field daily", err)
+	}
+	if _, err := ParseConfig("1/s", "", "", "owner"); fieldOf(err) != "per" {
+		t.Errorf("got %v, want an error of the field per", err)
+	}
+}
+
+// fieldOf returns the field of a validation error, or "".
+func fieldOf(err error) string {
+	var e *fault.Error
+	if !errors.As(err, &e) {
+		return ""
+	}
+	return e.Field
+}

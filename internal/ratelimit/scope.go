@@ -16,11 +16,12 @@ const (
 	KeyDailyScope
 	DefaultGlobalScope // of records only: the global limit of a gateway that sets none
 	PlanScope          // a limit of a plan
+	AnonymousScope     // each address on public routes
 	unknownScope       // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
-const ReportedScopes = int(PlanScope) + 1
+const ReportedScopes = int(AnonymousScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
@@ -57,7 +58,10 @@ var scopes = [...]scopeRow{
 		usedUp: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit)"},
 	PlanScope: {name: "plan", item: `"plan"`, exceeded: "a limit of the plan", usedUp: "a limit of the plan", rank: 5, reported: PlanScope,
 		meaning: "A limit of the plan of the key, of its owner or of the gateway. `limit_name` is the plan and the limit, as in `pro.per-minute`.", remedy: "Raise the limit in the plan, or give the owner or the key another plan."},
-	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 7, reported: unknownScope},
+	AnonymousScope: {name: "anonymous", item: `"anonymous"`, exceeded: "the gateway's limit for requests without a key", usedUp: "the gateway's limit for each address on public routes",
+		rank: 7, reported: AnonymousScope,
+		meaning: "The limit of the gateway for each client address on public routes.", remedy: "Raise `anonymous_limit` of the gateway."},
+	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 8, reported: unknownScope},
 }
 
 // row returns the row of any number.

@@ -59,8 +59,10 @@ func (s *Server) trouble() string {
 // registerSharingMetrics registers the metrics of limits and of shared limits.
 func (s *Server) registerSharingMetrics() {
 	m, stats, budget := s.metrics, s.sharing.Stats, s.follower.BucketBudget()
-	m.Gauge("keygate_key_limits_bytes", "Memory of the buckets and daily counts of limits with per: key.", func() float64 { return float64(budget.Used()) })
-	m.Counter("keygate_key_limits_refused_total", "Requests refused because there was no room to count another key for a limit with per: key.", func() float64 { return float64(budget.Refused()) })
+	m.Gauge("keygate_key_limits_bytes", "Memory of the buckets and daily counts of limits with per: key or per: address.", func() float64 { return float64(budget.Used()) })
+	m.Counter("keygate_key_limits_refused_total", "Requests refused because there was no room to count another key for a limit with per: key, or another address.", func() float64 { return float64(budget.Refused()) })
+	m.Gauge("keygate_address_limits", "Buckets of limits that count each client address.", func() float64 { return float64(budget.Addresses()) })
+	m.Counter("keygate_address_limits_shared_total", "Requests that were counted together with others because there was no place to count their address on its own.", func() float64 { return float64(budget.AddressesShared()) })
 	m.Labelled("keygate_shared_limits", "1 for the way in which nodes share rate limits, 0 for the others.", "mode", false, func() map[string]float64 {
 		now := map[string]float64{string(ratelimit.Leased): 0, string(ratelimit.Exact): 0, string(ratelimit.Divided): 0}
 		if mode := s.sharing.Mode(); mode != "" {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -82,7 +83,7 @@ func TestSuspensionKeepsLimits(t *testing.T) {
 		k := s.FindKey(acme.key)
 		var c ratelimit.Charge
 		k.AddLimits(&c)
-		s.GatewayByID(acme.gateway.ID).RouteByID(acme.route).AddLimits(&c, k.BucketID())
+		s.GatewayByID(acme.gateway.ID).RouteByID(acme.route).AddLimits(&c, k.BucketID(), clientip.Group{})
 		return new(ratelimit.Limiter).Decide(h.clock.Now(), &c)
 	}
 	for range 5 {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -76,7 +77,7 @@ func TestBucketsOfEndedKeysAreDropped(t *testing.T) {
 func limitsOf(h *harness, gatewayID, path string, bucket [16]byte) *ratelimit.Charge {
 	h.t.Helper()
 	var c ratelimit.Charge
-	if !routeOf(h, gatewayID, path).AddLimits(&c, bucket) {
+	if !routeOf(h, gatewayID, path).AddLimits(&c, bucket, clientip.Group{}) {
 		h.t.Fatal("there is no room for a bucket")
 	}
 	return &c
@@ -108,7 +109,7 @@ func TestBucketsAreSweptWhenMemoryIsShort(t *testing.T) {
 		var bucket [16]byte
 		binary.BigEndian.PutUint32(bucket[:], keys)
 		var c ratelimit.Charge
-		fits := routeOf(h, g.ID, "/orders").AddLimits(&c, bucket)
+		fits := routeOf(h, g.ID, "/orders").AddLimits(&c, bucket, clientip.Group{})
 		if fits {
 			new(ratelimit.Limiter).Decide(h.clock.Now(), &c)
 		}

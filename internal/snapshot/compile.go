@@ -52,6 +52,7 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 		params = ratelimit.Compile(g.GlobalLimit)
 	}
 	c.global.Scope, c.global.Params = ratelimit.GlobalScope, &params
+	c.compileAnonymous(g.Requests.AnonymousLimit)
 	return c, nil
 }
 

@@ -37,6 +37,11 @@ type Gateway struct {
 	global    ratelimit.Limit
 
 	defaultPlan *planSlot // nil without one
+
+	// The limit for each address on public routes; nil without one. anonymous follows from the other when the gateway is
+	// published.
+	anonymousParams *ratelimit.Params
+	anonymous       *ratelimit.Buckets
 }
 
 // Bounds of a search for a route, in steps of some 50 ns at worst. A search in a real table

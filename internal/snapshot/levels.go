@@ -8,7 +8,7 @@ import (
 
 // Levels calls yield with the present level of each limit of a gateway, in no particular
 // order: the global limit, the limits of routes, the limits of single keys (their own or on a
-// route) that are in use, and the limits of plans that cover the gateway, of each key or owner that uses them. It does not call yield if the gateway is not in force. If nodes share
+// route) and addresses that are in use, and the limits of plans that cover the gateway, of each key or owner that uses them. It does not call yield if the gateway is not in force. If nodes share
 // limits, it asks the limit store first. It does not block decisions.
 func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(ratelimit.Level)) {
 	s := f.Current()
@@ -21,6 +21,7 @@ func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(rate
 	}
 	now := f.cfg.Now()
 	yield(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
+	g.anonymousLevels(now, yield)
 	for r := range g.routes.all() {
 		r.levels(now, yield)
 	}
@@ -80,6 +81,9 @@ func (f *Follower) planLevels(g *Gateway, now ratelimit.Instant, yield func(rate
 // bucketsOf returns the buckets of the limits that apply to a gateway, as far as this node knows them.
 func (f *Follower) bucketsOf(s *Snapshot, g *Gateway) []*ratelimit.Bucket {
 	all := []*ratelimit.Bucket{g.global.Bucket}
+	if g.anonymous != nil {
+		g.anonymous.Buckets(func(b *ratelimit.Bucket) { all = append(all, b) })
+	}
 	f.planLimitsOf(g, func(l *planLimit) {
 		for set := range l.sets {
 			set.Buckets(func(b *ratelimit.Bucket) { all = append(all, b) })
@@ -112,7 +116,11 @@ func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
 		f(ratelimit.Level{Status: ratelimit.StatusOf(now, l), Route: r.UUID})
 	}
 	each := func(key [16]byte, s ratelimit.Status) {
-		f(ratelimit.Level{Status: s, Route: r.UUID, Key: key})
+		level := ratelimit.Level{Status: s, Route: r.UUID, Key: key}
+		if l.byAddress {
+			level.Key, level.Address = [16]byte{}, key
+		}
+		f(level)
 	}
 	if l.bucket != nil {
 		one(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -49,7 +50,7 @@ func (h *levelsHarness) request(path string, keys ...heldKey) {
 		k := s.FindKey(held.secret)
 		var c ratelimit.Charge
 		k.AddLimits(&c)
-		r.AddLimits(&c, k.BucketID())
+		r.AddLimits(&c, k.BucketID(), clientip.Group{})
 		s.GatewayByID(h.g.ID).AddLimit(&c)
 		for {
 			result := new(ratelimit.Limiter).Decide(h.clock.Now(), &c)

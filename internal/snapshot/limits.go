@@ -9,15 +9,16 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// routeLimits are the limits of a route in force: one bucket or a bucket for each key, one
+// routeLimits are the limits of a route in force: one bucket or a bucket for each key or address, one
 // daily count or a count for each key, or none.
 type routeLimits struct {
-	config  unique.Handle[ratelimit.Config] // many routes have the same
-	params  *ratelimit.Params
-	bucket  *ratelimit.Bucket
-	buckets *ratelimit.Buckets
-	daily   *ratelimit.Daily
-	dailies *ratelimit.Dailies
+	config    unique.Handle[ratelimit.Config] // many routes have the same
+	params    *ratelimit.Params
+	bucket    *ratelimit.Bucket
+	buckets   *ratelimit.Buckets
+	daily     *ratelimit.Daily
+	dailies   *ratelimit.Dailies
+	byAddress bool // buckets has one for each address
 }
 
 func (l *routeLimits) hasDaily() bool { return l != nil && (l.daily != nil || l.dailies != nil) }
@@ -98,15 +99,18 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 	config := l.config.Value()
 	perKey := config.Per == ratelimit.PerKey
+	l.byAddress = config.Per == ratelimit.PerAddress
 	if config.HasBucket() {
 		p := f.rates.of(ratelimit.Compile(config))
 		name := ratelimit.Name{Account: accountID, Kind: id.Route, Owner: r.UUID}
 		switch {
-		case !perKey:
+		case !perKey && !l.byAddress:
 			l.params, l.bucket = f.carryBucket(name, p, ratelimit.Limit{Params: old.params, Bucket: old.bucket}, now)
-		case old.buckets != nil:
+		case old.buckets != nil && old.byAddress == l.byAddress:
 			l.buckets = old.buckets
 			l.buckets.Configure(p, now)
+		case l.byAddress:
+			l.buckets = f.cfg.Sharing.NewAddressBuckets(name, p, f.buckets.Of(accountID))
 		default:
 			l.buckets = f.cfg.Sharing.NewBuckets(name, p, f.buckets.Of(accountID))
 		}
@@ -125,7 +129,7 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 }
 
-// dropBuckets drops the buckets of limits with per: key that are not in force any more. The configuration
+// dropBuckets drops the buckets of limits with per: key or per: address that are not in force any more. The configuration
 // without them must be published.
 func (c *routeChange) dropBuckets() {
 	if c.was == nil || c.was.limits == nil || c.was.limits.buckets == nil {
@@ -136,9 +140,12 @@ func (c *routeChange) dropBuckets() {
 	}
 }
 
-// sweep drops the buckets of limits with per: key that are full again or whose key has ended.
+// sweep drops the buckets of limits with per: key or of addresses that are full again or whose key has ended.
 func (s *Snapshot) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 	for _, g := range s.gateways {
+		if g.anonymous != nil {
+			g.anonymous.Sweep(now, nil)
+		}
 		for r := range g.routes.all() {
 			if r.limits != nil && r.limits.buckets != nil {
 				r.limits.buckets.Sweep(now, ended)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -48,7 +49,7 @@ func (h *harness) shown(c *ratelimit.Charge) int {
 
 func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) *ratelimit.Charge {
 	var c ratelimit.Charge
-	h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AddLimits(&c, bucket)
+	h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AddLimits(&c, bucket, clientip.Group{})
 	return &c
 }
 

@@ -259,7 +259,8 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 		f.former.add(t.changes, now)
 	}
 	f.put(next)
-	for _, t := range changed {
+	for id, t := range changed {
+		dropAnonymous(old.gateways[id], gateways[id])
 		for _, c := range t.changes {
 			c.dropBuckets()
 			if c.was != nil && c.was.limits.hasDaily() && (c.now == nil || !c.now.limits.hasDaily()) {
@@ -269,11 +270,12 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	}
 }
 
-// adoptLimits gives g the global limit of old, and the changed routes the limits of their
+// adoptLimits gives g the limits of old, and the changed routes the limits of their
 // predecessors.
 func (f *Follower) adoptLimits(g, old *Gateway, changes []routeChange) {
 	now := f.cfg.Now()
 	f.adoptGlobal(g, old, now)
+	f.adoptAnonymous(g, old, now)
 	for _, c := range changes {
 		if c.now != nil {
 			f.adoptRoute(g.AccountID, c.now, c.was, now)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unique"
 
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -58,11 +59,11 @@ func (r *Route) lists(method string) bool {
 	return false
 }
 
-// AddLimits adds the limits of the route, for the key with the given bucket identifier, to c. Callers without a
-// key share the zero bucket. It reports false if the account's memory for limits with per: key has no room for
-// the key: then that limit is left out. It allocates only for the first request of a key on a route with limits
-// for each key.
-func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte) bool {
+// AddLimits adds the limits of the route, for the key with the given bucket identifier and the client's address, to c.
+// Callers without a key share the zero bucket. It reports false if the account's memory for limits with per: key or
+// per: address has no room for the key or address: then that limit is left out. It allocates only for the first
+// request of a key or address on a route with limits for each.
+func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte, client clientip.Group) bool {
 	l := r.limits
 	fits := true
 	switch {
@@ -71,7 +72,7 @@ func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte) bool {
 	case l.bucket != nil:
 		c.Add(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket}, 1)
 	case l.buckets != nil:
-		p, b := l.buckets.Bucket(bucket)
+		p, b := l.bucketOf(bucket, client)
 		if fits = b != nil; fits {
 			c.Add(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b}, 1)
 		}
@@ -87,6 +88,14 @@ func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte) bool {
 		c.Add(ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: d}, 1)
 	}
 	return fits
+}
+
+// bucketOf returns the bucket of a key, or that of an address.
+func (l *routeLimits) bucketOf(key [16]byte, client clientip.Group) (*ratelimit.Params, *ratelimit.Bucket) {
+	if l.byAddress {
+		return l.buckets.Address(client)
+	}
+	return l.buckets.Bucket(key)
 }
 
 // Node is a node of the route tree: the routes whose templates match the same paths. It is

@@ -144,7 +144,8 @@ func (s *sealing) gatherBlock() (t *audit.Table, whole bool, lost int, err error
 	t.Reset()
 	for ; s.chunks < len(s.open.Chunks); s.chunks++ {
 		c := &s.open.Chunks[s.chunks]
-		if t.Len() > 0 && (t.Len()+c.Records > audit.RunRecords || t.Texts() > sealTexts) {
+		isFull := func() bool { return t.Len() > 0 && (t.Len()+c.Records > audit.RunRecords || t.Texts() > sealTexts) }
+		if isFull() && (t.Merge() == 0 || isFull()) {
 			return t, true, lost, nil
 		}
 		n, err := s.codec.AddChunk(t, c)
@@ -178,6 +179,7 @@ func (s *sealing) addManaged(t *audit.Table, last time.Time) error {
 
 // block makes a block of the table.
 func (s *sealing) block(t *audit.Table) error {
+	t.Merge()
 	t.Sort()
 	content, err := t.Encode(s.codec)
 	if err != nil {

@@ -112,6 +112,8 @@ func (w *Writer) Sync(ctx context.Context) error {
 
 const unwritten = "writing the audit log failed; it is retried, and records beyond the memory limit are lost and counted"
 
+const unjoined = "joining chunks of the audit log failed; it is retried"
+
 // write is one step of the fast loop, and returns the time of the next. Records taken meanwhile
 // wait for at most one transaction that seals.
 func (w *Writer) write(ctx context.Context) (next time.Time) {
@@ -131,8 +133,12 @@ func (w *Writer) write(ctx context.Context) (next time.Time) {
 			}
 			w.sealRuns(ctx, account, waiting.Records)
 			w.sealed = now
+			if left := w.open[account]; left != nil && left.Records >= audit.RunRecords {
+				w.complain(w.join(ctx, account), unjoined) // they are fewer once those with a Count are merged
+				w.catchUp(ctx)
+			}
 		case waiting.Chunks >= joinFrom:
-			w.complain(w.join(ctx, account), "joining chunks of the audit log failed; it is retried")
+			w.complain(w.join(ctx, account), unjoined)
 			w.catchUp(ctx)
 		}
 	}
@@ -248,6 +254,7 @@ func (w *Writer) collect(now time.Time) {
 	}
 	var parts []part
 	w.mu.Lock()
+	w.collection++
 	for u, in := range w.intakes {
 		accountID := w.cfg.OperatorID
 		if u != [16]byte{} {
@@ -318,13 +325,16 @@ func (w *Writer) join(ctx context.Context, accountID string) error {
 		gone = append(gone, c.ID)
 	}
 	w.open[accountID] = waiting
-	if waiting.Chunks < 2 || waiting.Records > audit.RunRecords {
+	if waiting.Chunks < 2 {
 		return nil
 	}
 	var t audit.Table
 	lost, err := w.codec.Gather(&t, &audit.Open{Chunks: o.Chunks})
 	if err != nil {
 		return err
+	}
+	if t.Len() > audit.RunRecords {
+		return nil
 	}
 	content, err := t.Encode(nil)
 	if err != nil {

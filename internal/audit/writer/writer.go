@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -93,10 +94,12 @@ type Writer struct {
 	cfg   Config
 	codec *audit.Codec
 
-	mu      sync.Mutex // guards the next fields
-	intakes map[[16]byte]*intake
-	held    int    // bytes of records that are not in the store
-	lost    uint64 // number of lost records since the start
+	mu         sync.Mutex // guards the next fields
+	intakes    map[[16]byte]*intake
+	held       int    // bytes of records that are not in the store
+	lost       uint64 // number of lost records since the start
+	collection uint64 // number of the collection of records that comes next
+	refusals   refusals
 
 	// writeLock is a mutex for writing, as a channel so that a wait for it can end
 	// with a context.
@@ -175,7 +178,7 @@ func New(cfg Config) (*Writer, error) {
 	}
 	return &Writer{
 		cfg: cfg, codec: codec, intakes: map[[16]byte]*intake{}, writeLock: make(chan struct{}, 1), batches: accesslog.NewBatches(),
-		gaps: map[string]*loss{}, open: map[string]*audit.Waiting{}, heads: map[string]int64{},
+		gaps: map[string]*loss{}, open: map[string]*audit.Waiting{}, heads: map[string]int64{}, collection: 1,
 	}, nil
 }
 
@@ -196,16 +199,25 @@ func (w *Writer) Take(batch []accesslog.Entry) {
 		if in == nil || e.Account != account {
 			account, in = e.Account, w.intake(e.Account)
 		}
-		if w.held >= w.cfg.MaxHeld {
-			w.lose(in, time.UnixMicro(e.Start))
-			continue
-		}
-		before := in.table.Texts()
-		in.table.AddEvent(&audit.Event{
+		event := audit.Event{
 			Time: e.Start, Request: e.Request, Gateway: e.Gateway, Key: e.Key, Client: e.Client, Prefix: e.Prefix,
 			Outcome: outcomeOf(e.Result), Method: e.MethodName(), Path: e.Path,
-		})
-		w.weigh(in, before)
+		}
+		before := in.table.Texts()
+		counts := w.refusals.count(e.Account, event.Outcome, clientOf(&e.Client), e.Start)
+		switch {
+		case counts != nil && counts.collection == w.collection:
+			in.table.CountEvent(counts.row, &event)
+			w.weigh(in, in.table.Texts()-before)
+		case w.held >= w.cfg.MaxHeld:
+			w.lose(in, time.UnixMicro(e.Start))
+		case counts != nil:
+			counts.row, counts.collection = in.table.AddCounted(&event), w.collection
+			w.weigh(in, recordWeight+in.table.Texts()-before)
+		default:
+			in.table.AddEvent(&event)
+			w.weigh(in, recordWeight+in.table.Texts()-before)
+		}
 	}
 }
 
@@ -218,16 +230,27 @@ func (w *Writer) Record(r *audit.Record) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	in := w.intake(account)
-	if w.held >= w.cfg.MaxHeld {
-		w.lose(in, r.Time)
-		return
-	}
 	before := in.table.Texts()
-	if err := in.table.Add(r); err != nil {
+	addr, _ := netip.ParseAddr(r.ClientIP)
+	counts := w.refusals.count(account, r.Outcome, addr, r.Time.UnixMicro())
+	if counts != nil && counts.collection == w.collection {
+		in.table.CountRecord(counts.row, r)
+		w.weigh(in, in.table.Texts()-before)
+		return
+	}
+	if counts != nil {
+		counted := *r
+		counted.Count = 1
+		r = &counted
+	}
+	if w.held >= w.cfg.MaxHeld || in.table.Add(r) != nil {
 		w.lose(in, r.Time)
 		return
 	}
-	w.weigh(in, before)
+	if counts != nil {
+		counts.row, counts.collection = in.table.Len()-1, w.collection
+	}
+	w.weigh(in, recordWeight+in.table.Texts()-before)
 }
 
 func (w *Writer) intake(account [16]byte) *intake {
@@ -239,8 +262,7 @@ func (w *Writer) intake(account [16]byte) *intake {
 	return in
 }
 
-func (w *Writer) weigh(in *intake, before int) {
-	weight := recordWeight + in.table.Texts() - before
+func (w *Writer) weigh(in *intake, weight int) {
 	in.weight += weight
 	w.held += weight
 }

@@ -11,7 +11,7 @@ import (
 func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
 	x.Major, x.Minor, x.ForwardedFor = 1, x.req.Minor, x.forwardedFor[:0]
-	x.ReadHead(&x.ask, &x.req, x.head, x)
+	x.ReadHead(c.engine.cfg.Trust, &x.ask, &x.req, x.head, x)
 	c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
 	x.Begin(&c.engine.cfg.Config, x.Verdict.Now)
 	if x.Verdict.Action == admit.Wait {

@@ -279,7 +279,7 @@ func (c *conn) head(ev *http2.Event) {
 // read sets what the decision depends on.
 func (s *stream) read() {
 	s.Major, s.ForwardedFor = 2, s.forwardedFor[:0]
-	s.ReadHead(&s.ask, &s.req.Request, s.req.Text, s)
+	s.ReadHead(s.conn.engine.cfg.Trust, &s.ask, &s.req.Request, s.req.Text, s)
 	s.tunnels = s.req.Protocol.Len() > 0
 	s.expects = s.req.ExpectsContinue() && s.hasBody && !s.tunnels
 }

@@ -245,7 +245,7 @@ export interface paths {
         };
         /**
          * List the limits of a gateway
-         * @description Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys, and those of plans, for each owner or key that uses them on any gateway.
+         * @description Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys and addresses, and those of plans, for each owner or key that uses them on any gateway.
          */
         get: operations["listLimits"];
         put?: never;
@@ -1517,6 +1517,12 @@ export interface components {
              * @example 203.0.113.7
              */
             client_ip: string;
+            /**
+             * Format: int64
+             * @description Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id and gateway_id are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows.
+             * @example 1
+             */
+            count: number;
             /** @description Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space. */
             diff?: {
                 [key: string]: unknown[] | null;
@@ -1785,6 +1791,8 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes?: boolean | null;
+            /** @description Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none. */
+            anonymous_limit?: components["schemas"]["GlobalLimitInput"];
             /**
              * @description Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec.
              * @example routes: [{path: /orders, methods: [GET]}]
@@ -2092,7 +2100,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -2367,6 +2375,8 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes: boolean;
+            /** @description Rate limit of each client address on public routes. Absent if there is none. */
+            anonymous_limit?: components["schemas"]["GlobalLimit"];
             /** @description CORS settings; null if preflight requests are forwarded to the upstream. */
             cors: components["schemas"]["Cors"];
             /**
@@ -2715,6 +2725,11 @@ export interface components {
         } | null;
         LimitLevel: {
             /**
+             * @description Client address that the limit applies to: an IPv4 address, or a prefix for IPv6; others for the addresses that there is no room to count on their own; null if the limit does not count addresses.
+             * @example 203.0.113.7
+             */
+            address: string | null;
+            /**
              * @description Key that the limit applies to; null if several keys share it.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
@@ -2734,7 +2749,7 @@ export interface components {
              * @description Scope of the limit.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous";
             /**
              * @description Owner that the limit applies to; null if it is not an owner's limit.
              * @example own_01jz8y5c3te9b8r2m6q4v7x0ee
@@ -3582,10 +3597,10 @@ export interface components {
              */
             daily: string | null;
             /**
-             * @description key if each key has its own bucket; null if all callers share one.
+             * @description key if each key has its own bucket, address if each client address (IPv6: each /64) has; null if all callers share one.
              * @enum {string|null}
              */
-            per: "key" | null;
+            per: "key" | "address" | null;
             /**
              * @description Refill rate, <count>/<unit>.
              * @example 600/min
@@ -3629,7 +3644,7 @@ export interface components {
              * @description Scope of the limit that was exceeded.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous";
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -3664,10 +3679,10 @@ export interface components {
              */
             daily?: string | null;
             /**
-             * @description key gives each key its own bucket. If absent, all callers share one.
+             * @description key gives each key its own bucket, address each client address (IPv6: each /64), without daily. If absent, all callers share one.
              * @enum {string|null}
              */
-            per?: "key" | null;
+            per?: "key" | "address" | null;
             /**
              * @description Refill rate, <count>/<unit>.
              * @example 600/min
@@ -3686,10 +3701,10 @@ export interface components {
              */
             daily?: string | null;
             /**
-             * @description "key" gives each key its own bucket; null makes all callers share one; if absent, it is unchanged.
+             * @description "key" gives each key its own bucket, "address" each client address (IPv6: each /64), without daily; null makes all callers share one; if absent, it is unchanged.
              * @enum {string|null}
              */
-            per?: "key" | null;
+            per?: "key" | "address" | null;
             /**
              * @description Refill rate, <count>/<unit>. null removes it; if absent, it is unchanged.
              * @example 600/min
@@ -4063,10 +4078,10 @@ export interface components {
                  */
                 daily?: string | null;
                 /**
-                 * @description key gives each key its own bucket. If absent, all callers share one.
+                 * @description key gives each key its own bucket, address each client address (IPv6: each /64), without daily. If absent, all callers share one.
                  * @enum {string|null}
                  */
-                per?: "key" | null;
+                per?: "key" | "address" | null;
                 /**
                  * @description Refill rate, <count>/<unit>.
                  * @example 600/min
@@ -4476,7 +4491,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "plan" | "global" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -4579,6 +4594,8 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes?: boolean | null;
+            /** @description Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none. */
+            anonymous_limit?: components["schemas"]["GlobalLimitInput"];
             /** @description CORS settings. Replaces the whole object; null removes them. */
             cors?: components["schemas"]["CorsInput"];
             /**

@@ -191,6 +191,34 @@ export const groups: Group[] = [
     ]
   },
   {
+    "title": "Limit of public routes",
+    "text": "Of each client address, on routes that need no key.",
+    "settings": [
+      {
+        "name": "anonymous_limit",
+        "kind": "limit",
+        "flag": "",
+        "label": "",
+        "parts": [
+          {
+            "name": "sustained",
+            "kind": "text",
+            "flag": "anonymous-limit",
+            "label": "Sustained",
+            "placeholder": "60/min"
+          },
+          {
+            "name": "burst",
+            "kind": "text",
+            "flag": "anonymous-burst",
+            "label": "Burst",
+            "placeholder": "20/s"
+          }
+        ]
+      }
+    ]
+  },
+  {
     "title": "Browsers (CORS)",
     "text": "With an origin, Keygate answers preflights itself.",
     "settings": [

@@ -37,8 +37,21 @@ export function showLimit(limit: Schemas['Key']['rate_limit'] | Schemas['Route']
   if (!limit) return '–';
   if (typeof limit === 'string') return limit;
   const parts = [limit.sustained, limit.burst && `burst ${limit.burst}`, limit.daily].filter(Boolean).join(', ');
-  return 'per' in limit && limit.per === 'key' ? `${parts} per key` : parts;
+  return 'per' in limit && limit.per ? `${parts} per ${limit.per}` : parts;
 }
+
+// Whom the limit of a route counts, as a choice of a form: "shared" stands for no per.
+export const perChoices = [
+  { value: 'shared', label: 'All callers together' },
+  { value: 'key', label: 'Each key on its own' },
+  { value: 'address', label: 'Each client address on its own' },
+];
+
+// perOf returns the choice that a record has.
+export const perOf = (limit: Schemas['Route']['rate_limit']): string => limit?.per ?? 'shared';
+
+// perPart returns the part of a limit that a choice stands for.
+export const perPart = (choice: string): { per: string } | object => (choice === 'shared' ? {} : { per: choice });
 
 // routeFlags are the flags of the limit of a route: every part that is set, and an empty one for each part
 // that before had and is gone.
@@ -46,8 +59,8 @@ export function routeFlags(text: LimitText, per: string, before: LimitText = noL
   const names = ['sustained', 'burst', 'daily'] as const;
   if (names.every((n) => !text[n].trim())) return names.some((n) => before[n]) ? ['--no-limit'] : [];
   const flags = names.filter((n) => text[n].trim() || before[n]).map((n) => `--${n} ${quote(text[n].trim())}`);
-  if (per === 'key') flags.push('--per key');
-  else if (perBefore === 'key') flags.push("--per ''");
+  if (per !== 'shared') flags.push(`--per ${per}`);
+  else if (perBefore !== 'shared') flags.push("--per ''");
   return flags;
 }
 

@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { stringify } from '../../api/json';
 import { useNames } from '../../api/names';
+import { plural } from '../../lib/format';
 import { exact } from '../../lib/time';
 import { CopyButton, Details, Id, Status, type Tone } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
@@ -69,6 +70,14 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
               </code>,
             ],
             ['Client', entry.client_ip || '–'],
+            ...(Number(entry.count) > 1
+              ? [
+                  [
+                    'Stands for',
+                    `${plural(entry.count, 'refused request')} of this address in that minute, beyond the 60 that have entries of their own`,
+                  ] as [string, React.ReactNode],
+                ]
+              : []),
             ['Key', entry.key_id ? <RecordLink key="k" id={entry.key_id} /> : (entry.key_prefix ?? '–')],
             ...(entry.gateway_id ? [['Gateway', <RecordLink key="g" id={entry.gateway_id} />] as [string, React.ReactNode]] : []),
             ...(entry.target ? [['Target', <RecordLink key="t" id={entry.target} />] as [string, React.ReactNode]] : []),

@@ -4,7 +4,7 @@ import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import { useNames } from '../../api/names';
 import type { Filter } from '../../lib/filter';
-import { plural } from '../../lib/format';
+import { count, plural } from '../../lib/format';
 import { showPoint, useSpan } from '../../lib/span';
 import { exact, timeOfDay } from '../../lib/time';
 import { useUrl } from '../../lib/url';
@@ -67,6 +67,7 @@ export default function Audit() {
           title={`${e.method} ${e.path}`}
           onClick={() => setOpen(e)}>
           {e.action ?? `${e.method} ${e.path}`}
+          {Number(e.count) > 1 && ` × ${count(e.count)}`}
         </button>
       ),
     },

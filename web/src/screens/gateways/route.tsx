@@ -7,7 +7,7 @@ import { useRefusal } from '../../api/session';
 import { useTraffic } from '../../api/traffic';
 import { useEdit } from '../../lib/edit';
 import { count, plural } from '../../lib/format';
-import { limitText, limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
+import { limitText, limitValue, noLimit, perChoices, perOf, perPart, routeFlags, showLimit } from '../../lib/limit';
 import { callOf } from '../../lib/route';
 import { refusals, sinceOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
@@ -76,14 +76,14 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
 }
 
 // A limit is one field: it is sent as a whole.
-const valuesOf = (r: Route) => ({ rate_limit: { ...limitText(r.rate_limit), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' } });
+const valuesOf = (r: Route) => ({ rate_limit: { ...limitText(r.rate_limit), per: perOf(r.rate_limit) } });
 type RouteLimit = ReturnType<typeof valuesOf>['rate_limit'];
 
 // rateOf returns what a call takes for a limit, or null for none.
 function rateOf(text: RouteLimit): Record<string, string> | null {
   const limit = limitValue(text);
   if (limit === null) return null;
-  return { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(text.per === 'key' && { per: 'key' }) };
+  return { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...perPart(text.per) };
 }
 
 const show = (text: RouteLimit) => {
@@ -125,16 +125,13 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
           void submit();
         }}>
         {form.conflict && <Conflict {...form.conflict} />}
-        <LimitFields value={limit} onChange={setLimit} error={form.limitError('rate_limit')} />
-        <SelectField
-          label="Counts"
-          value={limit.per}
-          onChange={(per) => setLimit({ per })}
-          options={[
-            { value: 'shared', label: 'All keys together' },
-            { value: 'key', label: 'Each key on its own' },
-          ]}
+        <LimitFields
+          value={limit}
+          onChange={setLimit}
+          error={form.limitError('rate_limit')}
+          daily={limit.per !== 'address' || limit.daily !== ''}
         />
+        <SelectField label="Counts" value={limit.per} onChange={(per) => setLimit({ per })} options={perChoices} />
         <Simulation gatewayId={id.gateway_id} of={{ route_id: id.route_id }} rate={form.dirty ? rate : null} />
         <Submit
           beside={

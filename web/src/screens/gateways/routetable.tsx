@@ -7,7 +7,7 @@ import { useRefusal } from '../../api/session';
 import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
-import { limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
+import { limitValue, noLimit, perChoices, perPart, routeFlags, showLimit } from '../../lib/limit';
 import { methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
@@ -134,8 +134,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
   const form = useForm({ path: '', methods: ['GET'] as string[], auth: 'key', per: 'shared', limit: noLimit });
   const v = form.values;
   const limit = limitValue(v.limit);
-  const rate =
-    limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(v.per === 'key' && { per: 'key' }) };
+  const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...perPart(v.per) };
   const body = { path: v.path.trim(), methods: v.methods, ...(v.auth === 'none' && { auth: 'none' }), ...(rate && { rate_limit: rate }) };
   const cli = [
     'keygate routes create',
@@ -195,17 +194,14 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
               { value: 'none', label: 'Everybody: a public route' },
             ]}
           />
-          <SelectField
-            label="Limit counts"
-            value={v.per}
-            onChange={(t) => form.set('per', t)}
-            options={[
-              { value: 'shared', label: 'All keys together' },
-              { value: 'key', label: 'Each key on its own' },
-            ]}
-          />
+          <SelectField label="Limit counts" value={v.per} onChange={(t) => form.set('per', t)} options={perChoices} />
         </div>
-        <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={form.limitError('rate_limit')} />
+        <LimitFields
+          value={v.limit}
+          onChange={(l) => form.set('limit', l)}
+          error={form.limitError('rate_limit')}
+          daily={v.per !== 'address' || v.limit.daily !== ''}
+        />
         <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
         <Submit
           beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />}

@@ -45,10 +45,17 @@ export function Simulation({
   of: { route_id?: string; key_id?: string }; // whose limit it is; neither for that of the gateway
   rate: unknown; // the limit as its record has it; null for none
 }) {
+  const perAddress = typeof rate === 'object' && rate !== null && 'per' in rate && rate.per === 'address';
   const refused = useRefusal('write', `gateways/${gatewayId}/limits`);
-  const { result, error } = useSimulation(gatewayId, rate && !refused ? { ...of, rate_limit: rate } : null);
+  const { result, error } = useSimulation(gatewayId, rate && !refused && !perAddress ? { ...of, rate_limit: rate } : null);
   const { nameOf } = useNames((result?.keys ?? []).slice(0, listed).map((k) => ({ id: k.key_id })));
   if (!rate) return <p className="min-h-5 text-muted">Change the limit to see what it would have refused in the last 24 hours.</p>;
+  if (perAddress)
+    return (
+      <p className="min-h-5 text-muted">
+        What a limit of each address would have refused is not known: the counts that are kept have no addresses.
+      </p>
+    );
   if (refused) return <p className="min-h-5 text-muted">{refused}</p>;
   if (error)
     return error.status === 422 ? (

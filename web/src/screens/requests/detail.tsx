@@ -34,7 +34,10 @@ export default function RequestDetail() {
   const gateway = useRecord(
     '/v1/gateways/{gateway_id}',
     { path: { gateway_id: r?.gateway_id ?? '' } },
-    { enabled: r?.decision.limit_scope === 'global' && Boolean(r.gateway_id) && !noGateways, retry: false },
+    {
+      enabled: (r?.decision.limit_scope === 'global' || r?.decision.limit_scope === 'anonymous') && Boolean(r.gateway_id) && !noGateways,
+      retry: false,
+    },
   );
   const [raising, setRaising] = useState(false);
   const raisable = r && limitOf(r, { route: routeRead.data, key: keyRead.data, gateway: gateway.data });
@@ -261,6 +264,7 @@ function limitOf(r: LoggedRequest, { route, key, gateway }: Read): Raisable | un
   if (scope === 'plan') return undefined; // its page has the editor
   if (scope === 'key') return key?.data.rate_limit ? { ...base, kind: 'key', first: key } : undefined;
   if (scope === 'global') return gateway?.data.global_rate_limit ? { ...base, kind: 'gateway', first: gateway } : undefined;
+  if (scope === 'anonymous') return gateway?.data.anonymous_limit ? { ...base, kind: 'anonymous', first: gateway } : undefined;
   return route?.data.rate_limit ? { ...base, kind: 'route', first: route } : undefined;
 }
 

@@ -107,7 +107,13 @@ export function limitName(r: LoggedRequest, { route, rate }: Names = {}): string
     return `the limit “${clean(name)}”${size} of the plan “${clean(plan)}”`;
   }
   const whose =
-    d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
+    d.limit_scope === 'key'
+      ? keyName(r)
+      : d.limit_scope === 'global'
+        ? 'the whole gateway'
+        : d.limit_scope === 'anonymous'
+          ? 'each client address on public routes'
+          : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 

@@ -1,7 +1,7 @@
 import { type Answer, api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useForm } from '../../lib/form';
-import { doubled, limitFlag, limitText, type LimitText, limitValue, routeFlags, spellLimit } from '../../lib/limit';
+import { doubled, limitFlag, limitText, type LimitText, limitValue, perOf, perPart, routeFlags, spellLimit } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Dialog } from '../../ui/dialog';
@@ -15,17 +15,22 @@ export type Raisable = { daily: boolean; gatewayId: string } & (
   | { kind: 'route'; first: Answer<Schemas['Route']> }
   | { kind: 'key'; first: Answer<Schemas['Key']> }
   | { kind: 'gateway'; first: Answer<Schemas['Gateway']> }
+  | { kind: 'anonymous'; first: Answer<Schemas['Gateway']> }
 );
 
 // nowOf returns the limit as its record has it.
-export const nowOf = (r: Raisable): LimitText => limitText(r.kind === 'gateway' ? r.first.data.global_rate_limit : r.first.data.rate_limit);
+export function nowOf(r: Raisable): LimitText {
+  if (r.kind === 'gateway') return limitText(r.first.data.global_rate_limit);
+  if (r.kind === 'anonymous') return limitText(r.first.data.anonymous_limit ?? null);
+  return limitText(r.first.data.rate_limit);
+}
 
 // rateOf returns a limit in the form of its record.
 function rateOf(r: Raisable, limit: LimitText) {
   const value = limitValue(limit);
   if (value === null || r.kind === 'key') return value;
   const parts = typeof value === 'string' ? { sustained: value } : value;
-  return r.kind === 'route' && r.first.data.rate_limit?.per === 'key' ? { ...parts, per: 'key' } : parts;
+  return r.kind === 'route' ? { ...parts, ...perPart(perOf(r.first.data.rate_limit)) } : parts;
 }
 
 // Allows says whose limit it is, and what it allows.
@@ -35,6 +40,12 @@ function Allows({ of: r, limit }: { of: Raisable; limit: LimitText }) {
     return (
       <>
         The gateway <bdi>“{r.first.data.name}”</bdi> allows {rate}, for all keys and routes together.
+      </>
+    );
+  if (r.kind === 'anonymous')
+    return (
+      <>
+        The gateway <bdi>“{r.first.data.name}”</bdi> allows each client address {rate} on its public routes.
       </>
     );
   if (r.kind === 'key')
@@ -49,13 +60,13 @@ function Allows({ of: r, limit }: { of: Raisable; limit: LimitText }) {
       {methods.join(', ')} {path}
     </code>
   );
-  return rate_limit?.per === 'key' ? (
+  return rate_limit?.per ? (
     <>
-      The route {route} allows each key {rate}.
+      The route {route} allows each {rate_limit.per === 'key' ? 'key' : 'client address'} {rate}.
     </>
   ) : (
     <>
-      The route {route} allows {rate}, for all keys together.
+      The route {route} allows {rate}, for all callers together.
     </>
   );
 }
@@ -71,7 +82,15 @@ function commandOf(r: Raisable, limit: LimitText): string {
     ]
       .filter(Boolean)
       .join(' ');
-  const per = r.first.data.rate_limit?.per === 'key' ? 'key' : 'shared';
+  if (r.kind === 'anonymous')
+    return [
+      `keygate gateways update ${r.gatewayId}`,
+      limit.sustained && `--anonymous-limit ${quote(limit.sustained)}`,
+      limit.burst && `--anonymous-burst ${quote(limit.burst)}`,
+    ]
+      .filter(Boolean)
+      .join(' ');
+  const per = perOf(r.first.data.rate_limit);
   return ['keygate routes update', `--gateway ${r.gatewayId}`, r.first.data.route_id, ...routeFlags(limit, per, nowOf(r), per)].join(' ');
 }
 
@@ -81,7 +100,7 @@ export function RaiseLimit({ of: r, onClose }: { of: Raisable; onClose: () => vo
   const form = useForm({ limit: doubled(now, r.daily) });
   const { limit } = form.values;
   const rate = rateOf(r, limit);
-  const field = r.kind === 'gateway' ? 'global_rate_limit' : 'rate_limit';
+  const field = r.kind === 'gateway' ? 'global_rate_limit' : r.kind === 'anonymous' ? 'anonymous_limit' : 'rate_limit';
   const body = { [field]: rate };
   const call =
     r.kind === 'route'
@@ -115,11 +134,16 @@ export function RaiseLimit({ of: r, onClose }: { of: Raisable; onClose: () => vo
         <p className="break-words">
           <Allows of={r} limit={now} /> This form proposes twice as much.
         </p>
-        <LimitFields value={limit} onChange={(l) => form.set('limit', l)} error={form.limitError(field)} daily={r.kind !== 'gateway'} />
+        <LimitFields
+          value={limit}
+          onChange={(l) => form.set('limit', l)}
+          error={form.limitError(field)}
+          daily={r.kind === 'key' || (r.kind === 'route' && perOf(r.first.data.rate_limit) !== 'address')}
+        />
         <Simulation
           gatewayId={r.gatewayId}
           of={r.kind === 'route' ? { route_id: r.first.data.route_id } : r.kind === 'key' ? { key_id: r.first.data.key_id } : {}}
-          rate={rate}
+          rate={r.kind === 'anonymous' && rate !== null ? { ...(rate as object), per: 'address' } : rate}
         />
         <Submit
           label="Raise the limit"
