@@ -179,7 +179,7 @@ func TestEventsAreDocumented(t *testing.T) {
 	doc := adminapi.Document()
 	data := map[event.Type]any{
 		event.KeyCreated: event.Key{}, event.KeyRotated: event.Rotation{}, event.KeyRevoked: event.Key{}, event.KeyExpired: event.Key{},
-		event.RateLimitExceeded: event.Breach{}, event.GatewayUpstreamError: event.UpstreamError{}, event.GatewaySpecPushed: event.Push{},
+		event.RateLimitExceeded: event.Breach{LimitName: new(string)}, event.GatewayUpstreamError: event.UpstreamError{}, event.GatewaySpecPushed: event.Push{},
 		event.GatewaySyncFailed: event.SyncFailed{}, event.OwnerSuspended: event.Owner{}, event.OwnerResumed: event.Owner{},
 	}
 	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {

@@ -336,7 +336,7 @@ func groupCounts(rows []map[string]any) string {
 
 const (
 	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out"
-	decisionFields = "check code message limit_scope limit remaining passes_at upstream_status reason by_default nearest_routes detail"
+	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
 
 // Guarantee: the request log has each refused or failed request with its decision, and
