@@ -98,11 +98,12 @@ func Read(from Source, args ...string) ([]*Set, error) {
 				e.add(f, err)
 				continue
 			}
-			if f.plans == nil {
+			switch {
+			case f.plans == nil:
 				set.Files = append(set.Files, f)
-			} else if set.Plans == nil {
+			case set.Plans == nil:
 				set.Plans = f
-			} else {
+			default:
 				e.add(f, f.at("plans").Invalid("plans", "%s has plans already: all plans of a directory are in one file", set.Plans.Name))
 			}
 		}

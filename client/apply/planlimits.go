@@ -42,7 +42,7 @@ func limitChanges(before, after []limitView) (changes []client.SettingChange) {
 // wantedLimits returns the limits of a plan of a file, without those whose gateway is created.
 func wantedLimits(want *plan.FilePlan, created []*Difference) (views []limitView) {
 	for i := range want.Limits {
-		if created == nil || created[i] == nil {
+		if len(created) == 0 || created[i] == nil {
 			views = append(views, view(PlanLimit(&want.Limits[i], want.Gateways[i]), nil))
 		}
 	}

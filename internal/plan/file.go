@@ -94,8 +94,8 @@ func (f *File) readPlans(n *document.Node) error {
 // fields reads the fields of a mapping by their names. null is an absent field, except for one that is required.
 type fields map[string]func(m *document.Node, at string) error
 
-// read reads n. It returns what is wrong, and the fields that were not read.
-func (f fields) read(n *document.Node, at, unknown string, required ...string) (err error, unread map[string]bool) {
+// read reads n. It returns the fields that were not read, and what is wrong.
+func (f fields) read(n *document.Node, at, unknown string, required ...string) (unread map[string]bool, err error) {
 	unread = map[string]bool{}
 	missing := func() error {
 		var problems document.Problems
@@ -121,7 +121,7 @@ func (f fields) read(n *document.Node, at, unknown string, required ...string) (
 		unread[m.Name] = err != nil
 		return err
 	}, missing)
-	return err, unread
+	return unread, err
 }
 
 // below returns the field of a mapping that is at a field.
@@ -144,7 +144,7 @@ func readPlan(n *document.Node, at string, required ...string) (FilePlan, error)
 	}
 	p := FilePlan{Plan: Plan{TimeZone: DefaultZone, AnchorDay: DefaultAnchor}, Position: n.Position}
 	ofLimits := map[string]bool{}
-	err, unread := fields{
+	unread, err := fields{
 		"name": text(&p.Name), "title": text(&p.Title), "time_zone": text(&p.TimeZone),
 		"anchor_day": func(m *document.Node, at string) error {
 			day, err := m.ReadCount(at)
@@ -179,7 +179,7 @@ func (p *FilePlan) readLimits(n *document.Node, at string, unread map[string]boo
 	}
 	var problems document.Problems
 	for i := range n.Nodes {
-		l, of, err, unreadOfLimit := readLimit(&n.Nodes[i], fmt.Sprintf("%s[%d]", at, i))
+		l, of, unreadOfLimit, err := readLimit(&n.Nodes[i], fmt.Sprintf("%s[%d]", at, i))
 		problems.Add(err)
 		for field := range unreadOfLimit {
 			unread[fmt.Sprintf("limits[%d].%s", i, field)] = unreadOfLimit[field]
@@ -190,12 +190,12 @@ func (p *FilePlan) readLimits(n *document.Node, at string, unread map[string]boo
 }
 
 // readLimit returns a limit, the name of its gateway, and the fields that it did not read.
-func readLimit(n *document.Node, at string) (l Limit, of string, err error, unread map[string]bool) {
+func readLimit(n *document.Node, at string) (l Limit, of string, unread map[string]bool, err error) {
 	if n.Kind != document.Mapping {
-		return l, "", n.Mismatch(at, document.Mapping, ""), map[string]bool{"name": true, "per": true}
+		return l, "", map[string]bool{"name": true, "per": true}, n.Mismatch(at, document.Mapping, "")
 	}
 	var in LimitInput
-	err, unread = fields{
+	unread, err = fields{
 		"name": text(&in.Name), "sustained": text(&in.Sustained), "burst": text(&in.Burst), "per": text(&in.Per), "gateway": text(&of),
 		"routes": func(m *document.Node, at string) (err error) {
 			in.Routes, err = m.ReadTexts(at)
@@ -207,7 +207,7 @@ func readLimit(n *document.Node, at string) (l Limit, of string, err error, unre
 	}
 	l, bad := in.parse()
 	l.GatewayID = cmp.Or(of, "a gateway")
-	return l, of, fault.Join(err, wrong(bad, n, at, unread)), unread
+	return l, of, unread, fault.Join(err, wrong(bad, n, at, unread))
 }
 
 // Encode returns the file as YAML, with plans and limits in their order. ParseFile turns it into an equal file.

@@ -1,6 +1,7 @@
 package plan_test
 
 import (
+	"bytes"
 	"reflect"
 	"strings"
 	"testing"
@@ -101,7 +102,7 @@ func FuzzParseFile(f *testing.F) {
 		}
 		written := file.Encode()
 		again, err := plan.ParseFile(written)
-		if err != nil || string(again.Encode()) != string(written) {
+		if err != nil || !bytes.Equal(again.Encode(), written) {
 			t.Errorf("got %v, and\n%s\nof\n%s", err, again.Encode(), written)
 		}
 	})

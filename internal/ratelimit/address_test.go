@@ -110,13 +110,12 @@ func TestAddressesBeyondThePlacesShareOneBucket(t *testing.T) {
 	if left, ok := use(t, flood, now, group4(7)); left != 0 || !ok {
 		t.Fatal("an address that has a place lost it")
 	}
-	total := 0
 	for account := range reservedAddresses/fewAddresses + 2 {
 		other, _ := addressBuckets(budget.Of(string(rune('A'+account))), "2/min")
 		for n := range fewAddresses + 5 {
 			use(t, other, now, group4(n))
 		}
-		total = int(budget.Addresses()) - MaxAddresses
+		total := int(budget.Addresses()) - MaxAddresses
 		if want := min((account+1)*fewAddresses, reservedAddresses); total != want {
 			t.Fatalf("%d reserved places are taken by %d accounts, want %d", total, account+1, want)
 		}

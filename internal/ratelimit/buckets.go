@@ -114,8 +114,9 @@ func (b *Buckets) existing(s *bucketShard, k [16]byte) (*Params, *Bucket) {
 		if word := before.value.state.Swap(closed); word != closed {
 			n := &node[Bucket]{key: k}
 			n.value.inherit(&before.value, g, g.convert(o, word))
-			defer b.count(s)
-			return s.add(n).params, &n.value
+			g = s.add(n)
+			b.count(s)
+			return g.params, &n.value
 		}
 	}
 	return nil, nil

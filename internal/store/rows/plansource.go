@@ -84,7 +84,8 @@ func (t *Reader) stream(ctx context.Context, what, query string, args []any, f f
 			failed = ctx.Err()
 			return failed
 		}
-		if failed, err = f(r); failed != nil {
+		failed, err = f(r)
+		if failed != nil {
 			return failed
 		}
 		return err

@@ -69,7 +69,7 @@ func TestSimulationOfPlans(t *testing.T) {
 		},
 		Limits: []traffic.PlanLimit{
 			{Limit: perDay(3), Routes: map[[16]byte]bool{orders: true}}, // a, alone, stranger: 1 of 4; b and young: 5 of 8
-			{Limit: perDay(10), PerOwner: true},                        // of the owner 3+3+6=12 are left, of alone 5
+			{Limit: perDay(10), PerOwner: true},                         // of the owner 3+3+6=12 are left, of alone 5
 		},
 	}
 	got := p.simulate(w)
