@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,8 +20,10 @@ import (
 // change of a newer version gives its lease up, and /readyz and the log say why.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	c := startCluster(t, 1)
-	create := func() (status int, body string) {
-		got := c.nodes[0].Call("POST", "/v1/keys", c.operator, `{"name": "k", "scope": "read:orders"}`)
+	made := 0
+	create := func() (status int, body string) { // writes a change of the newest format
+		made++
+		got := c.nodes[0].Call("POST", "/v1/plans", c.operator, fmt.Sprintf(`{"name": "plan-%d", "limits": []}`, made))
 		return got.Status, got.Body
 	}
 	if status, body := create(); status != http.StatusCreated {
