@@ -18,20 +18,20 @@ const (
 	maxNetworks = 256
 )
 
-// addressPlaces counts the buckets of addresses. It is part of a Budget.
-type addressPlaces struct {
+// addressSlots counts the buckets of addresses. It is part of a Budget.
+type addressSlots struct {
 	used   atomic.Int64
 	shared atomic.Int64 // requests that used the bucket of clientip.Others
 }
 
 // Addresses returns the number of buckets of addresses.
-func (b *Budget) Addresses() int64 { return b.places.used.Load() }
+func (b *Budget) Addresses() int64 { return b.slots.used.Load() }
 
 // AddressesShared returns how often the bucket of an address was the one that addresses without a place share.
-func (b *Budget) AddressesShared() int64 { return b.places.shared.Load() }
+func (b *Budget) AddressesShared() int64 { return b.slots.shared.Load() }
 
-// takePlace takes the place of a bucket of an address. It reports false if there is none for the account.
-func (a *AccountBudget) takePlace() bool {
+// takeSlot takes the place of a bucket of an address. It reports false if there is none for the account.
+func (a *AccountBudget) takeSlot() bool {
 	if a == nil {
 		return true
 	}
@@ -40,7 +40,7 @@ func (a *AccountBudget) takePlace() bool {
 		most += reservedAddresses
 	}
 	for {
-		used := a.all.places.used.Load()
+		used := a.all.slots.used.Load()
 		if used >= MaxAddresses/4*3 {
 			a.all.isShort()
 		}
@@ -48,24 +48,24 @@ func (a *AccountBudget) takePlace() bool {
 			a.addresses.Add(-1)
 			return false
 		}
-		if a.all.places.used.CompareAndSwap(used, used+1) {
+		if a.all.slots.used.CompareAndSwap(used, used+1) {
 			return true
 		}
 	}
 }
 
-// freePlaces gives n places back.
-func (a *AccountBudget) freePlaces(n int64) {
+// freeSlots gives n places back.
+func (a *AccountBudget) freeSlots(n int64) {
 	if a != nil && n != 0 {
 		a.addresses.Add(-n)
-		a.all.places.used.Add(-n)
+		a.all.slots.used.Add(-n)
 	}
 }
 
 // shareOthers counts a request that uses the bucket of clientip.Others.
 func (a *AccountBudget) shareOthers() {
 	if a != nil {
-		a.all.places.shared.Add(1)
+		a.all.slots.shared.Add(1)
 	}
 }
 
@@ -73,7 +73,7 @@ func (a *AccountBudget) shareOthers() {
 // except for reading sites. All networks of a site are in the same shard.
 type addressShard struct {
 	sites    atomic.Int64           // number of sites that have a bucket
-	places   int64                  // number of buckets that have a place
+	slots    int64                  // number of buckets that have a place
 	networks map[clientip.Group]int // number of the networks with a bucket, for each site
 }
 
@@ -126,10 +126,10 @@ func (b *Buckets) address(at uint64, group, site clientip.Group, isNetwork bool)
 	if p, one := b.existing(s, group); one != nil {
 		return p, one
 	}
-	if !b.budget.fits(b.sizeOfOne()) || !b.budget.takePlace() {
+	if !b.budget.fits(b.sizeOfOne()) || !b.budget.takeSlot() {
 		return nil, nil
 	}
-	in.places++
+	in.slots++
 	switch {
 	case !isNetwork:
 	case in.networks[site] >= maxNetworks:
@@ -155,8 +155,8 @@ func (b *Buckets) recount(at int) {
 	if b.addresses == nil {
 		return
 	}
-	in, before := &b.addresses[at], b.addresses[at].places
-	in.places, in.networks = 0, nil
+	in, before := &b.addresses[at], b.addresses[at].slots
+	in.slots, in.networks = 0, nil
 	sites := int64(0)
 	if g := b.shards[at].current.Load(); g != nil {
 		g.buckets.each(func(n *node[Bucket]) {
@@ -164,7 +164,7 @@ func (b *Buckets) recount(at int) {
 			if group == clientip.Others || n.value.state.Load() == closed {
 				return
 			}
-			in.places++
+			in.slots++
 			switch site, isNetwork := group.Site(); {
 			case isNetwork:
 				in.add(site)
@@ -174,5 +174,5 @@ func (b *Buckets) recount(at int) {
 		})
 	}
 	in.sites.Store(sites)
-	b.budget.freePlaces(before - in.places)
+	b.budget.freeSlots(before - in.slots)
 }

@@ -93,7 +93,7 @@ func TestManyNetworksOfASiteCountAsOne(t *testing.T) {
 
 // Guarantee: a node has 65,536 buckets of addresses, and 4,096 more for accounts that hold fewer than 256. Addresses
 // without a place share one bucket of their limit. A flood at one account takes no place from another.
-func TestAddressesBeyondThePlacesShareOneBucket(t *testing.T) {
+func TestAddressesBeyondTheSlotsShareOneBucket(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	now := Instant{Mono: int64(time.Hour), Wall: int64(time.Hour)}
 	flood, _ := addressBuckets(budget.Of("flood"), "2/min")
@@ -178,7 +178,7 @@ func TestBucketsOfAddressesAreDroppedOnlyWhenFull(t *testing.T) {
 }
 
 // Guarantee: goroutines that use many addresses at once take no more places than there are, and one for each bucket.
-func TestPlacesAreExactUnderConcurrency(t *testing.T) {
+func TestAddressSlotsAreExactUnderConcurrency(t *testing.T) {
 	budget := NewBudget(1 << 30)
 	b, _ := addressBuckets(budget.Of("a"), "1000/s")
 	const goroutines, each = 8, 12_000

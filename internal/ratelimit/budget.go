@@ -15,7 +15,7 @@ type Budget struct {
 	max     int64
 	used    atomic.Int64
 	refused atomic.Int64
-	places  addressPlaces
+	slots   addressSlots
 	short   chan struct{}
 
 	mu       sync.Mutex

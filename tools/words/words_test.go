@@ -52,12 +52,6 @@ var banned = []struct {
 		"internal/proxy/",           // the same
 		"tools/words/",
 	}},
-	{"plan", "change, query, difference; a plan is what a customer has", identifier, []string{
-		"client/", "internal/adminapi/operator", "internal/cli/", "internal/server/", "bench/tenancy/", // the API's field
-		"internal/control/accounts_test",                     // the same
-		"internal/store/postgres/", "internal/store/sqlite/", // query plans of the databases
-		"tools/words/",
-	}},
 }
 
 // parts splits a text into its words, at everything that is not a letter, and at capitals.

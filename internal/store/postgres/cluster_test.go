@@ -67,9 +67,15 @@ func (h *clusterHarness) view(about ...lease.Position) *lease.View {
 // change commits a change and returns its position.
 func (h *clusterHarness) change() lease.Position {
 	h.Helper()
+	return h.changeOf(snapshot.KeyChange, "key_1")
+}
+
+// changeOf writes a change of the kind, and returns its position.
+func (h *clusterHarness) changeOf(kind snapshot.ChangeKind, recordID string) lease.Position {
+	h.Helper()
 	var p snapshot.Position
 	err := h.db.mutate(h.Context(), func(t *tx) error {
-		if _, err := t.AppendChange(h.Context(), snapshot.KeyChange, "key_1"); err != nil {
+		if _, err := t.AppendChange(h.Context(), kind, recordID); err != nil {
 			return err
 		}
 		var err error

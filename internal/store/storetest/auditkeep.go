@@ -93,7 +93,7 @@ func testAuditStartStop(h *harness) {
 					}
 					j.Take(batch)
 					j.Record(&audit.Record{Time: d.now, Kind: audit.Authentication, Outcome: audit.KeyInvalid, Method: "GET", Path: "/v1/keys",
-						RequestID: id.New(id.Request)})
+						ClientIP: fmt.Sprintf("10.0.%d.%d", g, b), RequestID: id.New(id.Request)}) // many of one address would be one record
 				}
 			})
 		}

@@ -32,6 +32,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		if g.Requests = rapid.Make[gateway.Requests]().Draw(t, "requests"); len(g.Requests.KeyHeaders) == 0 {
 			g.Requests.KeyHeaders = nil
 		}
+		g.Requests.AnonymousLimit = gateway.AnonymousLimit{Sustained: maybe(rateOf()).Draw(t, "anonymous"), Burst: maybe(rateOf()).Draw(t, "anonymous burst")}
 		g.Revision = rapid.Int64Min(0).Draw(t, "revision")
 		g.CreatedAt = moment().Draw(t, "created_at")
 		g.DefaultPlanID = maybe(rapid.Just(id.New(id.Plan))).Draw(t, "default_plan")
