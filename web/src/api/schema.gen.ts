@@ -8167,6 +8167,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 owner_id: string;
             };
             cookie?: never;
@@ -8221,6 +8225,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 owner_id: string;
             };
             cookie?: never;
@@ -8270,6 +8278,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 owner_id: string;
             };
             cookie?: never;
@@ -8424,6 +8436,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the plan.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
                 plan_id: string;
             };
             cookie?: never;
@@ -8478,6 +8494,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the plan.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
                 plan_id: string;
             };
             cookie?: never;
@@ -8527,6 +8547,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the plan.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
                 plan_id: string;
             };
             cookie?: never;
@@ -8579,6 +8603,10 @@ export interface operations {
             };
             header?: never;
             path: {
+                /**
+                 * @description Identifier of the plan.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
                 plan_id: string;
             };
             cookie?: never;
@@ -8619,6 +8647,10 @@ export interface operations {
             };
             header?: never;
             path: {
+                /**
+                 * @description Identifier of the plan.
+                 * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+                 */
                 plan_id: string;
             };
             cookie?: never;
