@@ -97,13 +97,13 @@ function Styled({ span: s }: { span: Span }) {
   const text = s.code ? <code className="rounded bg-hover px-1 font-mono text-sm break-words">{s.text}</code> : s.text;
   if (s.page)
     return (
-      <Link to="/help/$page" params={{ page: s.page }} hash={s.anchor} className="link">
+      <Link to="/help/$page" params={{ page: s.page }} hash={s.anchor} className="link underline underline-offset-2">
         {text}
       </Link>
     );
   if (s.url)
     return (
-      <a href={s.url} target="_blank" rel="noopener noreferrer" className="link">
+      <a href={s.url} target="_blank" rel="noopener noreferrer" className="link underline underline-offset-2">
         {text}
       </a>
     );
