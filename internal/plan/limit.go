@@ -20,10 +20,17 @@ const (
 
 // Limit is one limit of a plan. It is comparable with Equal, and its JSON form is the stored one.
 type Limit struct {
-	Name      string         `json:"name"` // unique in the plan
+	Name string `json:"name"` // unique in the plan
+
+	// Either a rate, or a quota.
 	Sustained ratelimit.Rate `json:"sustained,omitzero"`
 	Burst     ratelimit.Rate `json:"burst,omitzero"`
-	Per       Subject        `json:"per"`
+	Quota     Quota          `json:"quota,omitzero"`
+
+	Meter   string  `json:"meter,omitempty"`   // what it counts; "" for Requests
+	Overage Overage `json:"overage,omitempty"` // of a quota; "" for OverageRefuse
+	WarnAt  []int   `json:"warn_at,omitempty"` // of a quota: percentages in rising order; nil for DefaultWarnAt
+	Per     Subject `json:"per"`
 
 	// Where the limit applies: to one gateway, or to all of the account if GatewayID is "", and there to the routes
 	// with these paths, or to all. "/prefix/*" stands for every path below "/prefix".
