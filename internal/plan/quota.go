@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -71,4 +72,17 @@ func (q *Quota) UnmarshalText(text []byte) error {
 
 func badQuota() error {
 	return fault.Invalid("", "must be a count and a window, such as 100000/month: a whole number from 1 to %d, and day, week, month or total", int64(ratelimit.MaxUnits))
+}
+
+// Warnings returns the percentages at which events tell of the quota.
+func (l *Limit) Warnings() []int {
+	if l.WarnAt == nil {
+		return DefaultWarnAt()
+	}
+	return l.WarnAt
+}
+
+// QuotaName returns what the quota of the limit counts under, in an account. The limit must have a quota.
+func (l *Limit) QuotaName(accountID string) ratelimit.QuotaName {
+	return ratelimit.QuotaName{AccountID: accountID, Limit: l.Name, Meter: cmp.Or(l.Meter, Requests), Unit: l.Quota.Unit}
 }
