@@ -184,8 +184,8 @@ func (q *Quota) refund(v *view) {
 			return
 		}
 		if q.word.CompareAndSwap(uint64(w), uint64(w)+uint64(v.amount)) {
-			if w.left() > 2*s.low {
-				q.keeper.enqueue(q) // it holds more than a range
+			if w.left() > 2*s.low || !q.keeper.alone {
+				q.keeper.enqueue(q) // it holds more than a range, or what other processes may need
 			}
 			return
 		}
