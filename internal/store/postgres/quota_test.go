@@ -170,8 +170,8 @@ func TestTrimKeepsSharesOfNodesThatLive(t *testing.T) {
 func TestTrimLeavesQuotasThatAreClaimed(t *testing.T) {
 	h := &quotaHarness{newClusterHarness(t)}
 	h.claim("p", quotaClaim(quotaKey("x"), 10, 1))
-	h.exec(`UPDATE quota_windows SET start = 1, ends = 2`)
 	h.exec(`DELETE FROM quota_shares`)
+	h.exec(`UPDATE quota_windows SET start = 1, ends = 2`)
 	trim := func() {
 		t.Helper()
 		err := h.db.Update(t.Context(), func(tx control.Tx) error {

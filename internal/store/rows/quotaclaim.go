@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -67,6 +68,9 @@ func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time,
 	if err != nil {
 		return at, err
 	}
+	if err := t.explainMissing(ctx, set, &b); err != nil {
+		return at, err
+	}
 	if err := t.readQuotas(ctx, process, &b); err != nil {
 		return at, err
 	}
@@ -77,6 +81,31 @@ func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time,
 		return at, err
 	}
 	return b.now, t.tellQuotas(ctx, &b)
+}
+
+// explainMissing fails if there is none of a quota although its account has room for it: it was removed after addQuotas had
+// found it.
+func (t *Writer) explainMissing(ctx context.Context, set string, b *quotaClaims) error {
+	if !slices.Contains(b.of, nil) {
+		return nil
+	}
+	full := map[int]bool{}
+	err := t.Query(ctx, "find full accounts", `SELECT c.i FROM `+quotaSet+` CROSS JOIN account_counts a ON a.account_id = c.account AND a.quotas >= $2`,
+		[]any{set, control.MaxAccountQuotas}, func(r *Row) error {
+			var i int
+			err := r.Scan(&i)
+			full[i] = true
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	for i, q := range b.of {
+		if q == nil && !full[i] {
+			return t.Fail(ErrRemoved)
+		}
+	}
+	return nil
 }
 
 // seenEvery is how exactly the store knows when a process claimed something last.
