@@ -48,27 +48,11 @@ type passedQuota struct {
 // ClaimQuotas is that of ratelimit.QuotaStore in a transaction of its own. The number of statements does not depend on
 // that of the claims. at is the time by the clock of the store.
 func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time, claims []ratelimit.QuotaClaim) (at time.Time, err error) {
-	set, err := quotaSetOf(len(claims), func(i int) *ratelimit.QuotaKey { return &claims[i].QuotaKey })
-	if err != nil {
-		return at, err
-	}
 	if err := t.noteProcess(ctx, process, now); err != nil {
 		return at, err
 	}
-	if err := t.addQuotas(ctx, set); err != nil {
-		return at, err
-	}
 	b := quotaClaims{now: now, quotas: map[int64]*storedQuota{}, of: make([]*storedQuota, len(claims))}
-	err = t.lockQuotas(ctx, set, func(i int, n int64) {
-		if b.quotas[n] == nil {
-			b.quotas[n] = &storedQuota{n: n}
-		}
-		b.of[i] = b.quotas[n]
-	})
-	if err != nil {
-		return at, err
-	}
-	if err := t.explainMissing(ctx, set, &b); err != nil {
+	if err := t.findQuotas(ctx, claims, &b); err != nil {
 		return at, err
 	}
 	if err := t.readQuotas(ctx, process, &b); err != nil {
@@ -83,8 +67,49 @@ func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time,
 	return b.now, t.tellQuotas(ctx, &b)
 }
 
-// explainMissing fails if there is none of a quota although its account has room for it: it was removed after addQuotas had
-// found it.
+// findQuotas locks the quotas of the claims, and adds those that there are not yet. Of which the process knows a window,
+// there are: it looks before only for the others, since it adds nothing with locks if it can help it.
+func (t *Writer) findQuotas(ctx context.Context, claims []ratelimit.QuotaClaim, b *quotaClaims) error {
+	var unknown []*ratelimit.QuotaKey
+	for i := range claims {
+		if claims[i].Window.IsZero() {
+			unknown = append(unknown, &claims[i].QuotaKey)
+		}
+	}
+	set, err := quotaSetOf(len(unknown), func(i int) *ratelimit.QuotaKey { return unknown[i] })
+	if err != nil {
+		return err
+	}
+	if len(unknown) > 0 {
+		if err := t.addQuotas(ctx, set); err != nil {
+			return err
+		}
+	}
+	if set, err = quotaSetOf(len(claims), func(i int) *ratelimit.QuotaKey { return &claims[i].QuotaKey }); err != nil {
+		return err
+	}
+	lock := func() error {
+		return t.lockQuotas(ctx, set, func(i int, n int64) {
+			if b.quotas[n] == nil {
+				b.quotas[n] = &storedQuota{n: n}
+			}
+			b.of[i] = b.quotas[n]
+		})
+	}
+	if err := lock(); err != nil || !slices.Contains(b.of, nil) {
+		return err
+	}
+	if err := t.addQuotas(ctx, set); err != nil {
+		return err
+	}
+	if err := lock(); err != nil {
+		return err
+	}
+	return t.explainMissing(ctx, set, b)
+}
+
+// explainMissing fails if a quota is missing although its account has room for it: it was removed after addQuotas had found
+// it.
 func (t *Writer) explainMissing(ctx context.Context, set string, b *quotaClaims) error {
 	if !slices.Contains(b.of, nil) {
 		return nil
