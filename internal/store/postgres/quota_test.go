@@ -184,7 +184,7 @@ func TestTrimLeavesQuotasThatAreClaimed(t *testing.T) {
 	}
 	err := h.db.write(t.Context(), func(tx *tx) error {
 		claims := []ratelimit.QuotaClaim{quotaClaim(quotaKey("x"), 10, 1)}
-		if _, err := tx.ClaimQuotas(t.Context(), "p", time.Now(), claims); err != nil {
+		if _, err := tx.ClaimQuotas(t.Context(), "p", time.Now(), claims, false); err != nil {
 			return err
 		}
 		trim()

@@ -73,8 +73,8 @@ func (t *Writer) lockQuotas(ctx context.Context, set string, found func(i int, n
 		})
 }
 
-// ErrRemoved is the error of a transaction that must be made again, because another one has removed a row that it had found.
-var ErrRemoved = errors.New("a row was removed meanwhile")
+// ErrRemoved is the error of claims to a quota that was removed.
+var ErrRemoved = errors.New("a quota was removed")
 
 // tooManyQuotas is the error of a quota that addQuotas has not added.
 func tooManyQuotas(code fault.Code) error {
