@@ -68,6 +68,7 @@ type Quota struct {
 	wants   atomic.Bool                  // a range is to be taken
 	flush   atomic.Bool                  // the store is asked, even if nothing has changed
 	recall  atomic.Bool                  // what is left must be given back
+	refused atomic.Pointer[error]        // why the store does not count it, or nil
 	queued  atomic.Bool                  // it is in the keeper's queue
 	next    *Quota                       // in the queue
 

@@ -245,6 +245,11 @@ func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
 	}
 	at := k.cfg.Now().UnixNano()
 	for i, q := range of {
+		if err := claims[i].Err; err != nil {
+			q.refused.Store(&err)
+			continue
+		}
+		q.refused.Store(nil)
 		q.apply(&claims[i], at, nodes)
 		k.holds = k.holds || q.holds()
 	}
@@ -424,6 +429,9 @@ func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount 
 		if err == nil {
 			k.enqueue(q)
 			err = k.await(ctx, current, late.C, q)
+		}
+		if refused := q.refused.Load(); err == nil && refused != nil {
+			return *refused
 		}
 		switch {
 		case err == nil:
