@@ -22,6 +22,9 @@ type QuotaReader interface {
 	QuotaWindows(ctx context.Context, accountID, subject string, now time.Time) ([]StoredQuota, error)
 	// QuotaGrants lists the grants of a subject that the store still has, newest first.
 	QuotaGrants(ctx context.Context, accountID, subject string, p Page) ([]plan.Grant, error)
+	// StrayQuotas looks at up to limit quotas behind a number, and returns the numbers of those whose subject does not
+	// exist. next is where to go on, or 0 at the end.
+	StrayQuotas(ctx context.Context, after int64, limit int) (stray []int64, next int64, err error)
 }
 
 // QuotaGranter reads what quotas have counted, and adds to it.
