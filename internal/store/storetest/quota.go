@@ -77,7 +77,7 @@ func testQuotasAtOnce(h *harness) {
 	for p := range processes {
 		all.Go(func() {
 			claims := make([]ratelimit.QuotaClaim, len(keys))
-			for round := 0; !h.Failed(); round++ {
+			for round := 0; round < 2000 && !h.Failed(); round++ {
 				more := int64(0)
 				for i, k := range keys {
 					known := claims[i]
@@ -230,6 +230,8 @@ func testQuotaTrim(h *harness) {
 	same(h, "left", []any{len(left), left[0].Limit, left[0].All.Taken}, []any{1, "total", int64(4)})
 	c := h.claimQuotas("process 3", now, quotaClaim(total, 10, 0))[0]
 	same(h, "own of the newest process", c.Share.Own.Taken, int64(1))
+	c = h.claimQuotas("process 0", now, quotaClaim(total, 10, 0))[0]
+	same(h, "of a process that was forgotten", []int64{c.Share.Own.Taken, c.Answer.All.Taken}, []int64{0, 4})
 }
 
 // Guarantee: the quotas of owners that were deleted are found and removed with all that belongs to them, and no others are.
