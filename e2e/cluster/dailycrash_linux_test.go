@@ -46,8 +46,8 @@ type cappedFleet struct {
 type limitKind string
 
 const (
-	dailyCap limitKind = "the daily cap of a route"
-	quota    limitKind = "the quota of a plan"
+	ofRoute limitKind = "the daily cap of a route"
+	ofPlan  limitKind = "the quota of a plan"
 )
 
 // newCappedFleet starts the nodes, each with the flags.
@@ -77,14 +77,14 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 		t.Fatal(err)
 	}
 	daily, route, key := fmt.Sprintf("%d/day", limit), client.CreateRouteRequest{Path: "/capped/{n}", Methods: []string{"GET"}}, client.CreateKeyRequest{Name: "client", Scope: "read"}
-	if kind == dailyCap {
+	if kind == ofRoute {
 		route.RateLimit = &client.RateLimitInput{Daily: &daily}
 	} else {
-		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: []client.PlanLimit{{Name: "daily", Quota: daily}}})
+		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: &[]client.PlanLimitInput{{Name: "daily", Quota: &daily}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		key.PlanID = p.PlanID
+		key.PlanID = &p.PlanID
 	}
 	if _, err := api.CreateRoute(ctx, g.GatewayID, route); err != nil {
 		t.Fatal(err)
@@ -222,22 +222,22 @@ func (f *cappedFleet) least() int64 {
 // exceeded, and all crashes together lose 1 % of it, or one request. The same holds for a quota.
 func TestDailyCapInCrashesOfOneNode(t *testing.T) {
 	for _, limit := range []int64{20, 2000} {
-		f := newCappedFleet(t, dailyCap, []string{fmt.Sprint("node-", limit)}, limit)
+		f := newCappedFleet(t, ofRoute, []string{fmt.Sprint("node-", limit)}, limit)
 		f.run(uint64(limit), 6)
 	}
 }
 
 func TestQuotaInCrashesOfOneNode(t *testing.T) {
-	newCappedFleet(t, quota, []string{"node-0"}, 6000).run(1, 30)
+	newCappedFleet(t, ofPlan, []string{"node-0"}, 6000).run(1, 30)
 }
 
 // Guarantee: the same holds for several nodes that count in PostgreSQL.
 func TestDailyCapInCrashesOfSeveralNodes(t *testing.T) {
-	newCappedCluster(t, dailyCap, 2000).run(7, 4)
+	newCappedCluster(t, ofRoute, 2000).run(7, 4)
 }
 
 func TestQuotaInCrashesOfSeveralNodes(t *testing.T) {
-	newCappedCluster(t, quota, 6000).run(2, 30)
+	newCappedCluster(t, ofPlan, 6000).run(2, 30)
 }
 
 // newCappedCluster starts three nodes that share a database.

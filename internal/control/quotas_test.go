@@ -46,7 +46,10 @@ func (e *quotaEngine) Settle(ctx context.Context, keys []ratelimit.QuotaKey) err
 	return e.err
 }
 
-func (e *quotaEngine) Granted(key ratelimit.QuotaKey) { e.granted = append(e.granted, key) }
+func (e *quotaEngine) Granted(_ context.Context, key ratelimit.QuotaKey) error {
+	e.granted = append(e.granted, key)
+	return nil
+}
 
 func (h *harness) withEngine() *quotaEngine {
 	h.tb.Helper()
