@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/ratelimit/quotatest"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 )
@@ -76,7 +77,19 @@ func newHarnessWith(t testing.TB, edit func(*snapshot.Config)) *harness {
 			t.Error(err)
 		}
 	})
-	cfg := snapshot.Config{Source: h.source, Reserver: reserver, Now: h.clock.Now}
+	quotas, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: quotatest.New(), Alone: true, Now: h.clock.Wall})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := quotas.Start(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := quotas.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg := snapshot.Config{Source: h.source, Reserver: reserver, Quotas: quotas, Now: h.clock.Now}
 	edit(&cfg)
 	h.follower, err = snapshot.New(cfg)
 	if err != nil {

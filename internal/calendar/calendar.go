@@ -2,6 +2,8 @@
 package calendar
 
 import (
+	"fmt"
+	"sync"
 	"time"
 	_ "time/tzdata" // zones do not depend on the machine
 
@@ -41,6 +43,22 @@ func ParseUnit(text string) (Unit, error) {
 		}
 	}
 	return 0, fault.Invalid("", "%.32q is not a window: use day, week, month or total", text)
+}
+
+// zones has the zones that were loaded, by name: each takes some kilobytes.
+var zones sync.Map //nolint:gochecknoglobals // a cache of what never changes, with an entry for each zone at most
+
+// Zone returns the time zone with an IANA name. The error says that there is none.
+func Zone(name string) (*time.Location, error) {
+	if z, ok := zones.Load(name); ok {
+		return z.(*time.Location), nil
+	}
+	z, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, fmt.Errorf("time zone %.64q: %w", name, err)
+	}
+	known, _ := zones.LoadOrStore(name, z)
+	return known.(*time.Location), nil
 }
 
 // Forever is the end of the window of Total.
@@ -115,4 +133,21 @@ func (c Calendar) begin(date time.Time) time.Time {
 		}
 		t = next
 	}
+}
+
+// Own is the zone and the anchor that a subject has of its own. A nil Zone and the Anchor 0 stand for those of the plan.
+type Own struct {
+	Zone   *time.Location
+	Anchor int
+}
+
+// With returns the calendar with what o, which may be nil, has of its own.
+func (c Calendar) With(o *Own) Calendar {
+	if o != nil && o.Zone != nil {
+		c.Zone = o.Zone
+	}
+	if o != nil && o.Anchor != 0 {
+		c.Anchor = o.Anchor
+	}
+	return c
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// zones returns the names of all time zones of the Go distribution.
-func zones(t *testing.T) (names []string) {
+// zoneNames returns the names of all time zones of the Go distribution.
+func zoneNames(t *testing.T) (names []string) {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
 	if err != nil {
@@ -79,7 +79,7 @@ func changes(begin, end time.Time, zone *time.Location) string {
 // finds.
 func TestWindowsOfEveryZone(t *testing.T) {
 	begin, end := time.Date(2006, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2016, 1, 1, 0, 0, 0, 0, time.UTC)
-	names := zones(t)
+	names := zoneNames(t)
 	if testing.Short() {
 		names = []string{"Africa/Cairo", "America/St_Johns", "Pacific/Apia", "Asia/Tehran", "America/Sao_Paulo", "UTC"}
 	}

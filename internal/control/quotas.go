@@ -204,9 +204,7 @@ type appliedQuota struct {
 func (q *quotaSubject) quotas(ctx context.Context, tx ReadTx) (list []appliedQuota, err error) {
 	seen := map[ratelimit.QuotaKey]bool{}
 	bad := q.limits(ctx, tx, func(p *plan.Plan, l *plan.Limit) bool {
-		key := ratelimit.QuotaKey{
-			QuotaName: ratelimit.QuotaName{AccountID: q.accountID(), Limit: l.Name, Meter: l.MeterOrDefault(), Unit: l.Quota.Unit}, Subject: q.id,
-		}
+		key := ratelimit.QuotaKey{QuotaName: l.QuotaName(q.accountID()), Subject: q.id}
 		if !l.IsQuota() || seen[key] {
 			return true
 		}

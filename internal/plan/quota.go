@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/keygate/keygate/internal/calendar"
 	"github.com/keygate/keygate/internal/fault"
@@ -86,24 +85,29 @@ func (l *Limit) MeterOrDefault() string { return cmp.Or(l.Meter, Requests) }
 // OverageOrDefault returns what happens to requests beyond the count of a quota.
 func (l *Limit) OverageOrDefault() Overage { return cmp.Or(l.Overage, OverageRefuse) }
 
-// WarnAtOrDefault returns the percentages at which a quota warns. There are none if the limit sets an empty list.
-func (l *Limit) WarnAtOrDefault() []int {
+// Warnings returns the percentages at which events tell of the quota. There are none if the limit sets an empty list.
+func (l *Limit) Warnings() []int {
 	if l.WarnAt == nil {
 		return DefaultWarnAt()
 	}
 	return l.WarnAt
 }
 
+// QuotaName returns what the quota of the limit counts under, in an account. The limit must have a quota.
+func (l *Limit) QuotaName(accountID string) ratelimit.QuotaName {
+	return ratelimit.QuotaName{AccountID: accountID, Limit: l.Name, Meter: l.MeterOrDefault(), Unit: l.Quota.Unit}
+}
+
 // sameQuota reports whether l and o are equal in the fields of quotas.
 func (l *Limit) sameQuota(o *Limit) bool {
 	return l.Quota == o.Quota && l.MeterOrDefault() == o.MeterOrDefault() && l.OverageOrDefault() == o.OverageOrDefault() &&
-		slices.Equal(l.WarnAtOrDefault(), o.WarnAtOrDefault())
+		slices.Equal(l.Warnings(), o.Warnings())
 }
 
 // Calendar returns how the plan divides time for quotas with the unit. zone and anchor are those of the owner, which go
 // before those of the plan; "" and 0 if it has none, or if there is no owner.
 func (p *Plan) Calendar(u calendar.Unit, zone string, anchor int) (calendar.Calendar, error) {
-	location, err := time.LoadLocation(cmp.Or(zone, p.TimeZone))
+	location, err := calendar.Zone(cmp.Or(zone, p.TimeZone))
 	if err != nil {
 		return calendar.Calendar{}, fmt.Errorf("time zone of the plan %s: %w", p.Name, err)
 	}

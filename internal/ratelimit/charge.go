@@ -31,7 +31,7 @@ type Charge struct {
 
 	came   Instant // when Decide was called
 	ticket *ticket // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
-	awaits *Daily  // the daily cap for which Wait waits; nil if it waits for the limit store
+	awaits *entry  // the limit for which Wait waits; nil if it waits for the limit store
 }
 
 // entry is one limit of a charge.
@@ -88,7 +88,7 @@ func (c *Charge) Settle() { c.taken = false }
 // fails, or if requests are refused while the limit store is lost.
 func (c *Charge) Wait(ctx context.Context) error {
 	if c.awaits != nil {
-		return c.awaits.limit.reserver.Wait(ctx, c.awaits)
+		return c.awaits.wait(ctx, c.awaits.amount)
 	}
 	c.ask()
 	return c.ticket.wait(ctx)

@@ -13,7 +13,7 @@ const (
 	Admitted         Result = iota // every limit was charged
 	Refused                        // no limit was charged
 	Stale                          // a limit was replaced by a change: find it again, then decide again
-	NeedsReservation               // a daily cap has nothing reserved: Charge.Wait, then decide again
+	NeedsReservation               // a daily cap or quota has nothing reserved: Charge.Wait, then decide again
 	NeedsTicket                    // the limit store must decide about shared buckets: Charge.Wait, then decide again
 )
 
@@ -43,7 +43,7 @@ func (l *Limiter) Decide(now Instant, c *Charge) Result {
 			c.worst, c.awaits = i, nil
 			return NeedsTicket
 		default:
-			c.worst, c.awaits = i, d.entries[i].Daily
+			c.worst, c.awaits = i, &d.entries[i]
 			return NeedsReservation
 		}
 		if d.charge() {
@@ -85,6 +85,7 @@ type view struct {
 	wall     int64          // the wall clock at that time; 0 means the wall clock of the decision
 	answer   *answer        // answer of the limit store, if it has charged; nil if unknown
 	owed     owed           // if the kind is toShareAndStore
+	quota    *quotaState    // of a quota: what belongs to word
 	kind     chargeKind     // of a lease
 	few      bool           // little is left of a daily cap, of its range, or of granted tokens
 	refuses  bool

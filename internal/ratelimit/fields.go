@@ -19,6 +19,9 @@ func (c *Charge) AppendPolicy(dst []byte) []byte {
 		} else {
 			dst = appendPolicy(dst, e.status.Limit, e.status.Window)
 		}
+		if e.Label != nil {
+			dst = append(dst, `;qu="requests"`...)
+		}
 	}
 	return dst
 }

@@ -1,8 +1,10 @@
 package ratelimit
 
-// Limit is one limit that applies to a request. There are three kinds: a bucket of this node
-// alone, a bucket that nodes share (Bucket.lease), and a daily cap. Only the methods in this file
-// tell them apart.
+import "context"
+
+// Limit is one limit that applies to a request. There are four kinds: a bucket of this node
+// alone, a bucket that nodes share (Bucket.lease), a daily cap, and a quota with its terms. Only the
+// methods in this file tell them apart.
 type Limit struct {
 	Scope   Scope
 	Default bool   // the server's default for a gateway without a global limit
@@ -10,6 +12,8 @@ type Limit struct {
 	Params  *Params
 	Bucket  *Bucket
 	Daily   *Daily
+	Quota   *Quota
+	Terms   *QuotaTerms
 }
 
 // finding is the result of checking one limit. The greatest finding determines the
@@ -19,14 +23,22 @@ type finding uint8
 const (
 	passes      finding = iota
 	mustAsk             // the limit store must decide
-	mustReserve         // a daily cap has room, but nothing reserved
+	mustReserve         // a daily cap or a quota may have room, but nothing reserved
 	refuses
 	isUnknown // today's count of a daily cap is not loaded yet, so its status is unknown
 	isStale
 )
 
 // isLocal reports whether the limit is a bucket of this node alone.
-func (l *Limit) isLocal() bool { return l.Daily == nil && l.Bucket.lease == nil }
+func (l *Limit) isLocal() bool { return l.Bucket != nil && l.Bucket.lease == nil }
+
+// wait returns when a limit for which a decision returned NeedsReservation can decide about the amount.
+func (l *Limit) wait(ctx context.Context, amount int64) error {
+	if l.Quota != nil {
+		return l.Quota.keeper.wait(ctx, l.Quota, l.Terms, amount)
+	}
+	return l.Daily.limit.reserver.Wait(ctx, l.Daily)
+}
 
 // read reads the state of a bucket of this node alone. If some of it may be used at mono, the clock must be
 // read again before the bucket is checked.
@@ -52,6 +64,8 @@ func (e *entry) check(m *moment) finding {
 		e.state, e.bucket, e.params, e.at, e.wall = &e.Daily.word, nil, nil, uint64(e.Daily.cap()), 0
 		e.word = e.state.Load()
 		return e.Daily.check(m.day, &e.view)
+	case e.Quota != nil:
+		return e.Quota.check(m, e.Terms, &e.view)
 	case e.Bucket.lease != nil:
 		return e.Bucket.lease.check(m, m.ticket.of(e.Bucket.lease), &e.view)
 	default:
@@ -69,6 +83,8 @@ func (e *entry) peek(m *moment) {
 			w = packDaily(m.day, 0, 0)
 		}
 		e.next = uint64(w)
+	case e.Quota != nil:
+		e.Quota.peek(m, &e.view)
 	case e.Bucket.lease != nil:
 		e.Bucket.lease.peek(m, &e.view)
 	default:
@@ -84,6 +100,8 @@ func (e *entry) refund(m *moment) {
 	switch {
 	case e.Daily != nil:
 		e.Daily.refund(m.day)
+	case e.Quota != nil:
+		e.Quota.refund(&e.view)
 	case e.charges() != nil:
 		e.Bucket.lease.charged(m.Instant, &e.view, nil)
 		e.Bucket.lease.payBack(&e.view, e.answer, m.clock())
@@ -95,6 +113,8 @@ func (e *entry) charged(m *moment) {
 	switch {
 	case e.Daily != nil:
 		e.Daily.charged(dailyWord(e.next))
+	case e.Quota != nil:
+		e.Quota.charged(m, e.Terms, &e.view)
 	case e.Bucket.lease != nil:
 		e.Bucket.lease.charged(m.Instant, &e.view, m.ticket.of(e.Bucket.lease))
 	}
@@ -119,6 +139,8 @@ func (e *entry) fillStatus(m *moment, word uint64) {
 	switch {
 	case e.Daily != nil:
 		dailyWord(word).fillStatus(s, e.at, m.wallOf(&e.view), m.day)
+	case e.Quota != nil:
+		e.Quota.fillStatus(e.Terms, s, &e.view, word, m.wallOf(&e.view))
 	case e.params != nil:
 		e.params.fillStatus(s, word, e.at, m.wallOf(&e.view))
 	case e.state != nil:
@@ -131,7 +153,7 @@ func (e *entry) fillStatus(m *moment, word uint64) {
 // fillRefused fills the status of a limit when one of the request's limits refuses. It returns the
 // nanoseconds until this limit would admit the request, or -1 if it does not refuse.
 func (e *entry) fillRefused(m *moment) (wait int64) {
-	if e.Daily == nil && e.params != nil {
+	if e.Bucket != nil && e.params != nil {
 		return e.params.fillRefused(e.begin(), e.word, e.at, e.units(), m.wallOf(&e.view))
 	}
 	e.fillStatus(m, e.word)
@@ -139,6 +161,8 @@ func (e *entry) fillRefused(m *moment) (wait int64) {
 	case e.Daily != nil && e.status.Remaining == 0:
 		e.Daily.refused(m.Wall)
 		return max(0, (m.day+1)*dayLength-m.Wall)
+	case e.Quota != nil && e.refuses:
+		return max(0, e.quota.end-m.Wall)
 	default:
 		return -1
 	}

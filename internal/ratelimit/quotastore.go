@@ -94,8 +94,8 @@ func (c *QuotaClaim) Grant(w QuotaWindow, s QuotaShare) {
 		s.Own = c.Own
 	}
 	room := c.Terms.limit(w.Grants) - others.Taken - s.Own.Taken
-	ahead := budgetOf(c.Terms.Count) - others.Reserved - s.Own.Reserved
-	c.Granted = max(0, min(c.Want, room, max(c.Need, ahead)))
+	ahead := max(0, budgetOf(c.Terms.Count)-others.Reserved-s.Own.Reserved)
+	c.Granted = max(0, min(c.Want, room, c.Need+ahead))
 	s.Own.Taken += c.Granted
 	s.Own.Reserved += c.Granted
 	w.All = QuotaFigures{others.Taken + s.Own.Taken, others.Reserved + s.Own.Reserved}

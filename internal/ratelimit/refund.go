@@ -172,6 +172,8 @@ func (l *Limiter) Release(c *Charge) {
 		switch e := &entries[i]; {
 		case e.Daily != nil:
 			e.Daily.refund(dayOf(c.came.Wall))
+		case e.Quota != nil:
+			e.Quota.refund(&e.view)
 		case e.isLocal():
 			l.giveBack(&e.view)
 		default:

@@ -22,6 +22,8 @@ type Config struct {
 	Source Source
 	// Reserver keeps the daily caps. Required.
 	Reserver *ratelimit.Reserver
+	// Quotas keeps the quotas of plans. Without it, plans with a quota cannot be used, and what they limit is refused.
+	Quotas *ratelimit.QuotaKeeper
 	// Sharing makes token buckets parts of buckets that all nodes share. Nil means that there is one node.
 	Sharing *ratelimit.Sharing
 	// OpenSealed decrypts the sealed value of an upstream header or of an upstream client

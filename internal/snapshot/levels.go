@@ -62,6 +62,9 @@ func (f *Follower) planLevels(g *Gateway, now ratelimit.Instant, yield func(rate
 			s.Scope, s.Label = ratelimit.PlanScope, l.label
 			return ratelimit.Level{Status: s}
 		}
+		if l.keys == nil {
+			return // a quota
+		}
 		l.keys.EachLevel(now, func(key [16]byte, s ratelimit.Status) {
 			one := level(s)
 			one.Key = key

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/calendar"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/owner"
@@ -18,6 +19,7 @@ type ownerSlot struct {
 	externalID string   // never changes
 	id         [16]byte // zeros if the owner has no record: an earlier version wrote the key
 	plan       atomic.Pointer[planSlot]
+	calendar   atomic.Pointer[calendar.Own] // nil for that of the plans
 	suspended  atomic.Bool
 }
 
@@ -60,6 +62,7 @@ func (t ownerTable) each(ownerID string, f func(of map[[16]byte]*ownerSlot, o *o
 // forget makes o the slot of no owner. Keys of it that have not ended keep the slot.
 func (o *ownerSlot) forget() {
 	o.plan.Store(nil)
+	o.calendar.Store(nil)
 	o.suspended.Store(false)
 }
 
@@ -89,7 +92,23 @@ func (f *Follower) putOwner(record *owner.Owner) {
 	}
 	o := f.owners.slot(record.AccountID, u, record.ExternalID)
 	o.plan.Store(f.plans.slot(record.PlanID))
+	o.calendar.Store(f.ownCalendar(record))
 	o.suspended.Store(record.State == owner.Suspended)
+}
+
+// ownCalendar returns what an owner has of its own of the calendar of quotas, or nil.
+func (f *Follower) ownCalendar(record *owner.Owner) *calendar.Own {
+	if record.TimeZone == "" && record.AnchorDay == 0 {
+		return nil
+	}
+	own := &calendar.Own{Anchor: record.AnchorDay}
+	if record.TimeZone != "" {
+		var err error
+		if own.Zone, err = calendar.Zone(record.TimeZone); err != nil {
+			f.cfg.Log.Error("the time zone of an owner cannot be used, and that of its plan is", "owner_id", record.ID, "error", err)
+		}
+	}
+	return own
 }
 
 // readOwner puts in force what the source has under the identifier. The caller holds writing.

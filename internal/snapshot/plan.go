@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/calendar"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/plan"
@@ -35,20 +36,61 @@ type planLimit struct {
 	name    string
 	gateway [16]byte // zeros for all of the account
 	paths   *plan.Paths
-	owners  *ratelimit.Buckets // of each owner; nil with per: key
-	keys    *ratelimit.Buckets // of each key that counts by itself: with per: owner, the keys without one
+	terms   *ratelimit.QuotaTerms // of a quota; nil for a rate
+
+	// What is counted of each owner, nil with per: key, and of each key that counts by itself: with per: owner, the keys
+	// without one.
+	owners, keys           *ratelimit.Buckets // of a rate
+	ownerQuotas, keyQuotas *ratelimit.Quotas  // of a quota
 }
 
 // sets calls yield for the sets of buckets of the limit.
 func (l *planLimit) sets(yield func(*ratelimit.Buckets) bool) {
-	if l.owners == nil || yield(l.owners) {
+	if (l.owners == nil || yield(l.owners)) && l.keys != nil {
 		yield(l.keys)
 	}
 }
 
+// of returns the limit of the caller. ok is false if there is no room to count it.
+func (l *planLimit) of(c *Caller) (limit ratelimit.Limit, ok bool) {
+	limit = ratelimit.Limit{Scope: ratelimit.PlanScope, Label: l.label}
+	if l.terms != nil {
+		limit.Quota, limit.Terms = l.quota(c), l.terms
+		return limit, limit.Quota != nil
+	}
+	limit.Params, limit.Bucket = l.bucket(c)
+	return limit, limit.Bucket != nil
+}
+
+// quota returns the quota of the caller, or nil if there is no room for it.
+func (l *planLimit) quota(c *Caller) *ratelimit.Quota {
+	set, subject := l.keyQuotas, c.BucketID()
+	if l.ownerQuotas != nil && c.hasOwner() {
+		set, subject = l.ownerQuotas, c.owner.id
+	}
+	var own *calendar.Own
+	if c.owner != nil {
+		own = c.owner.calendar.Load()
+	}
+	if q := set.Quota(subject, own); q != nil {
+		return q
+	}
+	var holder ratelimit.QuotaHolder
+	if c.hasOwner() {
+		holder.OwnerID, holder.Owner = id.Format(id.Owner, c.owner.id), c.owner.externalID
+	}
+	if set == l.keyQuotas {
+		holder.KeyID = id.Format(id.Key, c.UUID())
+	}
+	return set.Create(subject, own, holder)
+}
+
+// hasOwner reports whether the caller's owner has a record.
+func (c *Caller) hasOwner() bool { return c.owner != nil && c.owner.id != [16]byte{} }
+
 // bucket returns the bucket of the caller, and its parameters. The bucket is nil if there is no room for it.
 func (l *planLimit) bucket(c *Caller) (*ratelimit.Params, *ratelimit.Bucket) {
-	if l.owners != nil && c.owner != nil && c.owner.id != [16]byte{} {
+	if l.owners != nil && c.hasOwner() {
 		return l.owners.Bucket(c.owner.id)
 	}
 	return l.keys.Bucket(c.BucketID())
@@ -129,7 +171,7 @@ func (t *planTable) put(s *planSlot, next *compiledPlan) {
 // of them would take longer than a change may. The caller holds the lock.
 func (t *planTable) retire(was, next *compiledPlan) {
 	for l := range was.limits {
-		if next.limit(l.name, l.per) == nil {
+		if kept := next.limit(l.name, l.per); kept == nil || kept.keys != l.keys {
 			t.retired = slices.AppendSeq(t.retired, l.sets)
 		}
 	}
@@ -210,10 +252,14 @@ func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan)
 	next := &compiledPlan{accountID: record.AccountID}
 	for i := range record.Limits {
 		l, err := newPlanLimit(record.Name, &record.Limits[i])
+		if err == nil && !record.Limits[i].Quota.IsZero() {
+			err = f.addQuotas(&l, record, &record.Limits[i])
+		} else if err == nil {
+			f.addBuckets(&l, u, record, f.rates.of(ratelimit.Compile(record.Limits[i].Rate())), was.limit(l.name, l.per))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("compile plan %s: %w", record.ID, err)
 		}
-		f.addBuckets(&l, u, record, f.rates.of(ratelimit.Compile(record.Limits[i].Rate())), was.limit(l.name, l.per))
 		if l.per == plan.PerOwner {
 			next.perOwner = append(next.perOwner, l)
 		} else {
@@ -226,7 +272,7 @@ func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan)
 // addBuckets gives the limit l of the plan the buckets of old, the limit in force, converted to the rate p, or full ones if
 // old is nil.
 func (f *Follower) addBuckets(l *planLimit, planID [16]byte, record *plan.Plan, p *ratelimit.Params, old *planLimit) {
-	if old != nil {
+	if old != nil && old.keys != nil {
 		l.owners, l.keys = old.owners, old.keys
 		now := f.cfg.Now()
 		for b := range l.sets {
@@ -241,6 +287,26 @@ func (f *Follower) addBuckets(l *planLimit, planID [16]byte, record *plan.Plan, 
 	if l.keys = fresh(id.Key); l.per == plan.PerOwner {
 		l.owners = fresh(id.Owner)
 	}
+}
+
+// addQuotas gives the limit l of the plan its quotas. What they have counted belongs to their name and not to the plan.
+func (f *Follower) addQuotas(l *planLimit, record *plan.Plan, limit *plan.Limit) error {
+	if f.cfg.Quotas == nil {
+		return fmt.Errorf("limit %s: this node counts no quotas", limit.Name)
+	}
+	zone, err := calendar.Zone(record.TimeZone)
+	if err != nil {
+		return fmt.Errorf("limit %s: %w", limit.Name, err)
+	}
+	l.terms = &ratelimit.QuotaTerms{
+		Plan: record.Name, Count: limit.Quota.Count, Allow: limit.Overage == plan.OverageAllow, WarnAt: limit.Warnings(),
+		Calendar: calendar.Calendar{Unit: limit.Quota.Unit, Zone: zone, Anchor: record.AnchorDay},
+	}
+	name, budget := limit.QuotaName(record.AccountID), f.buckets.Of(record.AccountID)
+	if l.keyQuotas = f.cfg.Quotas.Quotas(name, id.Key, budget); l.per == plan.PerOwner {
+		l.ownerQuotas = f.cfg.Quotas.Quotas(name, id.Owner, budget)
+	}
+	return nil
 }
 
 // newPlanLimit returns a limit of the plan with the name, without buckets.

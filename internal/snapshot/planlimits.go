@@ -67,12 +67,12 @@ func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *
 		if !l.covers(g, r) {
 			continue
 		}
-		p, b := l.bucket(c)
-		if b == nil {
+		limit, ok := l.of(c)
+		if !ok {
 			fits = false
 			continue
 		}
-		charge.Add(ratelimit.Limit{Scope: ratelimit.PlanScope, Label: l.label, Params: p, Bucket: b}, 1)
+		charge.Add(limit, 1)
 	}
 	return fits
 }

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ ratelimit.QuotaStore = (*DB)(nil)
@@ -14,8 +16,10 @@ func (db *DB) ClaimQuotas(ctx context.Context, process string, now time.Time, cl
 	if len(claims) == 0 {
 		return at, ctx.Err()
 	}
+	removed := false // at the attempt before
 	err = db.reserve(ctx, func(ctx context.Context, t *tx) (err error) {
-		at, err = t.ClaimQuotas(ctx, process, now, claims)
+		at, err = t.ClaimQuotas(ctx, process, now, claims, removed)
+		removed = errors.Is(err, rows.ErrRemoved)
 		return err
 	})
 	return at, err

@@ -170,8 +170,8 @@ func TestTrimKeepsSharesOfNodesThatLive(t *testing.T) {
 func TestTrimLeavesQuotasThatAreClaimed(t *testing.T) {
 	h := &quotaHarness{newClusterHarness(t)}
 	h.claim("p", quotaClaim(quotaKey("x"), 10, 1))
-	h.exec(`UPDATE quota_windows SET start = 1, ends = 2`)
 	h.exec(`DELETE FROM quota_shares`)
+	h.exec(`UPDATE quota_windows SET start = 1, ends = 2`)
 	trim := func() {
 		t.Helper()
 		err := h.db.Update(t.Context(), func(tx control.Tx) error {
@@ -184,7 +184,7 @@ func TestTrimLeavesQuotasThatAreClaimed(t *testing.T) {
 	}
 	err := h.db.write(t.Context(), func(tx *tx) error {
 		claims := []ratelimit.QuotaClaim{quotaClaim(quotaKey("x"), 10, 1)}
-		if _, err := tx.ClaimQuotas(t.Context(), "p", time.Now(), claims); err != nil {
+		if _, err := tx.ClaimQuotas(t.Context(), "p", time.Now(), claims, false); err != nil {
 			return err
 		}
 		trim()

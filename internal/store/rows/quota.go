@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -71,6 +72,9 @@ func (t *Writer) lockQuotas(ctx context.Context, set string, found func(i int, n
 			return err
 		})
 }
+
+// ErrRemoved is the error of claims to a quota that was removed.
+var ErrRemoved = errors.New("a quota was removed")
 
 // tooManyQuotas is the error of a quota that addQuotas has not added.
 func tooManyQuotas(code fault.Code) error {

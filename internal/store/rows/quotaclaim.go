@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -45,26 +46,14 @@ type passedQuota struct {
 }
 
 // ClaimQuotas is that of ratelimit.QuotaStore in a transaction of its own. The number of statements does not depend on
-// that of the claims. at is the time by the clock of the store.
-func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time, claims []ratelimit.QuotaClaim) (at time.Time, err error) {
-	set, err := quotaSetOf(len(claims), func(i int) *ratelimit.QuotaKey { return &claims[i].QuotaKey })
-	if err != nil {
-		return at, err
-	}
+// that of the claims. at is the time by the clock of the store. If the error is ErrRemoved, another transaction must make
+// the same claims, with all.
+func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time, claims []ratelimit.QuotaClaim, all bool) (at time.Time, err error) {
 	if err := t.noteProcess(ctx, process, now); err != nil {
 		return at, err
 	}
-	if err := t.addQuotas(ctx, set); err != nil {
-		return at, err
-	}
 	b := quotaClaims{now: now, quotas: map[int64]*storedQuota{}, of: make([]*storedQuota, len(claims))}
-	err = t.lockQuotas(ctx, set, func(i int, n int64) {
-		if b.quotas[n] == nil {
-			b.quotas[n] = &storedQuota{n: n}
-		}
-		b.of[i] = b.quotas[n]
-	})
-	if err != nil {
+	if err := t.findQuotas(ctx, claims, all, &b); err != nil {
 		return at, err
 	}
 	if err := t.readQuotas(ctx, process, &b); err != nil {
@@ -77,6 +66,61 @@ func (t *Writer) ClaimQuotas(ctx context.Context, process string, now time.Time,
 		return at, err
 	}
 	return b.now, t.tellQuotas(ctx, &b)
+}
+
+// findQuotas locks the quotas of the claims, and before that adds those that there are not yet. If the process knows a
+// window of a quota, there is that quota, unless it was removed: it is added only if all is true.
+func (t *Writer) findQuotas(ctx context.Context, claims []ratelimit.QuotaClaim, all bool, b *quotaClaims) error {
+	var perhapsNew []*ratelimit.QuotaKey
+	for i := range claims {
+		if all || claims[i].Window.IsZero() {
+			perhapsNew = append(perhapsNew, &claims[i].QuotaKey)
+		}
+	}
+	if len(perhapsNew) > 0 {
+		set, err := quotaSetOf(len(perhapsNew), func(i int) *ratelimit.QuotaKey { return perhapsNew[i] })
+		if err != nil {
+			return err
+		}
+		if err := t.addQuotas(ctx, set); err != nil {
+			return err
+		}
+	}
+	set, err := quotaSetOf(len(claims), func(i int) *ratelimit.QuotaKey { return &claims[i].QuotaKey })
+	if err != nil {
+		return err
+	}
+	err = t.lockQuotas(ctx, set, func(i int, n int64) {
+		if b.quotas[n] == nil {
+			b.quotas[n] = &storedQuota{n: n}
+		}
+		b.of[i] = b.quotas[n]
+	})
+	if err != nil || !slices.Contains(b.of, nil) {
+		return err
+	}
+	return t.explainMissing(ctx, set, b)
+}
+
+// explainMissing returns ErrRemoved if a quota is missing although its account has room for it.
+func (t *Writer) explainMissing(ctx context.Context, set string, b *quotaClaims) error {
+	full := map[int]bool{}
+	err := t.Query(ctx, "find full accounts", `SELECT c.i FROM `+quotaSet+` CROSS JOIN account_counts a ON a.account_id = c.account AND a.quotas >= $2`,
+		[]any{set, control.MaxAccountQuotas}, func(r *Row) error {
+			var i int
+			err := r.Scan(&i)
+			full[i] = true
+			return err
+		})
+	if err != nil {
+		return err
+	}
+	for i, q := range b.of {
+		if q == nil && !full[i] {
+			return ErrRemoved
+		}
+	}
+	return nil
 }
 
 // seenEvery is how exactly the store knows when a process claimed something last.

@@ -25,7 +25,7 @@ func (t *Writer) GrantQuota(ctx context.Context, key ratelimit.QuotaKey, c calen
 		return err
 	}
 	if quota == 0 {
-		return t.Fail(tooManyQuotas(fault.Conflict))
+		return t.Fail(tooManyQuotas(fault.Conflict)) // in a mutation nobody removes quotas
 	}
 	var stored []*quotaWindow
 	granted := map[*quotaWindow]int{}

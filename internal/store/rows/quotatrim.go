@@ -55,6 +55,12 @@ func (t *Writer) TrimQuotas(ctx context.Context, ended time.Time, limit int) (mo
 // removeWindows removes windows of quotas, and those of the quotas that have no others. It leaves the quotas that another
 // transaction has locked.
 func (t *Writer) removeWindows(ctx context.Context, windows []windowName, quotas []int64) (some bool, err error) {
+	// Their counts first, as claims do that add quotas.
+	err = t.Queue(ctx, "lock the counts of quotas", `SELECT 1 FROM account_counts WHERE account_id IN (SELECT account_id FROM quotas WHERE n = ANY ($1))
+		ORDER BY account_id FOR NO KEY UPDATE`, quotas)
+	if err != nil {
+		return false, err
+	}
 	var locked []int64
 	err = t.Query(ctx, "lock quotas", `SELECT n FROM quotas WHERE n = ANY ($1) ORDER BY n FOR UPDATE SKIP LOCKED`, []any{quotas}, func(r *Row) error {
 		var n int64

@@ -2,9 +2,11 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ ratelimit.QuotaStore = (*DB)(nil)
@@ -14,10 +16,17 @@ func (db *DB) ClaimQuotas(ctx context.Context, process string, now time.Time, cl
 	if len(claims) == 0 {
 		return time.Time{}, ctx.Err()
 	}
-	return time.Time{}, db.write(ctx, func(t *tx) error {
-		_, err := t.ClaimQuotas(ctx, process, now, claims)
-		return err
-	})
+	claim := func(all bool) error {
+		return db.write(ctx, func(t *tx) error {
+			_, err := t.ClaimQuotas(ctx, process, now, claims, all)
+			return err
+		})
+	}
+	err := claim(false)
+	if errors.Is(err, rows.ErrRemoved) {
+		err = claim(true)
+	}
+	return time.Time{}, err
 }
 
 // RecalledQuotas implements ratelimit.QuotaStore: there is no other process.

@@ -178,14 +178,16 @@ func testQuotaGrants(h *harness) {
 		}, func(g *plan.Grant) string { return g.ID }), want)
 	})
 	same(h, "units", h.quotaWindows(theirs, epoch())[0].Grants, int64(6))
-	h.update(func(ctx context.Context, tx control.Tx) error {
-		for range plan.MaxGrants - 6 {
-			if err := tx.GrantQuota(ctx, theirs, utc(theirs.Unit), epoch(), &plan.Grant{ID: id.New(id.Grant), Units: 1, CreatedAt: epoch()}); err != nil {
-				return err
+	for i := 6; i < plan.MaxGrants; {
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			for n := 0; i < plan.MaxGrants && n < 100; i, n = i+1, n+1 {
+				if err := tx.GrantQuota(ctx, theirs, utc(theirs.Unit), epoch(), &plan.Grant{ID: id.New(id.Grant), Units: 1, CreatedAt: epoch()}); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 	one := func(now time.Time) func(ctx context.Context, tx control.Tx) error {
 		return func(ctx context.Context, tx control.Tx) error {
 			return tx.GrantQuota(ctx, theirs, utc(theirs.Unit), now, &plan.Grant{ID: id.New(id.Grant), Units: 1, CreatedAt: now})

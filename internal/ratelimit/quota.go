@@ -1,0 +1,257 @@
+package ratelimit
+
+import (
+	"math"
+	"runtime"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/keygate/keygate/internal/calendar"
+)
+
+// A quotaWord is what requests change of a quota.
+//
+//	bits  0–52  left: units that are taken in the store and not used yet
+//	bits 53–62  the turn of the quotaState that belongs to it, modulo 1024
+type quotaWord uint64
+
+const (
+	closedQuota quotaWord = math.MaxUint64
+
+	unitBits = 53
+	turns    = 1024
+)
+
+func packQuota(turn uint64, left int64) quotaWord {
+	return quotaWord(turn%turns)<<unitBits | quotaWord(left)
+}
+
+func (w quotaWord) left() int64 { return int64(w & MaxUnits) }
+
+func (w quotaWord) isOf(s *quotaState) bool { return uint64(w)>>unitBits == s.turn%turns }
+
+// quotaState is what this process knows of the window of a quota. It is immutable: the keeper replaces it. What this
+// process has used in the window is taken − left.
+type quotaState struct {
+	turn       uint64
+	start, end int64 // of the window, in Unix nanoseconds; both are 0 before the first claim
+	taken      int64 // by this process, what is left included
+	others     QuotaFigures
+	hold       int64       // units that the other processes which live hold
+	grants     int64       // units
+	under      int64       // the largest count for which units that are left were taken
+	low        int64       // when no more are left, the next range is taken
+	tell       int64       // when this process has used as many, the store must know
+	terms      *QuotaTerms // for which tell and low are
+	asked      int64       // when the store has answered, in Unix nanoseconds
+}
+
+// used returns how many units of the window are used or held by other processes when left are left.
+func (s *quotaState) used(left int64) int64 { return s.others.Taken + s.taken - left }
+
+// Quota is the count of one subject's quota in this process. A QuotaKeeper creates it.
+//
+// The process takes units in the store ahead of use, in ranges. Requests use what is left of a range, without the store.
+type Quota struct {
+	word    atomic.Uint64 // a quotaWord
+	state   atomic.Pointer[quotaState]
+	keeper  *QuotaKeeper
+	name    *Quotas // without the subject
+	subject [16]byte
+	holder  QuotaHolder
+
+	own     atomic.Pointer[calendar.Own] // the subject's own zone and anchor; nil for those of the plan
+	terms   atomic.Pointer[QuotaTerms]   // of the request that has asked last
+	over    atomic.Int64                 // units that passed while the store was lost (OverageAllow), not yet in the state
+	waiting atomic.Int64                 // units that calls of wait need
+	wants   atomic.Bool                  // a range is to be taken
+	flush   atomic.Bool                  // the store is asked, even if nothing has changed
+	recall  atomic.Bool                  // what is left must be given back
+	refused atomic.Pointer[error]        // why the store does not count it, or nil
+	queued  atomic.Bool                  // it is in the keeper's queue
+	next    *Quota                       // in the queue
+
+	// Used only by the keeper's goroutine.
+	saved   QuotaFigures // of this process in the store, in the window of the state
+	unsaved bool         // saved is not known
+	seen    quotaWord    // at the last sweep
+	idle    int          // sweeps since it was used
+}
+
+// quotaSize is the bytes of a quota with its state and its slot.
+const quotaSize = int64(unsafe.Sizeof(node[Quota]{})+unsafe.Sizeof(quotaState{})) + 3*slotSize
+
+// askEvery is how long, in nanoseconds, a refusal counts that other processes may end, by giving units back, before the
+// store is asked again.
+const askEvery = second / 4
+
+// clockTolerance is how far, in nanoseconds, the clocks of a process and of its store may differ at the edges of windows.
+const clockTolerance = second
+
+// read returns the word and the state that belong together.
+func (q *Quota) read() (quotaWord, *quotaState) {
+	for {
+		w, s := quotaWord(q.word.Load()), q.state.Load()
+		if w == closedQuota || w.isOf(s) {
+			return w, s
+		}
+		runtime.Gosched() // the keeper changes both
+	}
+}
+
+// isNow reports whether the window of s has the time wall. Where a store has a clock of its own, that decides: its answer
+// holds a moment beyond the end.
+func (q *Quota) isNow(s *quotaState, wall int64) bool {
+	if q.keeper.alone {
+		return wall >= s.start && wall < s.end
+	}
+	return wall >= s.start-clockTolerance && (wall < s.end || s.asked >= s.end && wall-s.asked < second/10)
+}
+
+// check returns what the quota allows by the terms, and sets v.next.
+func (q *Quota) check(m *moment, t *QuotaTerms, v *view) finding {
+	w, s := q.read()
+	v.state, v.bucket, v.params, v.wall, v.word, v.next, v.quota = &q.word, nil, nil, 0, uint64(w), uint64(w), s
+	if w == closedQuota {
+		return isStale
+	}
+	left := w.left()
+	f := mustReserve
+	if q.isNow(s, m.Wall) {
+		f = q.room(m.Wall, t, s, left, v.amount)
+	}
+	switch {
+	case f == passes:
+		v.next, v.few = uint64(w)-uint64(v.amount), left < scarce
+	case f == mustReserve && t.Allow && q.keeper.lost.Load():
+		f = passes // it is counted by charged
+	case f == mustReserve:
+		q.ask(t)
+	}
+	return f
+}
+
+// room returns what the state allows within its window.
+func (q *Quota) room(wall int64, t *QuotaTerms, s *quotaState, left, amount int64) finding {
+	switch {
+	case s.used(left)+amount > t.limit(s.grants):
+		if q.keeper.alone || s.hold == 0 && wall-s.asked < askEvery {
+			return refuses
+		}
+		return mustReserve
+	case left < amount, t.Count < s.under:
+		return mustReserve
+	default:
+		return passes
+	}
+}
+
+// ask notes by which terms the next claim is made.
+func (q *Quota) ask(t *QuotaTerms) {
+	if q.terms.Load() != t {
+		q.terms.Store(t)
+	}
+}
+
+// charged does what follows a charge in the view, by the terms.
+func (q *Quota) charged(m *moment, t *QuotaTerms, v *view) {
+	if v.next == v.word {
+		q.over.Add(v.amount)
+		return
+	}
+	s, left := v.quota, quotaWord(v.next).left()
+	switch {
+	case left <= s.low && left+v.amount > s.low:
+		q.wants.Store(true)
+	case s.taken-left >= s.tell && s.taken-left-v.amount < s.tell:
+	case t != s.terms && m.Wall-s.asked > second: // the percentages may be others
+	default:
+		return
+	}
+	q.ask(t)
+	q.keeper.enqueue(q)
+}
+
+// refund gives back what was charged in the view, unless the window has ended: then nobody can use it.
+func (q *Quota) refund(v *view) {
+	if v.next == v.word {
+		q.over.Add(-v.amount)
+		return
+	}
+	for {
+		w, s := q.read()
+		if w == closedQuota || s.start != v.quota.start || s.end != v.quota.end {
+			return
+		}
+		if q.word.CompareAndSwap(uint64(w), uint64(w)+uint64(v.amount)) {
+			if w.left() > 2*s.low || !q.keeper.alone {
+				q.keeper.enqueue(q) // it holds more than a range, or what other processes may need
+			}
+			return
+		}
+	}
+}
+
+// peek sets v.next to the state, for a status.
+func (q *Quota) peek(m *moment, v *view) {
+	w, s := q.read()
+	if w == closedQuota || !q.isNow(s, m.Wall) {
+		w, s = 0, &quotaState{}
+	}
+	v.params, v.wall, v.next, v.quota = nil, 0, uint64(w), s
+}
+
+// fillStatus fills the status of a quota with the state in the view and the given word.
+func (q *Quota) fillStatus(t *QuotaTerms, s *Status, v *view, word uint64, wall int64) {
+	known := v.quota
+	start, end := known.start, known.end
+	if end == 0 { // nothing of the window is known
+		from, to := t.Calendar.With(q.own.Load()).Window(time.Unix(0, wall))
+		start, end = from.UnixNano(), nanos(to)
+	}
+	s.Limit = min(t.Count+known.grants, MaxUnits)
+	s.Remaining = max(0, s.Limit-known.used(quotaWord(word).left()))
+	if end == math.MaxInt64 {
+		s.Window, s.ResetAt, s.ResetIn = math.MaxInt32, math.MaxInt32, max(0, math.MaxInt32-wall/second)
+		return
+	}
+	s.Window, s.ResetAt, s.ResetIn = ceilSeconds(end-start), ceilSeconds(end), ceilSeconds(max(0, end-wall))
+}
+
+// nanos returns Unix nanoseconds, and the largest value for times beyond.
+func nanos(t time.Time) int64 {
+	if t.Unix() >= math.MaxInt64/second {
+		return math.MaxInt64
+	}
+	return t.UnixNano()
+}
+
+// change replaces the state and the units that are left by what f returns for them. f may be called more than once. It
+// reports false if the quota is closed. Only the keeper's goroutine may call it.
+func (q *Quota) change(f func(s quotaState, left int64) (quotaState, int64)) bool {
+	for {
+		w, s := quotaWord(q.word.Load()), q.state.Load()
+		if w == closedQuota {
+			return false
+		}
+		next, left := f(*s, w.left())
+		next.turn = s.turn + 1
+		q.state.Store(&next)
+		if q.word.CompareAndSwap(uint64(w), uint64(packQuota(next.turn, left))) {
+			return true
+		}
+		q.state.Store(s)
+	}
+}
+
+// release takes what is left from the requests. It returns false if nothing was left.
+func (q *Quota) release() (released bool) {
+	if quotaWord(q.word.Load()).left() == 0 {
+		return false
+	}
+	return q.change(func(s quotaState, left int64) (quotaState, int64) {
+		s.taken, s.under = s.taken-left, 0
+		return s, 0
+	})
+}

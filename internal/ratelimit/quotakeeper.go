@@ -1,0 +1,569 @@
+package ratelimit
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/service"
+)
+
+// QuotaKeeperConfig configures a QuotaKeeper.
+type QuotaKeeperConfig struct {
+	Store   QuotaStore                              // where quotas are kept; required
+	Process string                                  // names this process among all, also earlier ones; "" means a random name
+	Alone   bool                                    // no other process shares the store while this one runs
+	Nodes   func() int                              // returns the number of nodes that live; nil means 1
+	Now     func() time.Time                        // the wall clock; nil means time.Now
+	Steer   func(now time.Time, took time.Duration) // receives the time by the store's clock, and the duration of the call that returned it; nil ignores it
+	Log     *slog.Logger                            // receives failures; nil discards them
+}
+
+// QuotaKeeper owns the quotas of this process.
+//
+// It takes units in the store ahead of use, so that the store never has fewer than were used: no crash, and no number of
+// nodes, lets more than the count pass. A crash loses what is left of the ranges, which is a hundredth of the count in
+// all, or one unit (plans.md, section 4). When that is used up, or little is left of the count, units are taken only as
+// requests wait for them. One goroutine makes all claims, in rounds of up to 500.
+type QuotaKeeper struct {
+	cfg    QuotaKeeperConfig
+	alone  bool
+	shards [shards]quotaShard
+	count  atomic.Int64          // of quotas
+	lost   atomic.Bool           // the last round failed
+	queue  atomic.Pointer[Quota] // the quotas that have asked, linked by next
+	wake   chan struct{}         // holds a token if there is work to do
+	group  service.Group
+
+	// Used only by the goroutine.
+	pending []*Quota
+	holds   bool // some quota may have units left
+
+	mu      sync.Mutex
+	round   *round // the round that will serve new requests
+	failing error  // of the last round, until a round succeeds
+	stopped bool
+}
+
+const (
+	quotasAtOnce = 500                    // claims of one call of the store
+	recallEvery  = 100 * time.Millisecond // how often the store is asked what other processes need
+	recallWait   = 500 * time.Millisecond // how long Settle waits for the others
+	quotaSweep   = time.Minute
+	idleSweeps   = 10 // after so many without use, a range is given back
+)
+
+// NewQuotaKeeper returns a QuotaKeeper that is not started. The only error is a missing QuotaKeeperConfig.Store.
+func NewQuotaKeeper(cfg QuotaKeeperConfig) (*QuotaKeeper, error) {
+	if cfg.Store == nil {
+		return nil, errors.New("ratelimit: QuotaKeeperConfig.Store is required")
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() int { return 1 }
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Steer == nil {
+		cfg.Steer = func(time.Time, time.Duration) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Process = cmp.Or(cfg.Process, rand.Text())
+	k := &QuotaKeeper{cfg: cfg, alone: cfg.Alone, wake: make(chan struct{}, 1), round: &round{done: make(chan struct{})}}
+	for i := range k.shards {
+		empty := newIndex[Quota](0)
+		k.shards[i].current.Store(&empty)
+	}
+	return k, nil
+}
+
+// Start claims in the background until Stop.
+func (k *QuotaKeeper) Start(context.Context) error {
+	if err := k.group.Start(); err != nil {
+		return fmt.Errorf("start the keeper of quotas: %w", err)
+	}
+	k.group.Go(k.run)
+	return nil
+}
+
+// Stop finishes the current round, unless ctx ends first, and gives back what is left of all ranges. From then on, no
+// more is taken.
+func (k *QuotaKeeper) Stop(ctx context.Context) error {
+	k.mu.Lock()
+	again := k.stopped
+	k.stopped = true
+	k.mu.Unlock()
+	if err := k.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop the keeper of quotas: %w", err)
+	}
+	if again {
+		return nil
+	}
+	k.mu.Lock()
+	current := k.round
+	k.mu.Unlock()
+	current.err = errStopped()
+	close(current.done)
+	var all []*Quota
+	k.each(func(q *Quota) {
+		q.release()
+		all = append(all, q)
+	})
+	for len(all) > 0 {
+		n := min(len(all), quotasAtOnce)
+		if err := k.claim(ctx, all[:n]); err != nil {
+			return fmt.Errorf("give back what is left of quotas: %w", err)
+		}
+		all = all[n:]
+	}
+	return nil
+}
+
+// Count returns how many quotas this process counts.
+func (k *QuotaKeeper) Count() int { return int(k.count.Load()) }
+
+func (k *QuotaKeeper) run(ctx context.Context) {
+	rounds := k.group.Grace() // a round that has begun is finished
+	sweep := time.NewTicker(quotaSweep)
+	defer sweep.Stop()
+	var retry, recall <-chan time.Time // nil unless the last round failed, and unless this process holds units
+	serve := func() {
+		if retry = nil; !k.serve(rounds) {
+			retry = time.After(retryAfter)
+		}
+	}
+	for {
+		if recall == nil && k.holds && !k.alone {
+			recall = time.After(recallEvery)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-retry:
+			serve()
+		case <-k.wake:
+			if retry == nil {
+				serve()
+			}
+		case <-recall:
+			if recall = nil; retry == nil {
+				k.answer(rounds)
+			}
+		case <-sweep.C:
+			k.sweep()
+		}
+	}
+}
+
+// serve runs one round and wakes those who wait for it. It reports whether the round succeeded.
+func (k *QuotaKeeper) serve(ctx context.Context) bool {
+	k.mu.Lock()
+	current := k.round
+	k.round = &round{done: make(chan struct{})}
+	k.mu.Unlock()
+	err := k.claim(ctx, k.take())
+	k.lost.Store(err != nil)
+	if err != nil {
+		k.cfg.Log.Error("counting quotas failed; it is tried again once a second", "error", err)
+		err = &fault.Error{Code: fault.Unavailable, Message: quotaNotCounted, Err: err}
+	}
+	k.mu.Lock()
+	k.failing = err
+	k.mu.Unlock()
+	current.err = err
+	close(current.done)
+	return err == nil
+}
+
+const quotaNotCounted = "the quota cannot be counted at the moment: try again"
+
+// take empties the queue, and returns up to quotasAtOnce quotas: first those that requests or Settle wait for. The others
+// stay in the queue.
+func (k *QuotaKeeper) take() []*Quota {
+	all := k.pending[:0]
+	for q := k.queue.Swap(nil); q != nil; {
+		next := q.next
+		q.queued.Store(false)
+		all = append(all, q)
+		q = next
+	}
+	if len(all) > quotasAtOnce {
+		slices.SortStableFunc(all, func(a, b *Quota) int {
+			return cmp.Compare(b.urgency(), a.urgency())
+		})
+		for _, q := range all[quotasAtOnce:] {
+			k.enqueue(q)
+		}
+		clear(all[quotasAtOnce:])
+		all = all[:quotasAtOnce]
+	}
+	k.pending = all
+	return all
+}
+
+// urgency returns 1 if requests or Settle wait for the quota, and otherwise 0.
+func (q *Quota) urgency() int64 {
+	if q.flush.Load() {
+		return 1
+	}
+	return min(q.waiting.Load(), 1)
+}
+
+// claim claims for quotas, as far as they need it.
+func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
+	claims, of := make([]QuotaClaim, 0, len(quotas)), make([]*Quota, 0, len(quotas))
+	nodes := int64(k.cfg.Nodes())
+	for _, q := range quotas {
+		if c, ok := q.prepare(k.cfg.Now().UnixNano(), nodes); ok {
+			claims, of = append(claims, c), append(of, q)
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	began := time.Now()
+	now, err := k.cfg.Store.ClaimQuotas(ctx, k.cfg.Process, k.cfg.Now(), claims)
+	if !now.IsZero() {
+		k.cfg.Steer(now, time.Since(began))
+	}
+	if err != nil {
+		for _, q := range of {
+			q.unsaved = true
+			k.enqueue(q)
+		}
+		return fmt.Errorf("claim quotas: %w", err)
+	}
+	at := k.cfg.Now().UnixNano()
+	for i, q := range of {
+		if err := claims[i].Err; err != nil {
+			q.refused.Store(&err)
+			continue
+		}
+		q.refused.Store(nil)
+		q.apply(&claims[i], at, nodes)
+		k.holds = k.holds || q.holds()
+	}
+	return nil
+}
+
+// ahead returns how many units to hold when the window has used units used or held elsewhere: half of what all crashes
+// may still lose, and no more than a fair part of the rest, with several nodes. Near the end, it is 0.
+func (t *QuotaTerms) ahead(s *quotaState, left, nodes int64) int64 {
+	size := max(0, budgetOf(t.Count)-s.others.Reserved) / 2
+	if !t.Allow {
+		size = min(size, (t.limit(s.grants)-s.used(left))/(4*nodes))
+	}
+	return max(0, size)
+}
+
+// prepare returns the claim that the quota needs; ok is false if it needs none.
+func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
+	t := q.terms.Load()
+	if t == nil || quotaWord(q.word.Load()) == closedQuota {
+		return c, false
+	}
+	s := q.state.Load()
+	wants, flush := q.wants.Swap(false), q.flush.Swap(false)
+	if recalled := q.recall.Swap(false); recalled || !q.isNow(s, wall) || t.Count < s.under {
+		q.release()
+		flush = flush || recalled
+	}
+	if over := q.over.Load(); over != 0 && q.state.Load().end != 0 {
+		q.over.Add(-over)
+		q.change(func(s quotaState, left int64) (quotaState, int64) {
+			s.taken = max(left, s.taken+over)
+			return s, left
+		})
+	}
+	s = q.state.Load()
+	left := quotaWord(q.word.Load()).left()
+	size := t.ahead(s, left, nodes)
+	if left > 2*max(size, 1) && q.waiting.Load() == 0 { // refunds, or a count that was lowered
+		q.release()
+		s, left = q.state.Load(), 0
+	}
+	c = QuotaClaim{
+		QuotaKey: q.key(), Terms: t, Calendar: t.Calendar.With(q.own.Load()), Holder: q.holder,
+		Own: QuotaFigures{s.taken, left}, Need: q.waiting.Load(),
+	}
+	if s.end != 0 {
+		c.Window = time.Unix(0, s.start).UTC()
+	}
+	if c.Want = c.Need; (wants || c.Need > 0) && left*2 <= size {
+		c.Want += size - left
+	}
+	return c, c.Want > 0 || flush || q.unsaved || c.Own != q.saved
+}
+
+// apply makes the answer to a claim the state of the quota.
+func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
+	w, share := &c.Answer, &c.Share
+	q.saved, q.unsaved = share.Own, false
+	q.change(func(s quotaState, left int64) (quotaState, int64) {
+		start, end := nanos(w.Start), nanos(w.End)
+		if s.start != start || s.end != end {
+			s = quotaState{start: start, end: end, taken: share.Own.Taken - c.Granted, turn: s.turn}
+			left = 0
+		}
+		if left == 0 {
+			s.under = 0
+		}
+		s.taken += c.Granted
+		left += c.Granted
+		s.others = QuotaFigures{w.All.Taken - share.Own.Taken, w.All.Reserved - share.Own.Reserved}
+		s.hold, s.grants, s.under, s.asked = share.OthersHold, w.Grants, max(s.under, c.Terms.Count), at
+		s.low = c.Terms.ahead(&s, left, nodes) / 2
+		if s.low == 0 {
+			s.low = -1 // ranges are not taken ahead
+		}
+		s.terms, s.tell = c.Terms, MaxUnits+1
+		for _, percent := range c.Terms.WarnAt {
+			if !slices.Contains(w.Told, percent) {
+				s.tell = min(s.tell, c.Terms.unitsAt(percent, w.Grants)-(s.others.Taken-s.others.Reserved))
+			}
+		}
+		return s, left
+	})
+	if s := q.state.Load(); q.over.Load() != 0 || s.taken-quotaWord(q.word.Load()).left() >= s.tell {
+		q.flush.Store(true) // used meanwhile
+		q.keeper.enqueue(q)
+	}
+}
+
+// answer gives back what other processes need.
+func (k *QuotaKeeper) answer(ctx context.Context) {
+	keys, err := k.cfg.Store.RecalledQuotas(ctx, k.cfg.Process, quotasAtOnce)
+	if err != nil {
+		k.cfg.Log.Warn("reading which quotas other nodes need failed", "error", err)
+		return
+	}
+	for i := range keys {
+		if q := k.byKey(&keys[i]); q != nil {
+			q.recall.Store(true)
+			k.enqueue(q)
+		}
+	}
+}
+
+// sweep writes what was used since the last sweep, gives back ranges that were not used for ten minutes, and drops quotas
+// that were not used for ten minutes and whose figures are in the store.
+func (k *QuotaKeeper) sweep() {
+	k.holds = false
+	for i := range k.shards {
+		s := &k.shards[i]
+		s.mu.Lock()
+		x := s.current.Load()
+		dropped := 0
+		x.each(func(n *node[Quota]) {
+			if isCounting(n) && n.value.sweep() {
+				dropped++
+			}
+			k.holds = k.holds || n.value.holds()
+		})
+		if dropped > 0 {
+			k.count.Add(int64(-dropped))
+			smaller := x.with(isCounting)
+			s.current.Store(&smaller)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// holds reports whether units are left.
+func (q *Quota) holds() bool {
+	w := quotaWord(q.word.Load())
+	return w != closedQuota && w.left() > 0
+}
+
+// sweep reports whether it has closed the quota.
+func (q *Quota) sweep() (closed bool) {
+	w := quotaWord(q.word.Load())
+	s := q.state.Load()
+	if w.left() != q.seen.left() || !q.seen.isOf(s) || q.waiting.Load() > 0 {
+		q.seen, q.idle = w, 0
+	} else {
+		q.idle++
+	}
+	exact := QuotaFigures{s.taken, w.left()} == q.saved && !q.unsaved && q.over.Load() == 0
+	switch {
+	case q.idle < idleSweeps:
+		if !exact {
+			q.keeper.enqueue(q)
+		}
+	case w.left() > 0 || !exact:
+		q.recall.Store(true)
+		q.keeper.enqueue(q)
+	case q.word.CompareAndSwap(uint64(w), uint64(closedQuota)):
+		q.name.budget.add(-quotaSize)
+		return true
+	}
+	return false
+}
+
+// wait returns when the quota can decide about the amount, so that the caller may decide again. Its errors are those of
+// Reserver.Wait.
+func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount int64) error {
+	q.waiting.Add(amount)
+	defer q.waiting.Add(-amount)
+	late := time.NewTimer(dailyTimeout)
+	defer late.Stop()
+	for !q.canDecide(k.cfg.Now().UnixNano(), t, amount) {
+		q.ask(t)
+		k.mu.Lock()
+		current, stopped, failing := k.round, k.stopped, k.failing
+		k.mu.Unlock()
+		if stopped {
+			return errStopped()
+		}
+		err := failing
+		if err == nil {
+			k.enqueue(q)
+			err = k.await(ctx, current, late.C, q)
+		}
+		if refused := q.refused.Load(); err == nil && refused != nil {
+			return *refused
+		}
+		switch {
+		case err == nil:
+		case t.Allow && k.lost.Load() && ctx.Err() == nil:
+			return nil // it passes without the store
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits for a round. If others must first give back what they hold, it waits a moment more.
+func (k *QuotaKeeper) await(ctx context.Context, r *round, late <-chan time.Time, q *Quota) error {
+	select {
+	case <-r.done:
+		if r.err != nil {
+			return r.err
+		}
+	case <-late:
+		return fault.New(fault.Unavailable, quotaNotCounted)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if q.state.Load().hold == 0 {
+		return nil
+	}
+	pause := time.NewTimer(recallEvery / 4)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-late:
+		return fault.New(fault.Unavailable, quotaNotCounted)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// canDecide reports whether a request of the amount passes or is refused, or the quota is closed.
+func (q *Quota) canDecide(wall int64, t *QuotaTerms, amount int64) bool {
+	w, s := q.read()
+	return w == closedQuota || q.isNow(s, wall) && q.room(wall, t, s, w.left(), amount) != mustReserve
+}
+
+// Settle writes to the store what this process has used of the quotas, and what was granted since becomes known to it.
+// The other processes that live are asked to write what they have used; Settle waits half a second for them at most. Its
+// errors are ctx.Err(), and those of the store.
+func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
+	var own []*Quota
+	for i := range keys {
+		if q := k.byKey(&keys[i]); q != nil && q.terms.Load() != nil {
+			q.flush.Store(true)
+			own = append(own, q)
+		}
+	}
+	for slices.ContainsFunc(own, func(q *Quota) bool { return q.flush.Load() }) {
+		for _, q := range own {
+			k.enqueue(q)
+		}
+		k.mu.Lock()
+		current, stopped := k.round, k.stopped
+		k.mu.Unlock()
+		if stopped {
+			return errStopped()
+		}
+		select {
+		case <-current.done:
+			if current.err != nil {
+				return current.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if k.alone {
+		return nil
+	}
+	return k.settleOthers(ctx, keys)
+}
+
+func (k *QuotaKeeper) settleOthers(ctx context.Context, keys []QuotaKey) error {
+	late := time.NewTimer(recallWait)
+	defer late.Stop()
+	for {
+		waiting, err := k.cfg.Store.RecallQuotas(ctx, k.cfg.Process, keys)
+		if err != nil {
+			return fmt.Errorf("ask the other nodes for what they have used: %w", err)
+		}
+		if waiting == 0 {
+			return nil
+		}
+		pause := time.NewTimer(recallEvery / 2)
+		select {
+		case <-pause.C:
+		case <-late.C:
+			pause.Stop()
+			return nil
+		case <-ctx.Done():
+			pause.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// Granted makes units that were granted known to this process, if it counts the quota.
+func (k *QuotaKeeper) Granted(ctx context.Context, key QuotaKey) error {
+	q := k.byKey(&key)
+	if q == nil {
+		return nil
+	}
+	return k.Settle(ctx, []QuotaKey{key})
+}
+
+// enqueue adds q to the queue of quotas that ask. It neither blocks nor allocates.
+func (k *QuotaKeeper) enqueue(q *Quota) {
+	if q.queued.Swap(true) {
+		return
+	}
+	for {
+		head := k.queue.Load()
+		q.next = head
+		if k.queue.CompareAndSwap(head, q) {
+			break
+		}
+	}
+	k.signal()
+}
+
+func (k *QuotaKeeper) signal() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,110 @@
+package ratelimit_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/ratelimit/quotatest"
+)
+
+// quotaNode is one process with a keeper.
+type quotaNode struct {
+	name   string
+	t      *testing.T
+	keeper *ratelimit.QuotaKeeper
+	quotas *ratelimit.Quotas
+	limits *ratelimit.Limiter
+	began  time.Time
+}
+
+// aSubject is the subject of most tests, and aQuota what they count.
+var aSubject = [16]byte{1, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10} //nolint:gochecknoglobals // constant
+
+func aQuota() ratelimit.QuotaName {
+	return ratelimit.QuotaName{AccountID: "acct_1", Limit: "monthly", Meter: "requests", Unit: calendar.Month}
+}
+
+func aKey() ratelimit.QuotaKey { return ratelimit.QuotaKey{aQuota(), id.Format(id.Owner, aSubject)} }
+
+func monthly(count int64) *ratelimit.QuotaTerms {
+	return &ratelimit.QuotaTerms{Plan: "pro", Count: count, WarnAt: []int{80, 100}, Calendar: calendar.Calendar{Unit: calendar.Month, Zone: time.UTC, Anchor: 1}}
+}
+
+// startQuotas starts a process. Call stop or crash on it.
+func startQuotas(t *testing.T, m *quotatest.Store, name string, nodes int) *quotaNode {
+	t.Helper()
+	k, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: m, Process: name, Alone: nodes == 1, Nodes: func() int { return nodes }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	m.SetLive(name, true)
+	began := time.Now()
+	return &quotaNode{name, t, k, k.Quotas(aQuota(), id.Owner, nil), ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+}
+
+// crash ends a process that gives nothing back.
+func (n *quotaNode) crash(m *quotatest.Store) {
+	n.t.Helper()
+	m.SetLive(n.name, false)
+	m.SetFailing(true, false)
+	_ = n.keeper.Stop(n.t.Context())
+	m.SetFailing(false, false)
+}
+
+func (n *quotaNode) stop() {
+	n.t.Helper()
+	if err := n.keeper.Stop(n.t.Context()); err != nil {
+		n.t.Error(err)
+	}
+}
+
+func (n *quotaNode) limit(t *ratelimit.QuotaTerms) ratelimit.Limit {
+	q := n.quotas.Quota(aSubject, nil)
+	if q == nil {
+		q = n.quotas.Create(aSubject, nil, ratelimit.QuotaHolder{OwnerID: "own_1", Owner: "acme"})
+	}
+	return ratelimit.Limit{Scope: ratelimit.PlanScope, Label: ratelimit.NewLabel("pro", "monthly"), Quota: q, Terms: t}
+}
+
+// ask decides one request, with further limits, and returns the charge. err is that of Wait.
+func (n *quotaNode) ask(t *ratelimit.QuotaTerms, amount int64, more ...ratelimit.Limit) (c *ratelimit.Charge, result ratelimit.Result, err error) {
+	for {
+		c = &ratelimit.Charge{}
+		c.Add(n.limit(t), amount)
+		for _, l := range more {
+			c.Add(l, 1)
+		}
+		now := time.Now()
+		result = n.limits.Decide(ratelimit.Instant{Mono: int64(now.Sub(n.began)), Wall: now.UnixNano()}, c)
+		switch result {
+		case ratelimit.NeedsReservation:
+			if err := c.Wait(n.t.Context()); err != nil {
+				return c, result, err
+			}
+		case ratelimit.Stale:
+		default:
+			return c, result, nil
+		}
+	}
+}
+
+// passes asks for requests of one unit until one is refused, at most most, and returns how many passed.
+func (n *quotaNode) passes(t *ratelimit.QuotaTerms, most int) (passed int) {
+	n.t.Helper()
+	for ; passed < most; passed++ {
+		_, r, err := n.ask(t, 1)
+		if err != nil {
+			n.t.Error(err)
+		}
+		if r != ratelimit.Admitted {
+			break
+		}
+	}
+	return passed
+}
