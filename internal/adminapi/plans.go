@@ -114,7 +114,7 @@ func presentPlanLimit(l *plan.Limit) planLimitRecord {
 		Per: string(l.Per), GatewayID: optionalText(l.GatewayID), Routes: orEmpty(l.Routes),
 	}
 	if l.IsQuota() {
-		r.Overage, r.WarnAt = optionalText(string(l.OverageOrDefault())), percentages[int, percentage](l.WarnAtOrDefault())
+		r.Overage, r.WarnAt = optionalText(string(l.OverageOrDefault())), percentages[int, percentage](l.Warnings())
 	}
 	return r
 }

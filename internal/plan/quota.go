@@ -85,8 +85,8 @@ func (l *Limit) MeterOrDefault() string { return cmp.Or(l.Meter, Requests) }
 // OverageOrDefault returns what happens to requests beyond the count of a quota.
 func (l *Limit) OverageOrDefault() Overage { return cmp.Or(l.Overage, OverageRefuse) }
 
-// WarnAtOrDefault returns the percentages at which a quota warns. There are none if the limit sets an empty list.
-func (l *Limit) WarnAtOrDefault() []int {
+// Warnings returns the percentages at which events tell of the quota. There are none if the limit sets an empty list.
+func (l *Limit) Warnings() []int {
 	if l.WarnAt == nil {
 		return DefaultWarnAt()
 	}
@@ -101,7 +101,7 @@ func (l *Limit) QuotaName(accountID string) ratelimit.QuotaName {
 // sameQuota reports whether l and o are equal in the fields of quotas.
 func (l *Limit) sameQuota(o *Limit) bool {
 	return l.Quota == o.Quota && l.MeterOrDefault() == o.MeterOrDefault() && l.OverageOrDefault() == o.OverageOrDefault() &&
-		slices.Equal(l.WarnAtOrDefault(), o.WarnAtOrDefault())
+		slices.Equal(l.Warnings(), o.Warnings())
 }
 
 // Calendar returns how the plan divides time for quotas with the unit. zone and anchor are those of the owner, which go

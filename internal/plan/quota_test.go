@@ -59,7 +59,7 @@ func TestLimitsAreReadAsWritten(t *testing.T) {
 			t.Fatalf("got %+v and %v of\n%s\nwant %+v", again.Plans, err, file.Encode(), p)
 		}
 		other := in
-		other.Meter, other.WarnAt = plan.Requests, slices.Clone(limits[0].WarnAtOrDefault())
+		other.Meter, other.WarnAt = plan.Requests, slices.Clone(limits[0].Warnings())
 		if other.Quota == "" {
 			other.WarnAt = nil
 		}

@@ -477,13 +477,14 @@ func (q *Quota) canDecide(wall int64, t *QuotaTerms, amount int64) bool {
 	return w == closedQuota || q.isNow(s, wall) && q.room(wall, t, s, w.left(), amount) != mustReserve
 }
 
-// Settle writes to the store what this process has used of the quotas, and what was granted since becomes known to it.
+// Settle writes to the store what this process has used of the quotas, gives the rest back, and learns what was granted.
 // The other processes that live are asked to write what they have used; Settle waits half a second for them at most. Its
 // errors are ctx.Err(), and those of the store.
 func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
 	var own []*Quota
 	for i := range keys {
 		if q := k.byKey(&keys[i]); q != nil && q.terms.Load() != nil {
+			q.recall.Store(true) // so that what is left does not seem to be used
 			q.flush.Store(true)
 			own = append(own, q)
 		}

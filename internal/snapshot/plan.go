@@ -299,7 +299,7 @@ func (f *Follower) addQuotas(l *planLimit, record *plan.Plan, limit *plan.Limit)
 		return fmt.Errorf("limit %s: %w", limit.Name, err)
 	}
 	l.terms = &ratelimit.QuotaTerms{
-		Plan: record.Name, Count: limit.Quota.Count, Allow: limit.Overage == plan.OverageAllow, WarnAt: limit.WarnAtOrDefault(), Calendar: windows,
+		Plan: record.Name, Count: limit.Quota.Count, Allow: limit.Overage == plan.OverageAllow, WarnAt: limit.Warnings(), Calendar: windows,
 	}
 	name, budget := limit.QuotaName(record.AccountID), f.buckets.Of(record.AccountID)
 	if l.keyQuotas = f.cfg.Quotas.Quotas(name, id.Key, budget); l.per == plan.PerOwner {
