@@ -636,6 +636,30 @@ export interface paths {
         patch: operations["updateKey"];
         trace?: never;
     };
+    "/v1/keys/{key_id}/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the grants to a key
+         * @description Returns the grants to the key and to the other keys of its rotation, newest first. Grants are kept for two days after their window has ended; those of total stay.
+         */
+        get: operations["listKeyGrants"];
+        put?: never;
+        /**
+         * Grant units to a key
+         * @description Adds units to the present window of a quota. Limits, headers and percentages are then of the count and all grants together. With the window, the grants end. The keys of a rotation share them.
+         */
+        post: operations["createKeyGrant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/keys/{key_id}/rotate": {
         parameters: {
             query?: never;
@@ -650,6 +674,26 @@ export interface paths {
          * @description Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit. Only this response contains the full new key.
          */
         post: operations["rotateKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keys/{key_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the usage of a key
+         * @description Returns what the key, and the other keys of its rotation, have used of the quotas per key of its plan, of that of its owner, or of the default plans of gateways: the first that there is. For a key without an owner, it includes the quotas per owner of the default plans, which count it alone. Exact up to the call on one node; on several, up to 2 seconds before it. A quota that was not used yet has its window by the calendar.
+         */
+        get: operations["getKeyUsage"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -790,6 +834,50 @@ export interface paths {
          * @description Changes the given fields; null clears an optional field. When a call that sets state to suspended returns, gateways refuse the keys of the owner, and long exchanges with them are cut.
          */
         patch: operations["updateOwner"];
+        trace?: never;
+    };
+    "/v1/owners/{owner_id}/grants": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the grants to an owner
+         * @description Returns the grants to the owner, newest first. Grants are kept for two days after their window has ended; those of total stay.
+         */
+        get: operations["listOwnerGrants"];
+        put?: never;
+        /**
+         * Grant units to an owner
+         * @description Adds units to the present window of a quota. Limits, headers and percentages are then of the count and all grants together. With the window, the grants end.
+         */
+        post: operations["createOwnerGrant"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/owners/{owner_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the usage of an owner
+         * @description Returns what all keys of the owner together have used of the quotas per owner of its plan, or of the default plans of gateways if it has none. Exact up to the call on one node; on several, up to 2 seconds before it. A quota that was not used yet has its window by the calendar.
+         */
+        get: operations["getOwnerUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/plans": {
@@ -1386,6 +1474,26 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "quota.threshold": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Quota threshold passed
+         * @description An owner or a key has used a percentage of a quota that its warn_at lists. There is one event for each percentage, window and owner or key.
+         */
+        post: operations["onQuotaThreshold"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "rate_limit.exceeded": {
         parameters: {
             query?: never;
@@ -1887,6 +1995,24 @@ export interface components {
              */
             upstream_url?: string;
         };
+        CreateGrantRequest: {
+            /**
+             * @description Name of the limit: a quota that counts the owner or the key.
+             * @example per-month
+             */
+            limit: string;
+            /**
+             * @description Why, for people.
+             * @example Outage of 3 March
+             */
+            reason?: string | null;
+            /**
+             * Format: int64
+             * @description Units to add to the present window.
+             * @example 5000
+             */
+            units: number;
+        };
         CreateKeyRequest: {
             /**
              * @description Display name.
@@ -2055,7 +2181,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -2342,7 +2468,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -2523,6 +2649,60 @@ export interface components {
              */
             sustained: string;
         } | null;
+        Grant: {
+            /**
+             * Format: date-time
+             * @description When the units were granted.
+             */
+            created_at: string;
+            /**
+             * @description Identifier of the grant.
+             * @example grant_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            grant_id: string;
+            /**
+             * @description Name of the limit.
+             * @example per-month
+             */
+            limit: string;
+            /**
+             * @description What the quota counts.
+             * @example requests
+             */
+            meter: string;
+            /**
+             * @description Name of the plan that had the limit when the units were granted.
+             * @example pro
+             */
+            plan: string;
+            /**
+             * @description Why, for people; null if no reason was given.
+             * @example Outage of 3 March
+             */
+            reason: string | null;
+            /**
+             * Format: int64
+             * @description Units that were added.
+             * @example 5000
+             */
+            units: number;
+            /**
+             * Format: date-time
+             * @description When that window ends, and the units with it; null for total, which never ends.
+             */
+            window_end: string | null;
+            /**
+             * Format: date-time
+             * @description When the window began that the units were added to; the beginning of 1970 for total.
+             */
+            window_start: string;
+        };
+        GrantList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Grant"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
         Key: {
             /**
              * @description Display name.
@@ -3320,10 +3500,25 @@ export interface components {
              */
             gateway_id: string | null;
             /**
-             * @description key if each key has its own bucket; owner if all keys of an owner share one.
+             * @description What the limit counts.
+             * @example requests
+             */
+            meter: string;
+            /**
+             * @description Whether a quota refuses requests beyond its count, or only counts them; null for a rate.
+             * @enum {string|null}
+             */
+            overage: "refuse" | "allow" | null;
+            /**
+             * @description key if each key counts by itself; owner if all keys of an owner count together.
              * @enum {string}
              */
             per: "key" | "owner";
+            /**
+             * @description Requests in each calendar window, <count>/<window>; null for a rate.
+             * @example 100000/month
+             */
+            quota: string | null;
             /**
              * @description Paths of the routes that the limit is restricted to; empty for all.
              * @example [
@@ -3333,10 +3528,12 @@ export interface components {
              */
             routes: string[];
             /**
-             * @description Refill rate, <count>/<unit>.
+             * @description Refill rate, <count>/<unit>; null for a quota.
              * @example 600/min
              */
             sustained: string | null;
+            /** @description Percentages of a quota's count at which the event quota.threshold is raised; null for a rate. */
+            warn_at: number[] | null;
         };
         PlanLimitInput: {
             /**
@@ -3345,7 +3542,7 @@ export interface components {
              */
             name: string;
             /**
-             * @description Bucket capacity, <count>/<unit>. Default: the count of sustained.
+             * @description Of a rate: bucket capacity, <count>/<unit>. Default: the count of sustained.
              * @example 50/s
              */
             burst?: string | null;
@@ -3355,10 +3552,25 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description key (the default) gives each key its own bucket. owner gives all keys of an owner one; a key without an owner has its own.
+             * @description What the limit counts. Default, and the only value in this version: requests.
+             * @example requests
+             */
+            meter?: string | null;
+            /**
+             * @description Of a quota: refuse (the default) refuses requests beyond the count; allow counts them and refuses none.
+             * @enum {string|null}
+             */
+            overage?: "refuse" | "allow" | null;
+            /**
+             * @description key (the default) counts each key by itself. owner counts all keys of an owner together; a key without an owner counts alone.
              * @enum {string|null}
              */
             per?: "key" | "owner" | null;
+            /**
+             * @description Of a quota: requests in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends.
+             * @example 100000/month
+             */
+            quota?: string | null;
             /**
              * @description Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes.
              * @example [
@@ -3368,10 +3580,12 @@ export interface components {
              */
             routes?: string[] | null;
             /**
-             * @description Refill rate, <count>/<unit>.
+             * @description Of a rate: refill rate, <count>/<unit>. A limit has either sustained or quota.
              * @example 600/min
              */
             sustained?: string | null;
+            /** @description Of a quota: percentages of its count at which the event quota.threshold is raised, once in each window. An empty list is none. Default: 80 and 100. */
+            warn_at?: number[] | null;
         };
         PlanList: {
             /** @description One page of records, newest first. */
@@ -3584,6 +3798,133 @@ export interface components {
              * @example https://git.example.com/acme/api.git
              */
             url: string;
+        };
+        QuotaThresholdEvent: {
+            /**
+             * Format: int64
+             * @description Units of the window, with those that were granted in addition.
+             * @example 100000
+             */
+            count: number;
+            /**
+             * @description Key that the quota counts by itself; null if it counts all keys of the owner together. Of the keys of a rotation, it is the first.
+             * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            key_id: string | null;
+            /**
+             * @description Name of the limit.
+             * @example per-month
+             */
+            limit: string;
+            /**
+             * @description What the quota counts.
+             * @example requests
+             */
+            meter: string;
+            /**
+             * @description External ID of the owner; null for a key without one.
+             * @example customer-42
+             */
+            owner: string | null;
+            /**
+             * @description Identifier of the owner; null for a key without one.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string | null;
+            /**
+             * Format: int64
+             * @description The percentage in warn_at that was passed.
+             * @example 80
+             */
+            percent: number;
+            /**
+             * @description Name of the plan that has the limit.
+             * @example pro
+             */
+            plan: string;
+            /**
+             * Format: int64
+             * @description Units that were used in the window, at least.
+             * @example 80000
+             */
+            used: number;
+            /**
+             * Format: date-time
+             * @description When the window ends; null for total, which never ends.
+             */
+            window_end: string | null;
+            /**
+             * Format: date-time
+             * @description When the window began.
+             */
+            window_start: string;
+        };
+        QuotaUsage: {
+            /**
+             * Format: int64
+             * @description Units of a window.
+             * @example 100000
+             */
+            count: number;
+            /**
+             * Format: int64
+             * @description Units that were granted in addition, in this window.
+             * @example 5000
+             */
+            grants: number;
+            /**
+             * @description Name of the limit.
+             * @example per-month
+             */
+            limit: string;
+            /**
+             * @description What the quota counts.
+             * @example requests
+             */
+            meter: string;
+            /**
+             * @description Whether requests beyond the count are refused, or only counted.
+             * @enum {string}
+             */
+            overage: "refuse" | "allow";
+            /**
+             * @description key if each key counts by itself; owner if all keys of an owner count together.
+             * @enum {string}
+             */
+            per: "key" | "owner";
+            /**
+             * @description Name of the plan that has the limit.
+             * @example pro
+             */
+            plan: string;
+            /**
+             * Format: int64
+             * @description count and grants less used and reserved, and at least 0.
+             * @example 63542
+             */
+            remaining: number;
+            /**
+             * Format: int64
+             * @description Units that nodes hold ahead of their use: requests can still use them, unless the node crashed.
+             * @example 250
+             */
+            reserved: number;
+            /**
+             * Format: int64
+             * @description Units that were used in this window.
+             * @example 41208
+             */
+            used: number;
+            /**
+             * Format: date-time
+             * @description When the window ends, and the next begins at 0; null for total, which never ends.
+             */
+            window_end: string | null;
+            /**
+             * Format: date-time
+             * @description When the window began; the beginning of 1970 for total.
+             */
+            window_start: string;
         };
         RateLimit: {
             /**
@@ -4126,7 +4467,7 @@ export interface components {
             refused: number;
             /**
              * Format: int64
-             * @description Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway.
+             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
              * @example 0
              */
             unknown: number;
@@ -4811,7 +5152,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -4866,6 +5207,17 @@ export interface components {
              * @example 502
              */
             status: number;
+        };
+        Usage: {
+            /** @description One record for each quota, in the order of the plan. At most 1000. */
+            data: components["schemas"]["QuotaUsage"][];
+            /** @description true if what was used in the last seconds is missing, because the store did not take it; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why it is missing; absent if nothing is.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
         };
         Verification: {
             /**
@@ -5795,7 +6147,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -7813,6 +8165,109 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listKeyGrants: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the key.
+                 * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+                 */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createKeyGrant: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the key.
+                 * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+                 */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateGrantRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grant"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     rotateKey: {
         parameters: {
             query?: {
@@ -7874,6 +8329,45 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getKeyUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the key.
+                 * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+                 */
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
@@ -8318,6 +8812,148 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listOwnerGrants: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                owner_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["GrantList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createOwnerGrant: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                owner_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateGrantRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Grant"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getOwnerUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                owner_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Usage"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
@@ -9127,7 +9763,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -10334,6 +10970,77 @@ export interface operations {
                     /** @enum {string} */
                     type?: "owner.suspended";
                     data?: components["schemas"]["OwnerEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onQuotaThreshold: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "quota.threshold";
+                    data?: components["schemas"]["QuotaThresholdEvent"];
                 };
             };
         };
