@@ -23,7 +23,7 @@ export function CalendarFields({
         list={zones}
         maxLength={64}
         placeholder={none.time_zone}
-        hint="In which the days, weeks and months of quotas begin"
+        hint="Of the days, weeks and months"
         value={value.time_zone}
         error={error('time_zone')}
         onChange={(t) => set('time_zone', t)}

@@ -170,7 +170,7 @@ function QuotaFields({ limit, onChange, error }: LimitProps) {
         optional
         mono
         placeholder="80, 100"
-        hint="Percentages, each with an event once in a window"
+        hint="Percentages that raise an event"
         value={limit.warn_at}
         error={error('warn_at')}
         onChange={(warn_at) => onChange({ warn_at })}
@@ -199,7 +199,7 @@ function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & 
           <SelectField
             label="Kind"
             value={limit.kind}
-            hint={limit.kind === 'quota' ? 'So many requests in each calendar window' : 'So many requests in each second, minute or hour'}
+            hint={limit.kind === 'quota' ? 'So many in each calendar window' : 'So many each second, minute or hour'}
             onChange={(kind) => onChange(ofKind(limit, kind === 'quota' ? 'quota' : 'rate'))}
             options={[
               { value: 'rate', label: 'Rate' },
