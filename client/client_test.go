@@ -333,6 +333,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
 	callOwnersAndPlans(ctx, c, discard)
+	callQuotas(ctx, c, discard)
 	callWebhooks(ctx, c, discard)
 	for range c.AuditLog(ctx, client.AuditFilter{}) {
 		break
@@ -450,16 +451,17 @@ func TestIncompleteListsAreReported(t *testing.T) {
 	}
 	_, errTraffic := c.Traffic(t.Context(), client.TrafficQuery{})
 	_, errTop := c.Top(t.Context(), client.TrafficQuery{}, "", 0)
+	_, errUsage := c.KeyUsage(t.Context(), "k")
 	body, errExport := c.OpenAuditExport(t.Context(), client.FormatCSV, client.AuditFilter{})
 	_, errSimulate := c.SimulateLimit(t.Context(), "g", client.SimulateRequest{})
 	_, errPush := c.PushConfig(t.Context(), "g", nil, true, client.WithEffect())
 	_, errRollback := c.Rollback(t.Context(), "g", 1, true, client.WithEffect())
-	if err := errors.Join(errTraffic, errTop, errExport, errSimulate, errPush, errRollback); err != nil {
+	if err := errors.Join(errTraffic, errTop, errUsage, errExport, errSimulate, errPush, errRollback); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = body.Close() }()
 	want := []string{
-		"/v1/audit-log", "/v1/reports/traffic", "/v1/reports/top", "export",
+		"/v1/audit-log", "/v1/reports/traffic", "/v1/reports/top", "/v1/keys/k/usage", "export",
 		"/v1/gateways/g/limits/simulate", "/v1/gateways/g/config", "/v1/gateways/g/revisions/1/rollback",
 	}
 	if !slices.Equal(got, want) {
@@ -487,6 +489,19 @@ func callOwnersAndPlans(ctx context.Context, c *client.Client, discard func(any,
 		break
 	}
 	for range c.OwnersOfPlan(ctx, "{plan_id}", client.ListOptions{}) {
+		break
+	}
+}
+
+func callQuotas(ctx context.Context, c *client.Client, discard func(any, error)) {
+	discard(c.OwnerUsage(ctx, "{owner_id}"))
+	discard(c.KeyUsage(ctx, "{key_id}"))
+	discard(c.GrantToOwner(ctx, "{owner_id}", client.CreateGrantRequest{}))
+	discard(c.GrantToKey(ctx, "{key_id}", client.CreateGrantRequest{}))
+	for range c.OwnerGrants(ctx, "{owner_id}", client.ListOptions{}) {
+		break
+	}
+	for range c.KeyGrants(ctx, "{key_id}", client.ListOptions{}) {
 		break
 	}
 }

@@ -429,6 +429,24 @@ func (e PatchRouteRequestAuth) Valid() bool {
 	}
 }
 
+// Values of PlanLimitOverage.
+const (
+	PlanLimitOverageAllow  PlanLimitOverage = "allow"
+	PlanLimitOverageRefuse PlanLimitOverage = "refuse"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PlanLimitOverage) Valid() bool {
+	switch e {
+	case PlanLimitOverageAllow:
+		return true
+	case PlanLimitOverageRefuse:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of PlanLimitPer.
 const (
 	PlanLimitPerKey   PlanLimitPer = "key"
@@ -447,6 +465,24 @@ func (e PlanLimitPer) Valid() bool {
 	}
 }
 
+// Values of PlanLimitInputOverage.
+const (
+	PlanLimitInputOverageAllow  PlanLimitInputOverage = "allow"
+	PlanLimitInputOverageRefuse PlanLimitInputOverage = "refuse"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PlanLimitInputOverage) Valid() bool {
+	switch e {
+	case PlanLimitInputOverageAllow:
+		return true
+	case PlanLimitInputOverageRefuse:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of PlanLimitInputPer.
 const (
 	PlanLimitInputPerKey   PlanLimitInputPer = "key"
@@ -459,6 +495,42 @@ func (e PlanLimitInputPer) Valid() bool {
 	case PlanLimitInputPerKey:
 		return true
 	case PlanLimitInputPerOwner:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of QuotaUsageOverage.
+const (
+	QuotaUsageOverageAllow  QuotaUsageOverage = "allow"
+	QuotaUsageOverageRefuse QuotaUsageOverage = "refuse"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e QuotaUsageOverage) Valid() bool {
+	switch e {
+	case QuotaUsageOverageAllow:
+		return true
+	case QuotaUsageOverageRefuse:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of QuotaUsagePer.
+const (
+	QuotaUsagePerKey   QuotaUsagePer = "key"
+	QuotaUsagePerOwner QuotaUsagePer = "owner"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e QuotaUsagePer) Valid() bool {
+	switch e {
+	case QuotaUsagePerKey:
+		return true
+	case QuotaUsagePerOwner:
 		return true
 	default:
 		return false
@@ -1127,6 +1199,24 @@ type CreateGatewayRequest struct {
 // Example: openai
 type CreateGatewayRequestErrorFormat string
 
+// CreateGrantRequest is the schema CreateGrantRequest of the OpenAPI document.
+type CreateGrantRequest struct {
+	// Limit Name of the limit: a quota that counts the owner or the key.
+	//
+	// Example: per-month
+	Limit string `json:"limit"`
+
+	// Reason Why, for people.
+	//
+	// Example: Outage of 3 March
+	Reason *string `json:"reason,omitempty"`
+
+	// Units Units to add to the present window.
+	//
+	// Example: 5000
+	Units int64 `json:"units"`
+}
+
 // CreateKeyRequest is the schema CreateKeyRequest of the OpenAPI document.
 type CreateKeyRequest struct {
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
@@ -1575,6 +1665,48 @@ type GlobalLimitInput struct {
 	//
 	// Example: 6000/min
 	Sustained string `json:"sustained"`
+}
+
+// Grant is the schema Grant of the OpenAPI document.
+type Grant struct {
+	// When the units were granted.
+	CreatedAt time.Time `json:"created_at"`
+
+	// GrantID Identifier of the grant.
+	//
+	// Example: grant_01jz8y5c3te9b8r2m6q4v7x0aa
+	GrantID string `json:"grant_id"`
+
+	// Limit Name of the limit.
+	//
+	// Example: per-month
+	Limit string `json:"limit"`
+
+	// Meter What the quota counts.
+	//
+	// Example: requests
+	Meter string `json:"meter"`
+
+	// Plan Name of the plan that had the limit when the units were granted.
+	//
+	// Example: pro
+	Plan string `json:"plan"`
+
+	// Reason Why, for people; null if no reason was given.
+	//
+	// Example: Outage of 3 March
+	Reason *string `json:"reason"`
+
+	// Units Units that were added.
+	//
+	// Example: 5000
+	Units int64 `json:"units"`
+
+	// When that window ends, and the units with it; null for total, which never ends.
+	WindowEnd *time.Time `json:"window_end"`
+
+	// When the window began that the units were added to; the beginning of 1970 for total.
+	WindowStart time.Time `json:"window_start"`
 }
 
 // Key is the schema Key of the OpenAPI document.
@@ -2089,31 +2221,52 @@ type PlanLimit struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
+	// Meter What the limit counts.
+	//
+	// Example: requests
+	Meter string `json:"meter"`
+
 	// Name Name of the limit.
 	//
 	// Example: per-minute
 	Name string `json:"name"`
 
-	// key if each key has its own bucket; owner if all keys of an owner share one.
+	// Whether a quota refuses requests beyond its count, or only counts them; null for a
+	// rate.
+	Overage *PlanLimitOverage `json:"overage"`
+
+	// key if each key counts by itself; owner if all keys of an owner count together.
 	Per PlanLimitPer `json:"per"`
+
+	// Quota Requests in each calendar window, <count>/<window>; null for a rate.
+	//
+	// Example: 100000/month
+	Quota *string `json:"quota"`
 
 	// Routes Paths of the routes that the limit is restricted to; empty for all.
 	//
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes []string `json:"routes"`
 
-	// Sustained Refill rate, <count>/<unit>.
+	// Sustained Refill rate, <count>/<unit>; null for a quota.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained"`
+
+	// Percentages of a quota's count at which the event quota.threshold is raised; null for
+	// a rate.
+	WarnAt *[]int64 `json:"warn_at"`
 }
+
+// PlanLimitOverage is an enumerated string; see its constants.
+type PlanLimitOverage string
 
 // PlanLimitPer is an enumerated string; see its constants.
 type PlanLimitPer string
 
 // PlanLimitInput is the schema PlanLimitInput of the OpenAPI document.
 type PlanLimitInput struct {
-	// Burst Bucket capacity, <count>/<unit>. Default: the count of sustained.
+	// Burst Of a rate: bucket capacity, <count>/<unit>. Default: the count of sustained.
 	//
 	// Example: 50/s
 	Burst *string `json:"burst,omitempty"`
@@ -2123,25 +2276,46 @@ type PlanLimitInput struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
+	// Meter What the limit counts. Default, and the only value in this version: requests.
+	//
+	// Example: requests
+	Meter *string `json:"meter,omitempty"`
+
 	// Name Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _.
 	//
 	// Example: per-minute
 	Name string `json:"name"`
 
-	// key (the default) gives each key its own bucket. owner gives all keys of an owner
-	// one; a key without an owner has its own.
+	// Of a quota: refuse (the default) refuses requests beyond the count; allow counts them
+	// and refuses none.
+	Overage *PlanLimitInputOverage `json:"overage,omitempty"`
+
+	// key (the default) counts each key by itself. owner counts all keys of an owner
+	// together; a key without an owner counts alone.
 	Per *PlanLimitInputPer `json:"per,omitempty"`
+
+	// Quota Of a quota: requests in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends.
+	//
+	// Example: 100000/month
+	Quota *string `json:"quota,omitempty"`
 
 	// Routes Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes.
 	//
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes *[]string `json:"routes,omitempty"`
 
-	// Sustained Refill rate, <count>/<unit>.
+	// Sustained Of a rate: refill rate, <count>/<unit>. A limit has either sustained or quota.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained,omitempty"`
+
+	// Of a quota: percentages of its count at which the event quota.threshold is raised,
+	// once in each window. An empty list is none. Default: 80 and 100.
+	WarnAt *[]int64 `json:"warn_at,omitempty"`
 }
+
+// PlanLimitInputOverage is an enumerated string; see its constants.
+type PlanLimitInputOverage string
 
 // PlanLimitInputPer is an enumerated string; see its constants.
 type PlanLimitInputPer string
@@ -2192,6 +2366,121 @@ type Push struct {
 	// Likely mistakes in the document.
 	Warnings []string `json:"warnings"`
 }
+
+// QuotaThresholdEvent is the schema QuotaThresholdEvent of the OpenAPI document.
+type QuotaThresholdEvent struct {
+	// Count Units of the window, with those that were granted in addition.
+	//
+	// Example: 100000
+	Count int64 `json:"count"`
+
+	// KeyID Key that the quota counts by itself; null if it counts all keys of the owner together. Of the keys of a rotation, it is the first.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID *string `json:"key_id"`
+
+	// Limit Name of the limit.
+	//
+	// Example: per-month
+	Limit string `json:"limit"`
+
+	// Meter What the quota counts.
+	//
+	// Example: requests
+	Meter string `json:"meter"`
+
+	// Owner External ID of the owner; null for a key without one.
+	//
+	// Example: customer-42
+	Owner *string `json:"owner"`
+
+	// OwnerID Identifier of the owner; null for a key without one.
+	//
+	// Example: own_01jz8y5c3te9b8r2m6q4v7x0aa
+	OwnerID *string `json:"owner_id"`
+
+	// Percent The percentage in warn_at that was passed.
+	//
+	// Example: 80
+	Percent int64 `json:"percent"`
+
+	// Plan Name of the plan that has the limit.
+	//
+	// Example: pro
+	Plan string `json:"plan"`
+
+	// Used Units that were used in the window, at least.
+	//
+	// Example: 80000
+	Used int64 `json:"used"`
+
+	// When the window ends; null for total, which never ends.
+	WindowEnd *time.Time `json:"window_end"`
+
+	// When the window began.
+	WindowStart time.Time `json:"window_start"`
+}
+
+// QuotaUsage is the schema QuotaUsage of the OpenAPI document.
+type QuotaUsage struct {
+	// Count Units of a window.
+	//
+	// Example: 100000
+	Count int64 `json:"count"`
+
+	// Grants Units that were granted in addition, in this window.
+	//
+	// Example: 5000
+	Grants int64 `json:"grants"`
+
+	// Limit Name of the limit.
+	//
+	// Example: per-month
+	Limit string `json:"limit"`
+
+	// Meter What the quota counts.
+	//
+	// Example: requests
+	Meter string `json:"meter"`
+
+	// Whether requests beyond the count are refused, or only counted.
+	Overage QuotaUsageOverage `json:"overage"`
+
+	// key if each key counts by itself; owner if all keys of an owner count together.
+	Per QuotaUsagePer `json:"per"`
+
+	// Plan Name of the plan that has the limit.
+	//
+	// Example: pro
+	Plan string `json:"plan"`
+
+	// Remaining count and grants less used and reserved, and at least 0.
+	//
+	// Example: 63542
+	Remaining int64 `json:"remaining"`
+
+	// Reserved Units that nodes hold ahead of their use: requests can still use them, unless the node crashed.
+	//
+	// Example: 250
+	Reserved int64 `json:"reserved"`
+
+	// Used Units that were used in this window.
+	//
+	// Example: 41208
+	Used int64 `json:"used"`
+
+	// When the window ends, and the next begins at 0; null for total, which never ends.
+	WindowEnd *time.Time `json:"window_end"`
+
+	// When the window began; the beginning of 1970 for total.
+	WindowStart time.Time `json:"window_start"`
+}
+
+// QuotaUsageOverage is an enumerated string; see its constants.
+type QuotaUsageOverage string
+
+// QuotaUsagePer is an enumerated string; see its constants.
+type QuotaUsagePer string
 
 // RateLimit is the schema RateLimit of the OpenAPI document.
 type RateLimit struct {
@@ -2644,7 +2933,7 @@ type SimulatedLimit struct {
 	// Example: 340
 	Refused int64 `json:"refused"`
 
-	// Unknown Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway.
+	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
 	//
 	// Example: 0
 	Unknown int64 `json:"unknown"`

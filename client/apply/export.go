@@ -215,8 +215,13 @@ func filePlan(p *client.Plan, gateways map[string]string) (out plan.FilePlan, le
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		in, of := plan.LimitInput{Name: l.Name, Per: string(l.Per), Routes: l.Routes}, ""
-		for to, from := range map[*string]*string{&in.Sustained: l.Sustained, &in.Burst: l.Burst, &of: l.GatewayID} {
+		in, of := plan.LimitInput{Name: l.Name, Meter: l.Meter, Per: string(l.Per), Routes: l.Routes}, ""
+		if l.WarnAt != nil {
+			in.WarnAt = percentagesOf(*l.WarnAt)
+		}
+		for to, from := range map[*string]*string{
+			&in.Sustained: l.Sustained, &in.Burst: l.Burst, &in.Quota: l.Quota, &in.Overage: (*string)(l.Overage), &of: l.GatewayID,
+		} {
 			if from != nil {
 				*to = *from
 			}

@@ -2,6 +2,7 @@ package apply
 
 import (
 	"reflect"
+	"slices"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/plan"
@@ -59,38 +60,72 @@ func viewsOf(limits []client.PlanLimitInput, names map[string]string) (views []l
 
 func view(l client.PlanLimitInput, names map[string]string) limitView {
 	v := map[string]any{}
-	for field, text := range map[string]*string{"sustained": l.Sustained, "burst": l.Burst, "per": (*string)(l.Per), "gateway": l.GatewayID} {
-		if text != nil && *text != "" && *text != string(plan.PerKey) {
+	for field, text := range map[string]*string{
+		"sustained": l.Sustained, "burst": l.Burst, "quota": l.Quota, "meter": l.Meter, "overage": (*string)(l.Overage), "per": (*string)(l.Per), "gateway": l.GatewayID,
+	} {
+		if text != nil && *text != "" && *text != limitDefaults()[field] {
 			v[field] = *text
 		}
 	}
 	if of, known := v["gateway"].(string); known && names[of] != "" {
 		v["gateway"] = names[of]
 	}
+	if l.WarnAt != nil && !slices.Equal(percentagesOf(*l.WarnAt), plan.DefaultWarnAt()) {
+		v["warn_at"] = listOf(*l.WarnAt)
+	}
 	if l.Routes != nil && len(*l.Routes) > 0 {
-		var routes []any
-		for _, path := range *l.Routes {
-			routes = append(routes, path)
-		}
-		v["routes"] = routes
+		v["routes"] = listOf(*l.Routes)
 	}
 	return limitView{l.Name, v}
 }
 
+// limitDefaults returns the defaults of fields of limits.
+func limitDefaults() map[string]string {
+	return map[string]string{"meter": plan.Requests, "overage": string(plan.OverageRefuse), "per": string(plan.PerKey)}
+}
+
+func listOf[T any](list []T) []any {
+	out := make([]any, len(list))
+	for i := range list {
+		out[i] = list[i]
+	}
+	return out
+}
+
+// percentagesOf returns a list that is not nil.
+func percentagesOf(list []int64) []int {
+	out := make([]int, len(list))
+	for i := range list {
+		out[i] = int(list[i])
+	}
+	return out
+}
+
 // PlanLimit returns a limit of a file in the form of the API's requests. of is what GatewayID says.
 func PlanLimit(l *plan.Limit, of string) client.PlanLimitInput {
-	sustained, burst, per, routes := l.Sustained.String(), l.Burst.String(), client.PlanLimitInputPer(l.Per), l.Routes
-	in := client.PlanLimitInput{Name: l.Name, Sustained: &sustained, Per: &per}
-	if burst != "" {
-		in.Burst = &burst
+	per := client.PlanLimitInputPer(l.Per)
+	in := client.PlanLimitInput{
+		Name: l.Name, Sustained: orAbsent(l.Sustained.String()), Burst: orAbsent(l.Burst.String()), Quota: orAbsent(l.Quota.String()), Meter: orAbsent(l.Meter),
+		Overage: orAbsent(client.PlanLimitInputOverage(l.Overage)), Per: &per, GatewayID: orAbsent(of),
 	}
-	if of != "" {
-		in.GatewayID = &of
+	if l.WarnAt != nil {
+		warnAt := make([]int64, len(l.WarnAt))
+		for i, percent := range l.WarnAt {
+			warnAt[i] = int64(percent)
+		}
+		in.WarnAt = &warnAt
 	}
-	if len(routes) > 0 {
+	if routes := l.Routes; len(routes) > 0 {
 		in.Routes = &routes
 	}
 	return in
+}
+
+func orAbsent[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return &text
 }
 
 // LimitInputs returns the limits of a record in the form of the API's requests.
@@ -99,7 +134,10 @@ func LimitInputs(limits []client.PlanLimit) []client.PlanLimitInput {
 	for i := range limits {
 		l := &limits[i]
 		per := client.PlanLimitInputPer(l.Per)
-		in[i] = client.PlanLimitInput{Name: l.Name, Sustained: l.Sustained, Burst: l.Burst, Per: &per, GatewayID: l.GatewayID, Routes: &l.Routes}
+		in[i] = client.PlanLimitInput{
+			Name: l.Name, Sustained: l.Sustained, Burst: l.Burst, Quota: l.Quota, Meter: orAbsent(l.Meter), Overage: (*client.PlanLimitInputOverage)(l.Overage),
+			WarnAt: l.WarnAt, Per: &per, GatewayID: l.GatewayID, Routes: &l.Routes,
+		}
 	}
 	return in
 }

@@ -24,7 +24,8 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
-// cappedFleet is nodes with one route that has a daily cap, and clients that send numbered requests to them.
+// cappedFleet is nodes with one route that has a daily cap, or a plan with a quota, and clients that send numbered requests
+// to them.
 type cappedFleet struct {
 	*testing.T
 	cap   int64
@@ -41,8 +42,16 @@ type cappedFleet struct {
 	unanswered [][]int64      // by kill, numbers of requests that got no response
 }
 
-// newCappedFleet starts the nodes, each with the flags, and the clients.
-func newCappedFleet(t *testing.T, names []string, limit int64, flags ...string) *cappedFleet {
+// limitKind is what limits the requests of a cappedFleet.
+type limitKind string
+
+const (
+	ofRoute limitKind = "the daily cap of a route"
+	ofPlan  limitKind = "the quota of a plan"
+)
+
+// newCappedFleet starts the nodes, each with the flags.
+func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, flags ...string) *cappedFleet {
 	t.Helper()
 	f := &cappedFleet{T: t, cap: limit, arrived: map[int64]bool{}, refusals: make([]atomic.Int64, len(names)), unanswered: [][]int64{nil}}
 	operator, err := apikey.Generate(apikey.AccountLevel, rand.Reader)
@@ -67,13 +76,20 @@ func newCappedFleet(t *testing.T, names []string, limit int64, flags ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	daily := fmt.Sprintf("%d/day", limit)
-	if _, err := api.CreateRoute(ctx, g.GatewayID, client.CreateRouteRequest{
-		Path: "/capped/{n}", Methods: []string{"GET"}, RateLimit: &client.RateLimitInput{Daily: &daily},
-	}); err != nil {
+	daily, route, key := fmt.Sprintf("%d/day", limit), client.CreateRouteRequest{Path: "/capped/{n}", Methods: []string{"GET"}}, client.CreateKeyRequest{Name: "client", Scope: "read"}
+	if kind == ofRoute {
+		route.RateLimit = &client.RateLimitInput{Daily: &daily}
+	} else {
+		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: &[]client.PlanLimitInput{{Name: "daily", Quota: &daily}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.PlanID = &p.PlanID
+	}
+	if _, err := api.CreateRoute(ctx, g.GatewayID, route); err != nil {
 		t.Fatal(err)
 	}
-	k, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "client", Scope: "read"})
+	k, err := api.CreateKey(ctx, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,16 +219,30 @@ func (f *cappedFleet) least() int64 {
 }
 
 // Guarantee: however often one node is killed within a day, under load and at any moment, a daily cap is never
-// exceeded, and all crashes together lose 1 % of it, or one request.
+// exceeded, and all crashes together lose 1 % of it, or one request. The same holds for a quota.
 func TestDailyCapInCrashesOfOneNode(t *testing.T) {
 	for _, limit := range []int64{20, 2000} {
-		f := newCappedFleet(t, []string{fmt.Sprint("node-", limit)}, limit)
+		f := newCappedFleet(t, ofRoute, []string{fmt.Sprint("node-", limit)}, limit)
 		f.run(uint64(limit), 6)
 	}
 }
 
+func TestQuotaInCrashesOfOneNode(t *testing.T) {
+	newCappedFleet(t, ofPlan, []string{"node-0"}, 6000).run(1, 30)
+}
+
 // Guarantee: the same holds for several nodes that count in PostgreSQL.
 func TestDailyCapInCrashesOfSeveralNodes(t *testing.T) {
+	newCappedCluster(t, ofRoute, 2000).run(7, 4)
+}
+
+func TestQuotaInCrashesOfSeveralNodes(t *testing.T) {
+	newCappedCluster(t, ofPlan, 6000).run(2, 30)
+}
+
+// newCappedCluster starts three nodes that share a database.
+func newCappedCluster(t *testing.T, kind limitKind, limit int64) *cappedFleet {
+	t.Helper()
 	postgres := postgrestest.Start(t, postgrestest.Config{})
 	secret := filepath.Join(t.TempDir(), "secret.key")
 	text := make([]byte, 32)
@@ -220,7 +250,6 @@ func TestDailyCapInCrashesOfSeveralNodes(t *testing.T) {
 	if err := os.WriteFile(secret, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := newCappedFleet(t, []string{"node-0", "node-1", "node-2"}, 2000,
+	return newCappedFleet(t, kind, []string{"node-0", "node-1", "node-2"}, limit,
 		"--database-url", postgres.Database(t, ""), "--secret-key-file", secret, "--lease-ttl", leaseTTL.String())
-	f.run(7, 4)
 }

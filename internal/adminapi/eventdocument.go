@@ -79,6 +79,20 @@ type ownerEventRecord struct {
 	Name    *string `json:"name" doc:"Display name of the owner; null if it has none." example:"Acme Corporation"`
 }
 
+type quotaThresholdEventRecord struct {
+	Limit       string  `json:"limit" doc:"Name of the limit." example:"per-month"`
+	Plan        string  `json:"plan" doc:"Name of the plan that has the limit." example:"pro"`
+	Meter       string  `json:"meter" doc:"What the quota counts." example:"requests"`
+	Percent     int     `json:"percent" doc:"The percentage in warn_at that was passed." example:"80"`
+	Used        int64   `json:"used" doc:"Units that were used in the window, at least." example:"80000"`
+	Count       int64   `json:"count" doc:"Units of the window, with those that were granted in addition." example:"100000"`
+	WindowStart string  `json:"window_start" format:"date-time" doc:"When the window began."`
+	WindowEnd   *string `json:"window_end" format:"date-time" doc:"When the window ends; null for total, which never ends."`
+	Owner       *string `json:"owner" doc:"External ID of the owner; null for a key without one." example:"customer-42"`
+	OwnerID     *string `json:"owner_id" doc:"Identifier of the owner; null for a key without one." example:"own_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	KeyID       *string `json:"key_id" doc:"Key that the quota counts by itself; null if it counts all keys of the owner together. Of the keys of a rotation, it is the first." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+}
+
 // describeEvents returns the webhooks of the document: the requests that are
 // delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
@@ -105,6 +119,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 			reflect.TypeFor[syncFailedEventRecord]()},
 		{event.OwnerSuspended, "onOwnerSuspended", "Owner suspended", "An owner was suspended. Gateways refuse its keys from now on.", reflect.TypeFor[ownerEventRecord]()},
 		{event.OwnerResumed, "onOwnerResumed", "Owner resumed", "A suspended owner was resumed. Gateways accept its keys again.", reflect.TypeFor[ownerEventRecord]()},
+		{event.QuotaThreshold, "onQuotaThreshold", "Quota threshold passed", "An owner or a key has used a percentage of a quota that its warn_at lists. There is one event for each percentage, window and owner or key.",
+			reflect.TypeFor[quotaThresholdEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

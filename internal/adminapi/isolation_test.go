@@ -23,6 +23,7 @@ func operations(t *testing.T) []request {
 		"simulateLimit": `{"rate_limit": {"sustained": "1/s"}}`,
 		"tryGateway":    `{"method": "GET", "path": "/"}`,
 		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
+		"createOwnerGrant": `{"limit": "l", "units": 1}`, "createKeyGrant": `{"limit": "l", "units": 1}`,
 		"updateAccountDefaults": `{"default_plan": null}`,
 		"createAccount":         `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
 	}

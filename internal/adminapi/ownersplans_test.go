@@ -70,8 +70,8 @@ func TestPlanIsCreatedChangedAndDeleted(t *testing.T) {
 	}}).want(201)
 	wantFields(t, created.json, fields+" warnings")
 	path := "/v1/plans/" + created.text("plan_id")
-	if got, want := compact(t, created.json["limits"]), `[{"burst":"50/s","gateway_id":null,"name":"per-minute","per":"owner","routes":[],"sustained":"600/min"},`+
-		`{"burst":null,"gateway_id":"`+gatewayID+`","name":"orders","per":"key","routes":["/orders/{id}","/reports/*"],"sustained":"1/s"}]`; got != want {
+	if got, want := compact(t, created.json["limits"]), `[{"burst":"50/s","gateway_id":null,"meter":"requests","name":"per-minute","overage":null,"per":"owner","quota":null,"routes":[],"sustained":"600/min","warn_at":null},`+
+		`{"burst":null,"gateway_id":"`+gatewayID+`","meter":"requests","name":"orders","overage":null,"per":"key","quota":null,"routes":["/orders/{id}","/reports/*"],"sustained":"1/s","warn_at":null}]`; got != want {
 		t.Errorf("got the limits %s, want %s", got, want)
 	}
 	if w := compact(t, created.json["warnings"]); !strings.Contains(w, "/reports/*") || strings.Contains(w, "/orders") {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/owner"
@@ -12,12 +14,35 @@ import (
 )
 
 type planLimitInput struct {
-	Name      string   `json:"name" minLength:"1" maxLength:"32" doc:"Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _." example:"per-minute"`
-	Sustained *string  `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Refill rate, <count>/<unit>." example:"600/min"`
-	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>. Default: the count of sustained." example:"50/s"`
-	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key,owner" doc:"key (the default) gives each key its own bucket. owner gives all keys of an owner one; a key without an owner has its own."`
-	GatewayID *string  `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Only for requests through this gateway. Default: all gateways of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Routes    []string `json:"routes,omitempty" nullable:"true" maxItems:"100" doc:"Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes." example:"/orders/{id},/reports/*"`
+	Name      string       `json:"name" minLength:"1" maxLength:"32" doc:"Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _." example:"per-minute"`
+	Sustained *string      `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: refill rate, <count>/<unit>. A limit has either sustained or quota." example:"600/min"`
+	Burst     *string      `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: bucket capacity, <count>/<unit>. Default: the count of sustained." example:"50/s"`
+	Quota     *string      `json:"quota,omitempty" nullable:"true" minLength:"1" doc:"Of a quota: requests in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends." example:"100000/month"`
+	Meter     *string      `json:"meter,omitempty" nullable:"true" minLength:"1" doc:"What the limit counts. Default, and the only value in this version: requests." example:"requests"`
+	Overage   *string      `json:"overage,omitempty" nullable:"true" enum:"refuse,allow" doc:"Of a quota: refuse (the default) refuses requests beyond the count; allow counts them and refuses none."`
+	WarnAt    []percentage `json:"warn_at,omitempty" nullable:"true" maxItems:"5" doc:"Of a quota: percentages of its count at which the event quota.threshold is raised, once in each window. An empty list is none. Default: 80 and 100."`
+	Per       *string      `json:"per,omitempty" nullable:"true" enum:"key,owner" doc:"key (the default) counts each key by itself. owner counts all keys of an owner together; a key without an owner counts alone."`
+	GatewayID *string      `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Only for requests through this gateway. Default: all gateways of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Routes    []string     `json:"routes,omitempty" nullable:"true" maxItems:"100" doc:"Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes." example:"/orders/{id},/reports/*"`
+}
+
+// percentage is a percentage of a quota's count.
+type percentage int
+
+// Schema returns the schema of a percentage.
+func (percentage) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(1), Maximum: bound(plan.MaxPercent)}
+}
+
+func percentages[From, To ~int](list []From) []To {
+	if list == nil {
+		return nil
+	}
+	out := make([]To, len(list))
+	for i := range list {
+		out[i] = To(list[i])
+	}
+	return out
 }
 
 type createPlanRequest struct {
@@ -37,12 +62,16 @@ type updatePlanRequest struct {
 }
 
 type planLimitRecord struct {
-	Name      string   `json:"name" doc:"Name of the limit." example:"per-minute"`
-	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"600/min"`
-	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"50/s"`
-	Per       string   `json:"per" enum:"key,owner" doc:"key if each key has its own bucket; owner if all keys of an owner share one."`
-	GatewayID *string  `json:"gateway_id" doc:"Gateway that the limit is restricted to; null for all." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Routes    []string `json:"routes" nullable:"false" doc:"Paths of the routes that the limit is restricted to; empty for all." example:"/orders/{id},/reports/*"`
+	Name      string       `json:"name" doc:"Name of the limit." example:"per-minute"`
+	Sustained *string      `json:"sustained" doc:"Refill rate, <count>/<unit>; null for a quota." example:"600/min"`
+	Burst     *string      `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"50/s"`
+	Quota     *string      `json:"quota" doc:"Requests in each calendar window, <count>/<window>; null for a rate." example:"100000/month"`
+	Meter     string       `json:"meter" doc:"What the limit counts." example:"requests"`
+	Overage   *string      `json:"overage" enum:"refuse,allow" doc:"Whether a quota refuses requests beyond its count, or only counts them; null for a rate."`
+	WarnAt    []percentage `json:"warn_at" nullable:"true" doc:"Percentages of a quota's count at which the event quota.threshold is raised; null for a rate."`
+	Per       string       `json:"per" enum:"key,owner" doc:"key if each key counts by itself; owner if all keys of an owner count together."`
+	GatewayID *string      `json:"gateway_id" doc:"Gateway that the limit is restricted to; null for all." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Routes    []string     `json:"routes" nullable:"false" doc:"Paths of the routes that the limit is restricted to; empty for all." example:"/orders/{id},/reports/*"`
 }
 
 type planRecord struct {
@@ -61,7 +90,8 @@ func limitInputs(in []planLimitInput) []plan.LimitInput {
 	for i := range in {
 		l := &in[i]
 		out[i] = plan.LimitInput{
-			Name: l.Name, Sustained: value(l.Sustained), Burst: value(l.Burst), Per: value(l.Per), GatewayID: value(l.GatewayID), Routes: l.Routes,
+			Name: l.Name, Sustained: value(l.Sustained), Burst: value(l.Burst), Quota: value(l.Quota), Meter: value(l.Meter), Overage: value(l.Overage),
+			WarnAt: percentages[percentage, int](l.WarnAt), Per: value(l.Per), GatewayID: value(l.GatewayID), Routes: l.Routes,
 		}
 	}
 	return out
@@ -73,10 +103,18 @@ func presentPlan(p *plan.Plan) planRecord {
 		TimeZone: p.TimeZone, AnchorDay: p.AnchorDay, CreatedAt: p.CreatedAt.UTC(),
 	}
 	for i := range p.Limits {
-		l := &p.Limits[i]
-		r.Limits[i] = planLimitRecord{
-			Name: l.Name, Sustained: rate(l.Sustained), Burst: rate(l.Burst), Per: string(l.Per), GatewayID: optionalText(l.GatewayID), Routes: orEmpty(l.Routes),
-		}
+		r.Limits[i] = presentPlanLimit(&p.Limits[i])
+	}
+	return r
+}
+
+func presentPlanLimit(l *plan.Limit) planLimitRecord {
+	r := planLimitRecord{
+		Name: l.Name, Sustained: rate(l.Sustained), Burst: rate(l.Burst), Quota: optionalText(l.Quota.String()), Meter: l.MeterOrDefault(),
+		Per: string(l.Per), GatewayID: optionalText(l.GatewayID), Routes: orEmpty(l.Routes),
+	}
+	if l.IsQuota() {
+		r.Overage, r.WarnAt = optionalText(string(l.OverageOrDefault())), percentages[int, percentage](l.WarnAtOrDefault())
 	}
 	return r
 }

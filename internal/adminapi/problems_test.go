@@ -45,8 +45,9 @@ func (c *bodyCase) required() []string {
 // bodyCases returns every call with a JSON body.
 func bodyCases(s *server) []bodyCase {
 	gatewayID := s.newGateway("")
-	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", s.newRoute("", gatewayID, "/a"), "{key_id}", s.newKey(nil).text("key_id"),
-		"{owner_id}", s.newOwner("", "customer-42"), "{plan_id}", s.newPlan("", "free"), "{webhook_id}", s.newWebhook(nil).text("webhook_id"))
+	owner, key := s.newQuotas()
+	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", s.newRoute("", gatewayID, "/a"), "/v1/keys/{key_id}", key,
+		"/v1/owners/{owner_id}", owner, "{plan_id}", s.newPlan("", "free"), "{webhook_id}", s.newWebhook(nil).text("webhook_id"))
 	doc := adminapi.Document()
 	var out []bodyCase
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
@@ -71,6 +72,7 @@ func validValue(t *testing.T, id, field string) string {
 		"name": `"a"`, "upstream_url": `"http://x"`, "path": `"/z"`, "methods": `["GET"]`, "scope": `"read"`, "key": `"x"`,
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
 		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
+		"createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1",
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {
@@ -98,6 +100,7 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"external_id": `" a"`, "plan_id": `"plan_x"`, "createGateway.default_plan": `"none"`, "updateGateway.default_plan": `"none"`, "default_plan_id": `"plan_x"`,
 		"limits": `[{"name": "a", "sustained": "1/s", "gateway_id": "gw_x"}]`, "title": `"a\nb"`, "time_zone": `"Mars"`, "simulateLimit.plan": `{"limits": [{"name": "a", "sustained": "x"}]}`,
 		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
+		"limit": `"none"`, "reason": `"a\nb"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {
@@ -188,9 +191,9 @@ func TestEveryInvalidFieldHasItsPath(t *testing.T) {
 		},
 		{"POST", "/v1/keys", `{"level": "account", "scope": "root", "gateway_id": "gw_x", "rate_limit": "1/s", "name": "a"}`, []string{"scope", "gateway_id", "gateway_id", "rate_limit"}},
 		{
-			"POST", "/v1/plans", `{"limits": [{"name": "A", "sustained": "x", "quota": "5/day"}, {"name": "b", "gateway_id": "gw_x", "routes": ["a", "/b", "/b"]}], "anchor_day": 29}`,
+			"POST", "/v1/plans", `{"limits": [{"name": "A", "sustained": "x", "concurrency": 5}, {"name": "b", "gateway_id": "gw_x", "routes": ["a", "/b", "/b"]}], "anchor_day": 29}`,
 			[]string{
-				"limits[0].quota", "limits[0].name", "limits[1].routes[0]", "limits[1].routes[2]", "limits[0].sustained", "limits[1].sustained", "limits[1].gateway_id",
+				"limits[0].concurrency", "limits[0].name", "limits[1].routes[0]", "limits[1].routes[2]", "limits[0].sustained", "limits[1].sustained", "limits[1].gateway_id",
 				"anchor_day", "name",
 			},
 		},

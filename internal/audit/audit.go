@@ -87,6 +87,7 @@ const (
 	PlanCreate   Action = "plan.create"
 	PlanUpdate   Action = "plan.update"
 	PlanDelete   Action = "plan.delete"
+	GrantCreate  Action = "grant.create"
 )
 
 // Diff maps the name of each field that a management action changed to its values before

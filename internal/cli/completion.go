@@ -121,7 +121,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 	v, known = map[string]values{
 		"output":  fixed(terminal.FormatTable, terminal.FormatWide, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatID, terminal.FormatName),
 		"color":   fixed(terminal.ColourAuto, terminal.ColourAlways, terminal.ColourNever),
-		"context": contextNames, "gateway": fromServer(gatewayNames), "key-id": fromServer(keyNames), "actor": fromServer(keyNames),
+		"context": contextNames, "gateway": fromServer(gatewayNames), "key": fromServer(keyNames), "key-id": fromServer(keyNames), "actor": fromServer(keyNames),
 		"route-id": fromServer(routeNames), "webhook-id": fromServer(webhookNames), "delivery-id": fromServer(deliveryIDs), "event-id": fromServer(eventIDs),
 		"scope": fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
 		"level": fixed("gateway\tfor calls through gateways", "account\tfor the management API"),

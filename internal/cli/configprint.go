@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,13 +42,17 @@ func settingText(value any) string {
 // limitText returns a rate limit on one line; "" if the value is not one.
 func limitText(limit map[string]any) string {
 	var parts []string
-	for _, part := range []struct{ field, word string }{{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"per", "per "}, {"gateway", "gateway "}} {
+	for _, part := range []struct{ field, word string }{
+		{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"quota", "quota "}, {"overage", "overage "}, {"per", "per "}, {"gateway", "gateway "},
+	} {
 		if text, isText := limit[part.field].(string); isText {
 			parts = append(parts, part.word+text)
 		}
 	}
-	if routes, isList := limit["routes"].([]any); isList {
-		parts = append(parts, "routes "+strings.Trim(fmt.Sprint(routes), "[]"))
+	for _, part := range []struct{ field, word string }{{"warn_at", "warn at "}, {"routes", "routes "}} {
+		if list, isList := limit[part.field].([]any); isList {
+			parts = append(parts, part.word+cmp.Or(strings.Trim(fmt.Sprint(list), "[]"), "none"))
+		}
 	}
 	if len(parts) != len(limit) { // it has something else
 		return ""

@@ -28,6 +28,8 @@ func identityOf(path string) identity {
 		return identity{"plan_id", "name"}
 	case "keygate owners":
 		return identity{"owner_id", "external_id"} // by which commands find an owner
+	case "keygate grants":
+		return identity{"grant_id", ""}
 	case "keygate routes":
 		return identity{"route_id", ""}
 	case "keygate spec revisions":

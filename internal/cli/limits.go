@@ -83,7 +83,9 @@ With --key-id, simulate a limit of the key: --rate-limit. With neither, simulate
 gateway's global limit: --sustained, --burst.
 
 With --plan or --limit, simulate a plan, as if every key and owner had it: one that is
-there, or one with these limits, which are written as for keygate plans create.`,
+there, or one with these limits, which are written as for keygate plans create. Of a quota,
+it is not known how much was used before the last 24 hours: what it admits in a window that
+began earlier is shown as UNKNOWN.`,
 		Example: "  keygate limits simulate --gateway gw_01j… --route-id rt_01j… --sustained 600/min --burst 50/s\n" +
 			"  keygate limits simulate --gateway gw_01j… --key-id key_01j… --rate-limit 100/min\n" +
 			"  keygate limits simulate --gateway gw_01j… --limit per-minute=600/min,per=owner",
@@ -177,7 +179,7 @@ func (o *limitsSimulate) planToSimulate(api *client.Client) (*client.SimulatedPl
 	if err != nil {
 		return nil, err
 	}
-	return &client.SimulatedPlanRequest{Limits: apply.LimitInputs(p.Limits)}, nil
+	return &client.SimulatedPlanRequest{Limits: apply.LimitInputs(p.Limits), TimeZone: &p.TimeZone, AnchorDay: &p.AnchorDay}, nil
 }
 
 func (o *limitsSimulate) print(s *client.Simulation, names *names) error {

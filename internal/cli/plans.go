@@ -182,7 +182,8 @@ func newPlansCreate(a *app) *cobra.Command {
 With --file, the plan is read from a file, in the form of a plan of a configuration
 directory. The file may have its name.`,
 		Example: "  keygate plans create free --limit per-minute=60/min\n" +
-			"  keygate plans create pro --limit per-minute=6000/min,burst=200/s,per=owner \\\n      --limit 'search=5/s,gateway=orders,route=/search/*'",
+			"  keygate plans create pro --limit per-minute=6000/min,burst=200/s,per=owner \\\n      --limit 'search=5/s,gateway=orders,route=/search/*'\n" +
+			"  keygate plans create starter --limit per-month=quota:100000/month,per=owner,warn-at=50,80,100",
 		Args: atMost(1),
 	}
 	o.add(c.Flags())

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -69,6 +70,7 @@ type Member struct {
 	joinOnce sync.Once
 	joinErr  error
 
+	boot   lease.Boot
 	holder *lease.Holder
 	mu     sync.Mutex             // of holder, except for Held and Remaining, of epoch, and of writes of serving and tooOld
 	epoch  int64                  // of the newest Join
@@ -85,10 +87,13 @@ func NewMember(cfg MemberConfig) (*Member, error) {
 		return nil, fmt.Errorf("identify this process among the nodes: %w", err)
 	}
 	return &Member{
-		cfg: cfg, wake: service.NewSignal(), joined: make(chan struct{}),
+		cfg: cfg, wake: service.NewSignal(), joined: make(chan struct{}), boot: boot,
 		holder: lease.NewHolder(lease.HolderConfig{Node: cfg.Name, Boot: boot, TTL: cfg.TTL, Clock: cfg.Clock, Quick: cfg.Quick, Jitter: rand.Float64}),
 	}, nil
 }
+
+// Process returns the name of this process, which no other process ever had: its boot in hexadecimal digits.
+func (m *Member) Process() string { return hex.EncodeToString(m.boot[:]) }
 
 // Follow sets the Follower. It must be called before Start.
 func (m *Member) Follow(f Follower) { m.cfg.Follower = f }

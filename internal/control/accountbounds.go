@@ -18,6 +18,7 @@ const (
 	MaxAccountKeys          = 10_000_000 // in any state
 	MaxAccountLiveKeys      = 2_000_000  // not revoked
 	MaxAccountOwners        = 2_000_000  // in any state; the plans are plan.MaxPlans
+	MaxAccountQuotas        = 2_000_000  // of which the store keeps windows
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
 	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old revisions are removed

@@ -36,7 +36,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake,
-// AuditSync, Everywhere, Sources, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Everywhere, Sources, Quotas, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -59,6 +59,8 @@ type Config struct {
 	Everywhere Everywhere
 	// Sources report on the data plane.
 	Sources Sources
+	// Quotas is the engine of quotas. Nil means that this process has no data plane: usage is then what the store has.
+	Quotas Quotas
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer

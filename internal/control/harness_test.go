@@ -98,6 +98,8 @@ type harness struct {
 	bounds control.AccountBounds
 	// full is Config.EventsFull from the next serve on.
 	full func(accountID string) bool
+	// quotas is Config.Quotas from the next serve on.
+	quotas control.Quotas
 }
 
 const domain = "gw.localhost"
@@ -136,7 +138,7 @@ func (h *harness) serve(store control.Store) {
 	h.store = store
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
-		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds, EventsFull: h.full,
+		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds, EventsFull: h.full, Quotas: h.quotas,
 		Repositories: noSyncer{},
 	})
 	h.must(err)

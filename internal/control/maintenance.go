@@ -32,6 +32,11 @@ const (
 	// A page of routes or a part of a revision has up to 128 KiB.
 	tableBatch = 25
 
+	// The requests of a window are written some seconds after its end at the latest.
+	windowsKept = 48 * time.Hour
+	// At each trim, so many quotas are looked at whether their subject exists.
+	strayBatch, strayBatches = 1000, 10
+
 	deliveredKept = 3 * 24 * time.Hour
 	failedKept    = 7 * 24 * time.Hour
 	// A delivery has up to five attempts of 8 KiB each, so batches are smaller.
@@ -60,6 +65,7 @@ type MaintenanceConfig struct {
 type Maintenance struct {
 	cfg   MaintenanceConfig
 	work  []periodic
+	stray int64 // where removeQuotas goes on
 	group service.Group
 }
 
@@ -160,9 +166,34 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimSessions(ctx, now, trimBatch)
 	}))
+	err = errors.Join(err, m.removeQuotas(ctx, now))
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))
+}
+
+// removeQuotas removes windows of quotas, and quotas of owners that were deleted. It takes some time until it has looked
+// at all quotas.
+func (m *Maintenance) removeQuotas(ctx context.Context, now time.Time) error {
+	err := m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) { return tx.TrimQuotas(ctx, now.Add(-windowsKept), trimBatch) })
+	for range strayBatches {
+		var stray []int64
+		next := int64(0)
+		readErr := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) {
+			stray, next, err = tx.StrayQuotas(ctx, m.stray, strayBatch)
+			return err
+		})
+		if readErr == nil && len(stray) > 0 {
+			readErr = m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) { return tx.DeleteQuotas(ctx, stray, trimBatch) })
+		}
+		if readErr != nil {
+			return errors.Join(err, readErr)
+		}
+		if m.stray = next; next == 0 {
+			break
+		}
+	}
+	return err
 }
 
 // removeRevisions reads before it takes the store's write lock, because usually there is nothing to do.

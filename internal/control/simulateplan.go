@@ -14,13 +14,14 @@ import (
 type LimitSimulation struct {
 	Limit   string // its name
 	Refused int64
-	// Unknown is the number of requests that the limit was not applied to, because the owner of their key is not known:
-	// with per owner, those of keys beyond the first traffic.MaxPlanOwners that used the gateway.
+	// Unknown is the number of requests of which it is not known whether the limit would have refused them. With per owner,
+	// these are those of keys beyond the first traffic.MaxPlanOwners that used the gateway. Of a quota, they are those that
+	// it admits in a window that began before the last 24 hours, since what was used of it before is not known.
 	Unknown int64
 }
 
 // SimulatePlan replays the recorded counts of the last 24 hours through the limits of a plan, as if every key and owner
-// had it. Requests without a key have no plan.
+// had it, with the calendar of the plan. Requests without a key have no plan.
 func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID string, in PlanInput) (*Simulation, error) {
 	if in.Name == "" {
 		in.Name = "simulated"
@@ -39,7 +40,7 @@ func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID stri
 		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return w, err
 		}
-		return s.planWhat(ctx, tx, actor, gatewayID, p.Limits)
+		return s.planWhat(ctx, tx, actor, gatewayID, &p)
 	})
 	if err != nil {
 		return nil, err
@@ -59,13 +60,20 @@ func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID stri
 	return s.simulated(ctx, actor, out)
 }
 
-// planWhat returns the limits to simulate on a gateway.
-func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string, limits []plan.Limit) (w traffic.PlanWhat, err error) {
+// planWhat returns the limits of a plan to simulate on a gateway.
+func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string, p *plan.Plan) (w traffic.PlanWhat, err error) {
 	w.Gateway, _ = id.Parse(id.Gateway, gatewayID)
-	w.Limits = make([]traffic.PlanLimit, len(limits))
-	for i := range limits {
-		l := &limits[i]
+	w.Limits = make([]traffic.PlanLimit, len(p.Limits))
+	for i := range p.Limits {
+		l := &p.Limits[i]
 		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner}
+		if l.IsQuota() {
+			c, err := p.Calendar(l.Quota.Unit, "", 0)
+			if err != nil {
+				return w, err
+			}
+			w.Limits[i].Quota = &traffic.QuotaLimit{Count: l.Quota.Count, Calendar: c, Allow: l.OverageOrDefault() == plan.OverageAllow}
+		}
 		if w.Limits[i].Routes, err = coveredRoutes(ctx, tx, gatewayID, l); err != nil {
 			return w, err
 		}

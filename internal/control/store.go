@@ -61,6 +61,7 @@ type ReadTx interface {
 	ChangeLogReader
 	IdempotencyReader
 	DailyCountsReader
+	QuotaReader
 }
 
 // Tx reads and changes the store in one transaction. A store may collect writes and send them later; the error of a
@@ -83,6 +84,7 @@ type Tx interface {
 	ChangeLog
 	IdempotencyStore
 	DailyCounts
+	QuotaGranter
 	Trimmer
 }
 

@@ -36,6 +36,7 @@ type AccountCounts struct {
 	LiveKeys      int64 // not revoked
 	Owners        int64 // in any state
 	Plans         int64
+	Quotas        int64 // of which windows are kept
 	Responses     int64 // stored for the account's keys that exist
 	ResponseBytes int64 // of their bodies and encoded headers
 	RevisionBytes int64 // as stored, including revisions that are no longer kept but not removed yet

@@ -109,6 +109,12 @@ type Trimmer interface {
 	// that Prepare stored before staged and that no transaction used, and of what is left of
 	// removed revisions.
 	TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error)
+	// TrimQuotas removes windows of quotas that ended before ended, with their grants, and quotas that have no other window:
+	// about limit rows. It also removes the shares of processes that do not live and have claimed nothing since ended: what
+	// they have taken stays taken.
+	TrimQuotas(ctx context.Context, ended time.Time, limit int) (more bool, err error)
+	// DeleteQuotas removes about limit rows of quotas, by their numbers.
+	DeleteQuotas(ctx context.Context, quotas []int64, limit int) (more bool, err error)
 	// TrimDeliveries removes deliveries that were delivered before delivered or failed
 	// before failed, at most limit of each.
 	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)

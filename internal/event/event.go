@@ -25,6 +25,7 @@ const (
 	GatewaySyncFailed    Type = "gateway.sync_failed"
 	OwnerSuspended       Type = "owner.suspended"
 	OwnerResumed         Type = "owner.resumed"
+	QuotaThreshold       Type = "quota.threshold"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these
@@ -54,6 +55,22 @@ type Owner struct {
 	OwnerID string  `json:"owner_id"`
 	Owner   string  `json:"owner"` // the external ID
 	Name    *string `json:"name"`
+}
+
+// Threshold is the data of quota.threshold. Count has the grants. Owner and OwnerID are nil for a key without an owner,
+// and KeyID for an owner, whose keys count together. WindowEnd is nil if the window never ends.
+type Threshold struct {
+	Limit       string     `json:"limit"` // its name
+	Plan        string     `json:"plan"`
+	Meter       string     `json:"meter"`
+	Percent     int        `json:"percent"`
+	Used        int64      `json:"used"`
+	Count       int64      `json:"count"`
+	WindowStart time.Time  `json:"window_start"`
+	WindowEnd   *time.Time `json:"window_end"`
+	Owner       *string    `json:"owner"` // the external ID
+	OwnerID     *string    `json:"owner_id"`
+	KeyID       *string    `json:"key_id"`
 }
 
 // Rotation is the data of key.rotated.

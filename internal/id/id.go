@@ -28,6 +28,7 @@ const (
 	Node     Kind = "node"
 	Owner    Kind = "own"
 	Plan     Kind = "plan"
+	Grant    Kind = "grant"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -196,18 +196,56 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 	}
 	var in LimitInput
 	unread, err = fields{
-		"name": text(&in.Name), "sustained": text(&in.Sustained), "burst": text(&in.Burst), "per": text(&in.Per), "gateway": text(&of),
+		"name": text(&in.Name), "sustained": text(&in.Sustained), "burst": text(&in.Burst), "quota": text(&in.Quota), "meter": text(&in.Meter),
+		"overage": text(&in.Overage), "per": text(&in.Per), "gateway": text(&of),
+		"warn_at": func(m *document.Node, at string) (err error) {
+			in.WarnAt, err = readPercentages(m, at)
+			return err
+		},
 		"routes": func(m *document.Node, at string) (err error) {
 			in.Routes, err = m.ReadTexts(at)
 			return err
 		},
-	}.read(n, at, "is not a field of a limit: use name, sustained, burst, per, gateway or routes", "name", "sustained")
+	}.read(n, at, "is not a field of a limit: use name, sustained, burst, quota, overage, warn_at, per, gateway or routes", "name")
 	if len(in.Routes) > 0 && of == "" && !unread["gateway"] {
 		err = fault.Join(err, n.Member("routes").Invalid(at+".routes", "need gateway: give the name of the gateway that has these routes"))
 	}
+	in.assume(n, unread)
 	l, bad := in.parse()
 	l.GatewayID = cmp.Or(of, "a gateway")
 	return l, of, unread, fault.Join(err, wrong(bad, n, at, unread))
+}
+
+// assume gives in a rate and a quota that were meant to be there but could not be read, so that nothing else is said of
+// them. One that is only like it in name is reported as unknown.
+func (in *LimitInput) assume(n *document.Node, unread map[string]bool) {
+	if unread["sustained"] || n.HasLike("sustained") {
+		in.Sustained = cmp.Or(in.Sustained, "1/s")
+	}
+	if unread["quota"] || n.HasLike("quota") {
+		in.Quota = cmp.Or(in.Quota, "1/day")
+	}
+}
+
+// readPercentages returns a list that is not nil, or nil if it cannot be read. A number that is too large for a percentage
+// stays too large.
+func readPercentages(n *document.Node, at string) ([]int, error) {
+	if n.Kind != document.Sequence {
+		return nil, n.Mismatch(at, document.Sequence, "")
+	}
+	var problems document.Problems
+	list := make([]int, len(n.Nodes))
+	for i := range n.Nodes {
+		percent, err := n.Nodes[i].ReadCount(fmt.Sprintf("%s[%d]", at, i))
+		list[i] = int(min(max(percent, 0), MaxPercent+1))
+		if problems.Add(err); problems.Full() {
+			break
+		}
+	}
+	if err := problems.Err(); err != nil {
+		return nil, err
+	}
+	return list, nil
 }
 
 // Encode returns the file as YAML, with plans and limits in their order. ParseFile turns it into an equal file.
@@ -245,9 +283,16 @@ func (p *FilePlan) encode(b *bytes.Buffer) {
 }
 
 func (l *Limit) encode(b *bytes.Buffer, of string) {
-	fmt.Fprintf(b, "      - name: %s\n        sustained: %s\n", document.Scalar(l.Name), l.Sustained)
-	if !l.Burst.IsZero() {
-		fmt.Fprintf(b, "        burst: %s\n", l.Burst)
+	fmt.Fprintf(b, "      - name: %s\n", document.Scalar(l.Name))
+	for _, part := range []struct{ field, value string }{
+		{"sustained", l.Sustained.String()}, {"burst", l.Burst.String()}, {"quota", l.Quota.String()}, {"meter", l.Meter}, {"overage", string(l.Overage)},
+	} {
+		if part.value != "" {
+			fmt.Fprintf(b, "        %s: %s\n", part.field, part.value)
+		}
+	}
+	if l.WarnAt != nil {
+		fmt.Fprintf(b, "        warn_at: %s\n", strings.ReplaceAll(fmt.Sprint(l.WarnAt), " ", ", "))
 	}
 	if l.Per != PerKey {
 		fmt.Fprintf(b, "        per: %s\n", l.Per)

@@ -26,6 +26,14 @@ const wholeFile = `plans:
         sustained: 5/s
         gateway: orders
         routes: [/search, "/orders/{id}", /v1/*]
+      - name: per-month
+        quota: 100000/month
+        overage: allow
+        warn_at: [50, 100, 150]
+        per: owner
+      - name: trial
+        quota: 50/total
+        warn_at: []
 `
 
 // Guarantee: a file of plans that is written is read as the same plans, and written as the same file.
@@ -76,6 +84,16 @@ func TestMistakesInFilesOfPlans(t *testing.T) {
 		{"plans: [{name: a, limits: [{name: b, sustained: 5/s}, {name: b, sustained: 6/s}, {name: '', sustained: 6/x}]}]",
 			"plans[0].limits[1].name plans[0].limits[2].name plans[0].limits[2].sustained"},
 		{"plans: [{name: a, limits: [{name: b, sustained: 5/s, gateway_id: gw_1}]}]", "plans[0].limits[0].gateway_id"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5}]}]", "plans[0].limits[0].quota"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5, overage: allow, warn_at: [7]}]}]", "plans[0].limits[0].quota"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5/hour, meter: tokens, overage: no}]}]", "plans[0].limits[0].quota plans[0].limits[0].meter plans[0].limits[0].overage"},
+		{"plans: [{name: a, limits: [{name: b, Quota: 5/day, overage: allow}]}]", "plans[0].limits[0].Quota"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5/day, sustained: null, warn_at: [80, x, 0]}]}]", "plans[0].limits[0].warn_at[1]"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5/day, warn_at: [1e9, 80, -1]}]}]", "plans[0].limits[0].warn_at[0] plans[0].limits[0].warn_at[2]"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5/day, warn_at: [99999999999999999999]}]}]", "plans[0].limits[0].warn_at[0]"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5/day, sustained: 5/s}]}]", "plans[0].limits[0].quota"},
+		{"plans: [{name: a, limits: [{name: b, sustained: 5/s, warn_at: 80}]}]", "plans[0].limits[0].warn_at"},
+		{"plans: [{name: a, limits: [{name: b, sustained: null}]}]", "plans[0].limits[0].sustained"},
 		{"plans: [{name: '${env:A}', limits: 5}]", "plans[0].name plans[0].limits"},
 	} {
 		_, err := plan.ParseFile([]byte(c.text))

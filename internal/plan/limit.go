@@ -29,7 +29,7 @@ type Limit struct {
 
 	Meter   string  `json:"meter,omitempty"`   // what it counts; "" for Requests
 	Overage Overage `json:"overage,omitempty"` // of a quota; "" for OverageRefuse
-	WarnAt  []int   `json:"warn_at,omitempty"` // of a quota: percentages in rising order; nil for DefaultWarnAt
+	WarnAt  []int   `json:"warn_at,omitzero"`  // of a quota: percentages in rising order; nil for DefaultWarnAt
 	Per     Subject `json:"per"`
 
 	// Where the limit applies: to one gateway, or to all of the account if GatewayID is "", and there to the routes
@@ -47,14 +47,16 @@ func (l *Limit) Rate() ratelimit.Config {
 
 // Equal reports whether l and o have the same effect and are written in the same way.
 func (l *Limit) Equal(o *Limit) bool {
-	return l.Name == o.Name && l.Sustained == o.Sustained && l.Burst == o.Burst && l.Per == o.Per && l.GatewayID == o.GatewayID &&
+	return l.Name == o.Name && l.Sustained == o.Sustained && l.Burst == o.Burst && l.sameQuota(o) && l.Per == o.Per && l.GatewayID == o.GatewayID &&
 		slices.Equal(l.Routes, o.Routes)
 }
 
 // LimitInput is a limit as users write it. "" is an absent property.
 type LimitInput struct {
-	Name, Sustained, Burst, Per, GatewayID string
-	Routes                                 []string
+	Name, Sustained, Burst, Quota, Meter, Overage, Per, GatewayID string
+
+	WarnAt []int // nil if it is absent
+	Routes []string
 }
 
 // ParseLimits parses the limits of a plan. The error is a validation error that names every invalid field.
@@ -71,18 +73,22 @@ func ParseLimits(in []LimitInput) ([]Limit, error) {
 }
 
 func (in *LimitInput) parse() (l Limit, err error) {
-	var badSustained, badBurst error
 	l = Limit{Name: in.Name, Per: Subject(in.Per), GatewayID: in.GatewayID, Routes: slices.Clone(in.Routes)}
 	if l.Per == "" {
 		l.Per = PerKey
 	}
-	if in.Sustained == "" {
-		badSustained = fault.Invalid("sustained", "is required: give a rate such as 600/min")
-	} else {
-		badSustained = fault.Prefixed("sustained", l.Sustained.UnmarshalText([]byte(in.Sustained)))
+	var badKind, badBurst error
+	switch {
+	case in.Sustained == "" && in.Quota == "":
+		badKind = fault.Invalid("sustained", "is required, unless there is quota: give a rate such as 600/min, or a quota such as 100000/month")
+	case in.Sustained != "" && in.Quota != "":
+		badKind = fault.Invalid("quota", "must not be given together with sustained: make two limits, one for each")
 	}
-	badBurst = fault.Prefixed("burst", l.Burst.UnmarshalText([]byte(in.Burst)))
-	return l, fault.Join(badSustained, badBurst)
+	badSustained := fault.Prefixed("sustained", l.Sustained.UnmarshalText([]byte(in.Sustained)))
+	if badBurst = fault.Prefixed("burst", l.Burst.UnmarshalText([]byte(in.Burst))); in.Burst != "" && in.Quota != "" && in.Sustained == "" {
+		badBurst = fault.Invalid("burst", "must be absent for a quota, which has no capacity: leave it out, or use sustained")
+	}
+	return l, fault.Join(badKind, badSustained, badBurst, in.parseQuota(&l))
 }
 
 func tooManyLimits() error { return fault.Invalid("limits", "must have at most %d limits", MaxLimits) }

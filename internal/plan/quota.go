@@ -2,6 +2,8 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,7 +27,7 @@ const (
 // The bounds of a quota's warnings (plans.md, section 3).
 const (
 	maxWarnings = 5
-	maxPercent  = 200
+	MaxPercent  = 200
 )
 
 // DefaultWarnAt is the percentages of a quota that sets none.
@@ -74,8 +76,17 @@ func badQuota() error {
 	return fault.Invalid("", "must be a count and a window, such as 100000/month: a whole number from 1 to %d, and day, week, month or total", int64(ratelimit.MaxUnits))
 }
 
-// Warnings returns the percentages at which events tell of the quota.
-func (l *Limit) Warnings() []int {
+// IsQuota reports whether the limit is a quota, and not a rate.
+func (l *Limit) IsQuota() bool { return !l.Quota.IsZero() }
+
+// MeterOrDefault returns what the limit counts.
+func (l *Limit) MeterOrDefault() string { return cmp.Or(l.Meter, Requests) }
+
+// OverageOrDefault returns what happens to requests beyond the count of a quota.
+func (l *Limit) OverageOrDefault() Overage { return cmp.Or(l.Overage, OverageRefuse) }
+
+// WarnAtOrDefault returns the percentages at which a quota warns. There are none if the limit sets an empty list.
+func (l *Limit) WarnAtOrDefault() []int {
 	if l.WarnAt == nil {
 		return DefaultWarnAt()
 	}
@@ -84,5 +95,74 @@ func (l *Limit) Warnings() []int {
 
 // QuotaName returns what the quota of the limit counts under, in an account. The limit must have a quota.
 func (l *Limit) QuotaName(accountID string) ratelimit.QuotaName {
-	return ratelimit.QuotaName{AccountID: accountID, Limit: l.Name, Meter: cmp.Or(l.Meter, Requests), Unit: l.Quota.Unit}
+	return ratelimit.QuotaName{AccountID: accountID, Limit: l.Name, Meter: l.MeterOrDefault(), Unit: l.Quota.Unit}
+}
+
+// sameQuota reports whether l and o are equal in the fields of quotas.
+func (l *Limit) sameQuota(o *Limit) bool {
+	return l.Quota == o.Quota && l.MeterOrDefault() == o.MeterOrDefault() && l.OverageOrDefault() == o.OverageOrDefault() &&
+		slices.Equal(l.WarnAtOrDefault(), o.WarnAtOrDefault())
+}
+
+// Calendar returns how the plan divides time for quotas with the unit. zone and anchor are those of the owner, which go
+// before those of the plan; "" and 0 if it has none, or if there is no owner.
+func (p *Plan) Calendar(u calendar.Unit, zone string, anchor int) (calendar.Calendar, error) {
+	location, err := calendar.Zone(cmp.Or(zone, p.TimeZone))
+	if err != nil {
+		return calendar.Calendar{}, fmt.Errorf("time zone of the plan %s: %w", p.Name, err)
+	}
+	return calendar.Calendar{Unit: u, Zone: location, Anchor: cmp.Or(anchor, p.AnchorDay)}, nil
+}
+
+// parseQuota sets the fields of quotas of l. Defaults that are written are stored as if they were absent.
+func (in *LimitInput) parseQuota(l *Limit) error {
+	var badMeter, badOverage, badWarnAt error
+	badCount := fault.Prefixed("quota", l.Quota.UnmarshalText([]byte(in.Quota)))
+	if in.Meter != "" && in.Meter != Requests {
+		badMeter = fault.Invalid("meter", "this version counts requests alone: leave out meter")
+	}
+	switch Overage(in.Overage) {
+	case "":
+	case OverageRefuse, OverageAllow:
+		if badOverage = in.onlyOfQuotas("overage"); in.Overage != string(OverageRefuse) {
+			l.Overage = Overage(in.Overage)
+		}
+	default:
+		badOverage = fault.Invalid("overage", "must be refuse or allow")
+	}
+	if in.WarnAt != nil {
+		badWarnAt = cmp.Or(checkPercentages(in.WarnAt), in.onlyOfQuotas("warn_at"))
+		if l.WarnAt = slices.Sorted(slices.Values(in.WarnAt)); l.WarnAt == nil {
+			l.WarnAt = []int{}
+		}
+		if slices.Equal(l.WarnAt, DefaultWarnAt()) {
+			l.WarnAt = nil
+		}
+	}
+	return fault.Join(badCount, badMeter, badOverage, badWarnAt)
+}
+
+// onlyOfQuotas returns an error of a field that was given, unless the limit is a quota.
+func (in *LimitInput) onlyOfQuotas(field string) error {
+	if in.Quota != "" {
+		return nil
+	}
+	return fault.Invalid(field, "needs quota: leave it out for a rate, which refuses whatever is above it")
+}
+
+func checkPercentages(list []int) error {
+	if len(list) > maxWarnings {
+		return fault.Invalid("warn_at", "must have at most %d percentages", maxWarnings)
+	}
+	var errs []error
+	for i, percent := range list {
+		field := fmt.Sprintf("warn_at[%d]", i)
+		switch {
+		case percent < 1 || percent > MaxPercent:
+			errs = append(errs, fault.Invalid(field, "must be a percentage between 1 and %d", MaxPercent))
+		case slices.Contains(list[:i], percent):
+			errs = append(errs, fault.Invalid(field, "is in the list twice"))
+		}
+	}
+	return fault.Join(errs...)
 }

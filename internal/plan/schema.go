@@ -39,15 +39,29 @@ func planSchema() schema {
 	}
 }
 
+// absent returns the schema of a field that must be absent or null, and present that of a text that must not be null.
+func absent() schema  { return schema{"type": "null"} }
+func present() schema { return schema{"type": "string"} }
+
 func limitSchema() schema {
 	return schema{
-		"type": "object", "additionalProperties": false, "required": []any{"name", "sustained"},
+		"type": "object", "additionalProperties": false, "required": []any{"name"},
+		"oneOf": []any{
+			schema{"required": []any{"sustained"}, "properties": schema{"sustained": present(), "quota": absent(), "overage": absent(), "warn_at": absent()}},
+			schema{"required": []any{"quota"}, "properties": schema{"quota": present(), "sustained": absent(), "burst": absent()}},
+		},
 		"properties": schema{
 			"name":      nameSchema(maxLimitName, "Name of the limit, unique in the plan.", "per-minute"),
-			"sustained": gateway.RateSchema("Refill rate, <count>/<unit>. Without burst, its count is also the capacity.", "600/min"),
-			"burst":     gateway.OrNull(gateway.RateSchema("Capacity: its count.", "50/s")),
-			"per":       gateway.OrNull(schema{"enum": []any{string(PerKey), string(PerOwner)}, "description": "Whom the limit counts: key (the default) each key by itself, owner all keys of an owner together."}),
-			"gateway":   gateway.OrNull(schema{"type": "string", "minLength": 1, "maxLength": label.MaxName, "description": "Name of the only gateway that the limit is for. If absent, it is for all.", "examples": []any{"orders"}}),
+			"sustained": gateway.OrNull(gateway.RateSchema("Of a rate: refill rate, <count>/<unit>. Without burst, its count is also the capacity.", "600/min")),
+			"burst":     gateway.OrNull(gateway.RateSchema("Of a rate: capacity: its count.", "50/s")),
+			"quota": gateway.OrNull(schema{"type": "string", "pattern": `^([1-9][0-9]{0,15}/(day|week|month|total)|.*\$\{env:.*)$`,
+				"description": "Of a quota: units for each calendar window, <count>/<window>: day, week, month, or total, which never ends.", "examples": []any{"100000/month"}}),
+			"meter":   gateway.OrNull(schema{"enum": []any{Requests}, "description": "What the limit counts. Default: requests."}),
+			"overage": gateway.OrNull(schema{"enum": []any{string(OverageRefuse), string(OverageAllow)}, "description": "Of a quota: refuse (the default) refuses requests beyond the count, allow only counts them."}),
+			"warn_at": gateway.OrNull(schema{"type": "array", "maxItems": maxWarnings, "items": schema{"type": "integer", "minimum": 1, "maximum": MaxPercent},
+				"description": "Of a quota: percentages of the count at which the event quota.threshold is raised. Default: 80 and 100.", "examples": []any{[]any{50, 80, 100}}}),
+			"per":     gateway.OrNull(schema{"enum": []any{string(PerKey), string(PerOwner)}, "description": "Whom the limit counts: key (the default) each key by itself, owner all keys of an owner together."}),
+			"gateway": gateway.OrNull(schema{"type": "string", "minLength": 1, "maxLength": label.MaxName, "description": "Name of the only gateway that the limit is for. If absent, it is for all.", "examples": []any{"orders"}}),
 			"routes": gateway.OrNull(schema{"type": "array", "maxItems": MaxRoutes, "items": schema{"type": "string", "pattern": "^(/|.*\\$\\{env:)", "maxLength": maxPath},
 				"description": "Paths of routes of the gateway, or /prefix/*. If absent, the limit is for all of its routes.", "examples": []any{[]any{"/search/*"}}}),
 		},

@@ -68,6 +68,7 @@ type Quota struct {
 	wants   atomic.Bool                  // a range is to be taken
 	flush   atomic.Bool                  // the store is asked, even if nothing has changed
 	recall  atomic.Bool                  // what is left must be given back
+	refused atomic.Pointer[error]        // why the store does not count it, or nil
 	queued  atomic.Bool                  // it is in the keeper's queue
 	next    *Quota                       // in the queue
 
@@ -184,8 +185,8 @@ func (q *Quota) refund(v *view) {
 			return
 		}
 		if q.word.CompareAndSwap(uint64(w), uint64(w)+uint64(v.amount)) {
-			if w.left() > 2*s.low {
-				q.keeper.enqueue(q) // it holds more than a range
+			if w.left() > 2*s.low || !q.keeper.alone {
+				q.keeper.enqueue(q) // it holds more than a range, or what other processes may need
 			}
 			return
 		}

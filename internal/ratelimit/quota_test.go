@@ -318,3 +318,18 @@ func TestSettleAsksOtherNodes(t *testing.T) {
 		}
 	})
 }
+
+// TestQuotaNeverReservesMoreThanCrashesMayLose starts many processes at once: what they hold together is bounded.
+func TestQuotaNeverReservesMoreThanCrashesMayLose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := quotatest.New()
+		for i := range 20 {
+			n := startQuotas(t, m, string(rune('A'+i)), 2)
+			defer n.stop()
+			n.passes(monthly(10_000), 50)
+			if w := m.Window(aKey()); w.All.Reserved > 100+int64(i)+1 { // a hundredth, and what a request of each has waited for
+				t.Fatalf("%d processes have reserved %d of 10,000", i+1, w.All.Reserved)
+			}
+		}
+	})
+}

@@ -34,15 +34,18 @@ type QuotaKeeperConfig struct {
 // all, or one unit (plans.md, section 4). When that is used up, or little is left of the count, units are taken only as
 // requests wait for them. One goroutine makes all claims, in rounds of up to 500.
 type QuotaKeeper struct {
-	cfg     QuotaKeeperConfig
-	alone   bool
-	shards  [shards]quotaShard
-	count   atomic.Int64          // of quotas
-	lost    atomic.Bool           // the last round failed
-	queue   atomic.Pointer[Quota] // the quotas that have asked, linked by next
-	wake    chan struct{}         // holds a token if there is work to do
-	group   service.Group
-	pending []*Quota // used only by the goroutine
+	cfg    QuotaKeeperConfig
+	alone  bool
+	shards [shards]quotaShard
+	count  atomic.Int64          // of quotas
+	lost   atomic.Bool           // the last round failed
+	queue  atomic.Pointer[Quota] // the quotas that have asked, linked by next
+	wake   chan struct{}         // holds a token if there is work to do
+	group  service.Group
+
+	// Used only by the goroutine.
+	pending []*Quota
+	holds   bool // some quota may have units left
 
 	mu      sync.Mutex
 	round   *round // the round that will serve new requests
@@ -131,16 +134,18 @@ func (k *QuotaKeeper) Count() int { return int(k.count.Load()) }
 
 func (k *QuotaKeeper) run(ctx context.Context) {
 	rounds := k.group.Grace() // a round that has begun is finished
-	sweep, recall := time.NewTicker(quotaSweep), time.NewTicker(recallEvery)
+	sweep := time.NewTicker(quotaSweep)
 	defer sweep.Stop()
-	defer recall.Stop()
-	var retry <-chan time.Time // nil unless the last round failed
+	var retry, recall <-chan time.Time // nil unless the last round failed, and unless this process holds units
 	serve := func() {
 		if retry = nil; !k.serve(rounds) {
 			retry = time.After(retryAfter)
 		}
 	}
 	for {
+		if recall == nil && k.holds && !k.alone {
+			recall = time.After(recallEvery)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -150,8 +155,8 @@ func (k *QuotaKeeper) run(ctx context.Context) {
 			if retry == nil {
 				serve()
 			}
-		case <-recall.C:
-			if retry == nil && !k.alone && k.count.Load() > 0 {
+		case <-recall:
+			if recall = nil; retry == nil {
 				k.answer(rounds)
 			}
 		case <-sweep.C:
@@ -182,8 +187,8 @@ func (k *QuotaKeeper) serve(ctx context.Context) bool {
 
 const quotaNotCounted = "the quota cannot be counted at the moment: try again"
 
-// take empties the queue, and returns up to quotasAtOnce quotas: first those that requests wait for. The others stay in
-// the queue.
+// take empties the queue, and returns up to quotasAtOnce quotas: first those that requests or Settle wait for. The others
+// stay in the queue.
 func (k *QuotaKeeper) take() []*Quota {
 	all := k.pending[:0]
 	for q := k.queue.Swap(nil); q != nil; {
@@ -194,7 +199,7 @@ func (k *QuotaKeeper) take() []*Quota {
 	}
 	if len(all) > quotasAtOnce {
 		slices.SortStableFunc(all, func(a, b *Quota) int {
-			return cmp.Compare(min(b.waiting.Load(), 1), min(a.waiting.Load(), 1))
+			return cmp.Compare(b.urgency(), a.urgency())
 		})
 		for _, q := range all[quotasAtOnce:] {
 			k.enqueue(q)
@@ -204,6 +209,14 @@ func (k *QuotaKeeper) take() []*Quota {
 	}
 	k.pending = all
 	return all
+}
+
+// urgency returns 1 if requests or Settle wait for the quota, and otherwise 0.
+func (q *Quota) urgency() int64 {
+	if q.flush.Load() {
+		return 1
+	}
+	return min(q.waiting.Load(), 1)
 }
 
 // claim claims for quotas, as far as they need it.
@@ -232,7 +245,13 @@ func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
 	}
 	at := k.cfg.Now().UnixNano()
 	for i, q := range of {
+		if err := claims[i].Err; err != nil {
+			q.refused.Store(&err)
+			continue
+		}
+		q.refused.Store(nil)
 		q.apply(&claims[i], at, nodes)
+		k.holds = k.holds || q.holds()
 	}
 	return nil
 }
@@ -339,6 +358,7 @@ func (k *QuotaKeeper) answer(ctx context.Context) {
 // sweep writes what was used since the last sweep, gives back ranges that were not used for ten minutes, and drops quotas
 // that were not used for ten minutes and whose figures are in the store.
 func (k *QuotaKeeper) sweep() {
+	k.holds = false
 	for i := range k.shards {
 		s := &k.shards[i]
 		s.mu.Lock()
@@ -348,6 +368,7 @@ func (k *QuotaKeeper) sweep() {
 			if isCounting(n) && n.value.sweep() {
 				dropped++
 			}
+			k.holds = k.holds || n.value.holds()
 		})
 		if dropped > 0 {
 			k.count.Add(int64(-dropped))
@@ -356,6 +377,12 @@ func (k *QuotaKeeper) sweep() {
 		}
 		s.mu.Unlock()
 	}
+}
+
+// holds reports whether units are left.
+func (q *Quota) holds() bool {
+	w := quotaWord(q.word.Load())
+	return w != closedQuota && w.left() > 0
 }
 
 // sweep reports whether it has closed the quota.
@@ -403,6 +430,9 @@ func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount 
 			k.enqueue(q)
 			err = k.await(ctx, current, late.C, q)
 		}
+		if refused := q.refused.Load(); err == nil && refused != nil {
+			return *refused
+		}
 		switch {
 		case err == nil:
 		case t.Allow && k.lost.Load() && ctx.Err() == nil:
@@ -448,22 +478,26 @@ func (q *Quota) canDecide(wall int64, t *QuotaTerms, amount int64) bool {
 }
 
 // Settle writes to the store what this process has used of the quotas, and what was granted since becomes known to it.
-// The other processes that live are asked to write what they have used; Settle waits half a second for them at most.
+// The other processes that live are asked to write what they have used; Settle waits half a second for them at most. Its
+// errors are ctx.Err(), and those of the store.
 func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
+	var own []*Quota
 	for i := range keys {
-		if q := k.byKey(&keys[i]); q != nil {
+		if q := k.byKey(&keys[i]); q != nil && q.terms.Load() != nil {
 			q.flush.Store(true)
-			k.enqueue(q)
+			own = append(own, q)
 		}
 	}
-	for range 2 { // the round that has begun may have passed some of them
+	for slices.ContainsFunc(own, func(q *Quota) bool { return q.flush.Load() }) {
+		for _, q := range own {
+			k.enqueue(q)
+		}
 		k.mu.Lock()
 		current, stopped := k.round, k.stopped
 		k.mu.Unlock()
 		if stopped {
 			return errStopped()
 		}
-		k.signal()
 		select {
 		case <-current.done:
 			if current.err != nil {

@@ -58,6 +58,7 @@ type QuotaClaim struct {
 	Share   QuotaShare  // Own has what was granted
 	Granted int64       // of Want
 	Passed  []int       // the percentages of which this claim is the first to tell
+	Err     error       // why nothing of this claim was stored, though the others were
 }
 
 // QuotaHolder is the subject of a quota, for events. KeyID is "" for an owner, and the others are "" without one.
@@ -128,12 +129,15 @@ func (t *QuotaTerms) limit(grants int64) int64 {
 	if t.Allow {
 		return MaxUnits
 	}
-	return min(t.Count+grants, MaxUnits)
+	return t.Units(grants)
 }
+
+// Units returns how many units a window with the grants has.
+func (t *QuotaTerms) Units(grants int64) int64 { return min(t.Count+grants, MaxUnits) }
 
 // unitsAt returns how many units are a percentage of the count and the grants, rounded up.
 func (t *QuotaTerms) unitsAt(percent int, grants int64) int64 {
-	whole := min(t.Count+grants, MaxUnits)
+	whole := t.Units(grants)
 	return whole/100*int64(percent) + (whole%100*int64(percent)+99)/100
 }
 

@@ -127,6 +127,14 @@ func (n *node) share() ratelimit.Share {
 	return ratelimit.Share{Index: index, Of: of}
 }
 
+// process returns the name of this process among those that share its database, or "" if none do.
+func (n *node) process() string {
+	if n == nil {
+		return ""
+	}
+	return n.member.Process()
+}
+
 // count returns how many nodes share the limits, this one included.
 func (n *node) count() int { return max(1, n.share().Of) }
 

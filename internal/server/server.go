@@ -115,6 +115,7 @@ type Server struct {
 	clock       *ratelimit.Clock
 	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
+	quotas      *ratelimit.QuotaKeeper
 	sharing     *ratelimit.Sharing // nil if there is nothing to share limits with
 	limitStore  *limitstore.Store  // nil without --redis-url
 	follower    *snapshot.Follower
@@ -254,6 +255,15 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.running.Start(ctx, s.reserver); err != nil {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
+	if s.quotas, err = ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{
+		Store: db, Process: s.node.process(), Alone: s.node == nil, Nodes: s.node.count, Now: s.clock.WallTime, Steer: s.clock.Steer, Log: s.log,
+	}); err != nil {
+		return err
+	}
+	if err := s.running.Start(ctx, s.quotas); err != nil {
+		return err
+	}
+	s.metrics.Gauge("keygate_quotas", "Quotas of keys and owners that this node counts at present.", func() float64 { return float64(s.quotas.Count()) })
 
 	if s.backlog, err = fanout.NewBacklog(db); err != nil {
 		return err
@@ -266,7 +276,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if s.follower, err = snapshot.New(snapshot.Config{
-		Source: db, Reserver: s.reserver, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
+		Source: db, Reserver: s.reserver, Quotas: s.quotas, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
 		Shared: s.node.shared(), Recall: s.recall,
 	}); err != nil {
@@ -337,7 +347,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
-		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
+		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(), quotas: s.quotas,
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {

@@ -151,6 +151,7 @@ type dependencies struct {
 	heavy     chan struct{} // control.Config.Heavy
 
 	everywhere control.Everywhere
+	quotas     control.Quotas
 
 	repositories control.RepositorySyncer
 }
@@ -165,7 +166,7 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, EventsFull: around.full, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
-		Repositories: around.repositories, Everywhere: around.everywhere,
+		Repositories: around.repositories, Everywhere: around.everywhere, Quotas: around.quotas,
 		Bounds: control.AccountBounds{ConfigurationBytes: settings.AccountConfigMaxBytes},
 	})
 }

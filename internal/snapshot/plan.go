@@ -294,13 +294,12 @@ func (f *Follower) addQuotas(l *planLimit, record *plan.Plan, limit *plan.Limit)
 	if f.cfg.Quotas == nil {
 		return fmt.Errorf("limit %s: this node counts no quotas", limit.Name)
 	}
-	zone, err := calendar.Zone(record.TimeZone)
+	windows, err := record.Calendar(limit.Quota.Unit, "", 0)
 	if err != nil {
 		return fmt.Errorf("limit %s: %w", limit.Name, err)
 	}
 	l.terms = &ratelimit.QuotaTerms{
-		Plan: record.Name, Count: limit.Quota.Count, Allow: limit.Overage == plan.OverageAllow, WarnAt: limit.Warnings(),
-		Calendar: calendar.Calendar{Unit: limit.Quota.Unit, Zone: zone, Anchor: record.AnchorDay},
+		Plan: record.Name, Count: limit.Quota.Count, Allow: limit.Overage == plan.OverageAllow, WarnAt: limit.WarnAtOrDefault(), Calendar: windows,
 	}
 	name, budget := limit.QuotaName(record.AccountID), f.buckets.Of(record.AccountID)
 	if l.keyQuotas = f.cfg.Quotas.Quotas(name, id.Key, budget); l.per == plan.PerOwner {

@@ -26,6 +26,7 @@ type Engine interface {
 	control.Store
 	snapshot.Source
 	ratelimit.DailyStore
+	ratelimit.QuotaStore
 	sender.Queue
 	sender.Exclusive
 	detect.Store

@@ -33,10 +33,11 @@ type PlanWhat struct {
 	Owners func(ctx context.Context, keys [][16]byte) (map[[16]byte][16]byte, error)
 }
 
-// PlanLimit is one limit of a plan.
+// PlanLimit is one limit of a plan: a rate, or a quota.
 type PlanLimit struct {
 	Limit    ratelimit.Config
-	PerOwner bool // the keys of an owner share a bucket
+	Quota    *QuotaLimit // in place of Limit
+	PerOwner bool        // the keys of an owner share a bucket
 	// Routes are the routes that the limit applies to; nil for all.
 	Routes map[[16]byte]bool
 }
@@ -50,20 +51,21 @@ type SimulatedPlan struct {
 // SimulatedLimit is what one limit of a plan refused of what the limits before it in the plan admitted.
 type SimulatedLimit struct {
 	Refused int64
-	Unknown int64 // requests that it was not applied to, because it is not known whose they are
+	// Unknown is how many requests it might have refused: those to which it was not applied because it is not known whose
+	// they are, and those that a quota admitted in a window that began before the last 24 hours.
+	Unknown int64
 }
 
 // SimulatePlan replays the requests of the last 24 hours that reached the limits of a gateway through the limits of a
 // plan, as Simulate does for one limit. A request that several limits refuse counts for the first of them.
 func SimulatePlan(ctx context.Context, store ChunkReader, accountID string, w PlanWhat, now time.Time) (*SimulatedPlan, error) {
 	r := &planReplay{
-		PlanWhat: w, limits: make([]*ratelimit.Replay, len(w.Limits)), numbers: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix(),
+		PlanWhat: w, limits: make([]limitReplay, len(w.Limits)), numbers: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix(),
 		out: &SimulatedPlan{Limits: make([]SimulatedLimit, len(w.Limits))},
 	}
 	perOwner := false
 	for i, l := range w.Limits {
-		l.Limit.Per = ratelimit.PerKey
-		r.limits[i] = ratelimit.NewReplay(l.Limit)
+		r.limits[i] = r.newLimit(l)
 		perOwner = perOwner || l.PerOwner
 	}
 	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1, Only: &w.Gateway}
@@ -83,7 +85,7 @@ func SimulatePlan(ctx context.Context, store ChunkReader, accountID string, w Pl
 type planReplay struct {
 	PlanWhat
 	out     *SimulatedPlan
-	limits  []*ratelimit.Replay
+	limits  []limitReplay
 	begin   int64 // Unix second of the earliest request
 	minute  int64 // Unix second of the start of the minute of points
 	points  []planPoint
@@ -93,6 +95,24 @@ type planReplay struct {
 	full    bool // there are more keys than maxPlanKeys
 	counts  []int64
 	second  second
+}
+
+// limitReplay replays requests through a limit, as second.play does. unknown is how many of those that it did not refuse
+// it might have refused.
+type limitReplay func(at int64, bucket [16]byte, counts []int64) (refused []int64, unknown int64)
+
+func (r *planReplay) newLimit(l PlanLimit) limitReplay {
+	if l.Quota != nil {
+		q := &quotaReplay{QuotaLimit: *l.Quota, begin: r.begin}
+		return func(at int64, bucket [16]byte, counts []int64) ([]int64, int64) {
+			return q.play(&r.second, at, bucket, counts)
+		}
+	}
+	l.Limit.Per = ratelimit.PerKey
+	limit := ratelimit.NewReplay(l.Limit)
+	return func(at int64, bucket [16]byte, counts []int64) ([]int64, int64) {
+		return r.second.play(limit, at, at-r.begin, bucket, counts), 0
+	}
 }
 
 type planKey struct {
@@ -247,7 +267,8 @@ func (r *planReplay) playTogether(limit int, entries []planEntry) {
 	for _, e := range entries {
 		r.counts = append(r.counts, int64(e.point.count))
 	}
-	refused := r.second.play(r.limits[limit], at, at-r.begin, entries[0].bucket, r.counts)
+	refused, unknown := r.limits[limit](at, entries[0].bucket, r.counts)
+	r.out.Limits[limit].Unknown += unknown
 	for i, n := range refused {
 		if n == 0 {
 			continue

@@ -127,11 +127,7 @@ func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64, limit
 
 // ReserveDaily implements ratelimit.DailyStore. The clock is the database's.
 func (db *DB) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) (now time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, reserveTime)
-	defer cancel()
-	err = db.write(ctx, func(t *tx) error {
-		t.end, _ = ctx.Deadline()
-		t.commitBy = t.end
+	err = db.reserve(ctx, func(ctx context.Context, t *tx) error {
 		err := t.QueryRow(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r *rows.Row) error { return r.Scan(&now) })
 		if err != nil {
 			return err

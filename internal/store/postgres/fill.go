@@ -184,7 +184,7 @@ func filledTables() []filledTable {
 		{name: "accounts"}, {name: "plans"}, {name: "owners"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
 		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
 		{name: "account_counts"}, {name: "repositories"}, {name: "ended_gateways"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
-		{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},
+		{name: "daily_counts"}, {name: "daily_claims"}, {name: "quotas"}, {name: "quota_windows"}, {name: "quota_processes"}, {name: "quota_shares"}, {name: "quota_grants"}, {name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},
 		{"deliveries", map[string]string{"token": "NULL", "due_at": "next_at"}}, // no process holds a lease
 		{"attempts", map[string]string{"n": "n >> 3", "number": "n & 7"}},
 		{name: "audit"}, {"audit_chunks", map[string]string{"position": "id"}}, {name: "audit_chains"}, {name: "audit_blocks"},
@@ -235,7 +235,7 @@ func (f *filler) check(ctx context.Context) error {
 }
 
 // counted are the tables whose triggers must not count, because the counts are copied.
-const counted = `plans owners gateways webhooks keys answers revisions`
+const counted = `plans owners gateways webhooks keys answers revisions quotas`
 
 func (f *filler) copyAll(ctx context.Context) error {
 	for _, name := range strings.Fields(counted) {
@@ -399,7 +399,8 @@ func (f *filler) continueNumbers(ctx context.Context) error {
 		}
 	}
 	for _, s := range []struct{ table, column, sequence string }{
-		{"keys", "n", ""}, {"fan_outs", "n", ""}, {"former_subscriptions", "n", ""}, {"route_pages", "n", ""}, {"route_tables", "id", ""}, {"traffic", "seq", ""}, {"audit_chunks", "id", "audit_chunks_id"},
+		{"keys", "n", ""}, {"fan_outs", "n", ""}, {"former_subscriptions", "n", ""}, {"route_pages", "n", ""}, {"route_tables", "id", ""}, {"traffic", "seq", ""},
+		{"quotas", "n", ""}, {"quota_processes", "n", ""}, {"audit_chunks", "id", "audit_chunks_id"},
 	} {
 		last, err := f.From.Number(ctx, `SELECT max(n) FROM (SELECT max(`+s.column+`) AS n FROM `+s.table+` UNION ALL SELECT seq FROM sqlite_sequence WHERE name = '`+s.table+`')`)
 		if err != nil {

@@ -100,7 +100,7 @@ func triggered(table string) []string {
 	switch table {
 	case "keys":
 		return []string{"account_counts", "answers", "keys_unindexed", "key_terms", "owners"}
-	case "answers", "gateways", "owners", "plans":
+	case "answers", "gateways", "owners", "plans", "quotas":
 		return []string{"account_counts"}
 	case "webhooks":
 		return []string{"account_counts", "former_subscriptions"}

@@ -189,8 +189,8 @@ func (db *DB) failUnlessOver(ctx context.Context, err error) error {
 // afterFailure returns what try returns for err, the error of the function of a transaction, or
 // of one of its statements.
 func (db *DB) afterFailure(t *tx, err error) (again bool, _ error) {
-	if errors.Is(t.failed, errChanged) || errors.Is(t.failed, errOldFormat) || errors.Is(t.failed, errAssumed) {
-		return true, t.failed
+	if errors.Is(err, rows.ErrRemoved) || errors.Is(t.failed, errChanged) || errors.Is(t.failed, errOldFormat) || errors.Is(t.failed, errAssumed) {
+		return true, cmp.Or(t.failed, err)
 	}
 	if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
 		state := stateOf(t.failed)

@@ -16,6 +16,7 @@ const (
 	responseWeight = 2 // including what triggers count
 	keyWeight      = 4 // with its entries in the search index
 	ownerWeight    = 2
+	quotaWeight    = 8 // with its windows, their shares and grants
 )
 
 // removal removes some of the records of a deleted account.
@@ -57,6 +58,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY events_list WHERE listed = true AND account_id = $1 LIMIT $2)`),
 		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 LIMIT $2)`),
 		r.keys,
+		r.quotas,
 		r.rowsOf("owners", ownerWeight, `DELETE FROM owners WHERE id IN (SELECT id FROM owners INDEXED BY owners_list WHERE account_id = $1 ORDER BY id LIMIT $2)`),
 		r.rowsOf("plans", 1, `DELETE FROM plans WHERE id IN (SELECT id FROM plans INDEXED BY plans_list WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = $1 LIMIT $2)`),

@@ -17,6 +17,7 @@ var (
 	queueNow  = regexp.MustCompile(`queue_now\((\$\d+)\)`)
 	unnested  = regexp.MustCompile(`unnest\(([^()]*)\)\s+(WITH ORDINALITY\s+)?AS (\w+) \(([^()]*)\)`)
 	rowid     = regexp.MustCompile(`\browid\b`)
+	recordset = regexp.MustCompile(`json_to_recordset\((\$\d+)::json\) AS (\w+) \(([^()]*)\)`)
 )
 
 // ForSQLite returns a statement in the form for SQLite. A list that is an argument must be JSON.
@@ -25,6 +26,7 @@ var (
 // bound, which costs more than reading a page.
 func ForSQLite(statement string) string {
 	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", ` COLLATE "C"`, "", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
+	s = recordset.ReplaceAllStringFunc(s, eachObject)
 	s = cast.ReplaceAllString(locked.ReplaceAllString(s, ""), "")
 	s = queueNow.ReplaceAllString(s, "$1")
 	s = unnested.ReplaceAllStringFunc(s, oneRow)
@@ -53,6 +55,17 @@ func oneRow(columns string) string {
 		values[i] = strings.TrimSpace(values[i]) + " AS " + strings.TrimSpace(names[i])
 	}
 	return "(SELECT " + strings.Join(values, ", ") + ") AS " + m[3]
+}
+
+// eachObject returns the rows of a parameter with a JSON array in the form for SQLite.
+func eachObject(set string) string {
+	m := recordset.FindStringSubmatch(set)
+	columns := strings.Split(m[3], ",")
+	for i, column := range columns {
+		name, _, _ := strings.Cut(strings.TrimSpace(column), " ")
+		columns[i] = "value ->> '" + name + "' AS " + name
+	}
+	return "(SELECT " + strings.Join(columns, ", ") + " FROM json_each(" + m[1] + ")) AS " + m[2]
 }
 
 // inOrder reports whether the statement has each parameter once, in the order of their numbers.

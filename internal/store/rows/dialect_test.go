@@ -26,6 +26,11 @@ func TestDialects(t *testing.T) {
 			`SELECT ?, a, b FROM (SELECT ? AS a, ? AS b, 0 AS place) AS c ORDER BY place`,
 			`SELECT $1, a, b FROM unnest($2::text[], $3::bytea[]) WITH ORDINALITY AS c (a, b, place) ORDER BY place`,
 		},
+		{
+			"objects are rows", `SELECT c.n FROM json_to_recordset($1::json) AS c (n bigint, name text) CROSS JOIN quotas q ON q.n = c.n`,
+			`SELECT c.n FROM (SELECT value ->> 'n' AS n, value ->> 'name' AS name FROM json_each(?)) AS c CROSS JOIN quotas q ON q.n = c.n`,
+			`SELECT c.n FROM json_to_recordset($1::json) AS c (n bigint, name text) JOIN quotas q ON q.n = c.n`,
+		},
 		{"the queue of one node has its clock", `due_at <= queue_now($1)`, `due_at <= ?`, `due_at <= queue_now($1)`},
 		{"locks within parentheses", `(SELECT 1 FOR NO KEY UPDATE) AS a`, `(SELECT 1) AS a`, `(SELECT 1 FOR NO KEY UPDATE) AS a`},
 		{

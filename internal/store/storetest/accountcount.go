@@ -11,6 +11,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/calendar"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
@@ -30,6 +31,7 @@ type countModel struct {
 	webhooks  []*webhook.Webhook
 	owners    []*owner.Owner
 	plans     []*plan.Plan
+	quotas    map[string]bool // by the names of limits
 }
 
 func (m *countModel) want(h *harness) (n control.AccountCounts) {
@@ -66,6 +68,7 @@ func (m *countModel) want(h *harness) (n control.AccountCounts) {
 		n.Plans++
 		n.PlanBytes += int64(len(p.Name) + len(p.Title) + len(limits) + len(p.TimeZone))
 	}
+	n.Quotas = int64(len(m.quotas))
 	for _, r := range m.responses {
 		n.Responses++
 		n.ResponseBytes += int64(len(r.Body))
@@ -88,7 +91,7 @@ func testAccountCounts(h *harness) {
 		var models []*countModel
 		for range 2 {
 			names++
-			models = append(models, &countModel{account: h.insertAccount(fmt.Sprintf("counted %d", names)), responses: map[string]*control.StoredResponse{}, routes: map[string][]gateway.Route{}})
+			models = append(models, &countModel{account: h.insertAccount(fmt.Sprintf("counted %d", names)), responses: map[string]*control.StoredResponse{}, routes: map[string][]gateway.Route{}, quotas: map[string]bool{}})
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			m := models[rapid.IntRange(0, 1).Draw(t, "account")]
@@ -171,6 +174,8 @@ func (m *countModel) sell(h *harness, t *rapid.T) {
 	case 1:
 		o.Name, o.TimeZone, o.Version = text, text, o.Version+1
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateOwner(ctx, o) })
+		m.quotas[text] = true
+		h.claimQuotas("p", epoch(), quotaClaim(quotaKey(m.account, text, calendar.Day), 10, 1), quotaClaim(quotaKey(m.account, text, calendar.Day), 10, 1))
 	case 2:
 		p.Title, p.TimeZone, p.Limits, p.Version = text, text, p.Limits[:min(1, len(text)%2)], p.Version+1
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdatePlan(ctx, p) })

@@ -33,6 +33,7 @@ func Benchmark(b *testing.B, open func(b *testing.B) store.Engine) {
 		{"AuditSeal", benchAuditSeal},
 		{"Traffic", benchTraffic},
 		{"Requests", benchRequests},
+		{"Quotas", benchQuotas},
 	} {
 		b.Run(bench.name, func(b *testing.B) { bench.run(newBench(b, open(b))) })
 	}

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/calendar"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -108,4 +109,43 @@ func TestSimulationOfAPlanAgreesWithThatOfItsLimit(t *testing.T) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 	})
+}
+
+// Guarantee: a quota is simulated by windows of the calendar. Of a window that began before the recorded time, it refuses
+// what is above its count for sure, and does not know of the rest.
+func TestSimulationOfQuotas(t *testing.T) {
+	c := &clock{at: time.Date(2026, 5, 6, 1, 0, 0, 0, time.UTC)}
+	p := &planRequests{Meter: newMeter(t, sqlitetest.Open(t, sqlite.Config{}), c), t: t, account: id.NewFast(), gateway: id.NewFast()}
+	a, b, route := identifier(1), identifier(2), id.NewFast()
+	for _, hours := range []time.Duration{3, 2, 0} { // two of them before midnight
+		p.at = c.now().Add(-hours*time.Hour - time.Second)
+		p.take(route, a, 4)
+		p.take(route, b, 1)
+	}
+	quota := func(unit calendar.Unit, count int64, allow bool) traffic.PlanLimit {
+		return traffic.PlanLimit{Quota: &traffic.QuotaLimit{Count: count, Calendar: calendar.Calendar{Unit: unit, Zone: time.UTC, Anchor: 1}, Allow: allow}}
+	}
+	for _, one := range []struct {
+		limit traffic.PlanLimit
+		want  traffic.SimulatedLimit
+	}{
+		{quota(calendar.Day, 3, false), traffic.SimulatedLimit{Refused: 5 + 1, Unknown: 3 + 2}}, // all of today is recorded
+		{quota(calendar.Month, 10, false), traffic.SimulatedLimit{Refused: 2, Unknown: 10 + 3}},
+		{quota(calendar.Total, 100, false), traffic.SimulatedLimit{Unknown: 15}},
+		{quota(calendar.Month, 1, true), traffic.SimulatedLimit{}},
+	} {
+		got := p.simulate(traffic.PlanWhat{Limits: []traffic.PlanLimit{one.limit}})
+		if got.Limits[0] != one.want || got.Requests != 15 || got.Refused != one.want.Refused {
+			t.Errorf("%+v: got %+v of %d requests, want %+v of 15", *one.limit.Quota, got.Limits[0], got.Requests, one.want)
+		}
+	}
+	owners := func(context.Context, [][16]byte) (map[[16]byte][16]byte, error) {
+		return map[[16]byte][16]byte{a: identifier(9), b: identifier(9)}, nil
+	}
+	together := quota(calendar.Day, 4, false)
+	together.PerOwner = true
+	got := p.simulate(traffic.PlanWhat{Limits: []traffic.PlanLimit{together, {Limit: perDay(100)}}, Owners: owners})
+	if got.Limits[0] != (traffic.SimulatedLimit{Refused: 6 + 1, Unknown: 4}) || len(got.Keys) != 2 {
+		t.Errorf("got %+v and %+v, want 7 refused of both keys", got.Limits, got.Keys)
+	}
 }

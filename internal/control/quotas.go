@@ -1,0 +1,290 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Quotas is the engine of quotas, as far as the management API needs it.
+type Quotas interface {
+	// Settle writes to the store what this process, and the others that live, have used of the quotas, within about half a
+	// second.
+	Settle(ctx context.Context, keys []ratelimit.QuotaKey) error
+	// Granted makes this process see units that were granted. After an error it sees them when the store responds again.
+	Granted(ctx context.Context, key ratelimit.QuotaKey) error
+}
+
+// mostQuotas is how many quotas of one subject are shown. Only one without a plan, in an account with many default plans
+// of gateways, has more.
+const mostQuotas = 1000
+
+// QuotaUsage is what was used of a quota in the window that has the present time.
+type QuotaUsage struct {
+	Limit                  *plan.Limit
+	Plan                   string // its name
+	Grants                 int64  // units that were granted in addition to the count
+	Used                   int64
+	Reserved               int64 // units that nodes hold ahead of their use, or lost in a crash
+	WindowStart, WindowEnd time.Time
+}
+
+// Remaining returns how many units are neither used nor reserved.
+func (u *QuotaUsage) Remaining() int64 {
+	return max(0, min(u.Limit.Quota.Count+u.Grants, ratelimit.MaxUnits)-u.Used-u.Reserved)
+}
+
+// OwnerUsage returns what was used of the quotas of an owner.
+func (s *Service) OwnerUsage(ctx context.Context, actor *Actor, ownerID string) ([]QuotaUsage, error) {
+	return s.usage(ctx, actor, ownerSubject(ownerID))
+}
+
+// KeyUsage returns what was used of the quotas of a key. The keys of a rotation share them.
+func (s *Service) KeyUsage(ctx context.Context, actor *Actor, keyID string) ([]QuotaUsage, error) {
+	return s.usage(ctx, actor, keySubject(keyID))
+}
+
+// quotaSubject is whom quotas count.
+type quotaSubject struct {
+	id    string       // of the owner, or of the key's bucket
+	owner *owner.Owner // nil for a key without one
+	key   *apikey.Key  // nil for an owner
+}
+
+// findSubject finds a subject by the identifier of its record.
+type findSubject func(ctx context.Context, tx ReadTx, actor *Actor) (*quotaSubject, error)
+
+func ownerSubject(ownerID string) findSubject {
+	return func(ctx context.Context, tx ReadTx, actor *Actor) (*quotaSubject, error) {
+		o, err := tx.Owner(ctx, actor.Account.ID, ownerID)
+		if err != nil {
+			return nil, err
+		}
+		return &quotaSubject{id: o.ID, owner: o}, nil
+	}
+}
+
+func keySubject(keyID string) findSubject {
+	return func(ctx context.Context, tx ReadTx, actor *Actor) (*quotaSubject, error) {
+		k, err := tx.Key(ctx, actor.Account.ID, keyID)
+		if err != nil {
+			return nil, err
+		}
+		q := &quotaSubject{id: k.BucketID, key: k}
+		if k.OwnerID != "" {
+			q.owner, err = tx.Owner(ctx, actor.Account.ID, k.OwnerID)
+		}
+		return q, err
+	}
+}
+
+// what names the subject in messages.
+func (q *quotaSubject) what() string {
+	if q.key != nil {
+		return "key"
+	}
+	return "owner"
+}
+
+// planID returns the plan that applies on every gateway; "" if the default plan of each gateway does.
+func (q *quotaSubject) planID() string {
+	planID := ""
+	if q.owner != nil {
+		planID = q.owner.PlanID
+	}
+	if q.key != nil {
+		planID = cmp.Or(q.key.PlanID, planID)
+	}
+	return planID
+}
+
+// limits calls yield for each limit of plans that counts the subject, until it returns false (plans.md, section 3: which
+// limits apply). Its time grows with the number of gateways, if default plans of gateways apply.
+func (q *quotaSubject) limits(ctx context.Context, tx ReadTx, yield func(*plan.Plan, *plan.Limit) bool) error {
+	if q.key != nil && q.key.Level != apikey.GatewayLevel {
+		return nil
+	}
+	planID, onlyGateway := q.planID(), ""
+	ofPlan, ofDefaults := plan.PerOwner, map[plan.Subject]bool{plan.PerOwner: planID == ""}
+	if q.key != nil {
+		onlyGateway = q.key.GatewayID
+		ofPlan, ofDefaults = plan.PerKey, map[plan.Subject]bool{plan.PerKey: planID == "", plan.PerOwner: q.owner == nil}
+	}
+	accountID, more := q.accountID(), true
+	if planID != "" {
+		p, err := tx.Plan(ctx, accountID, planID)
+		if err != nil {
+			return err
+		}
+		for i := range p.Limits {
+			l := &p.Limits[i]
+			if more = more && (l.Per != ofPlan || onlyGateway != "" && l.GatewayID != "" && l.GatewayID != onlyGateway || yield(p, l)); !more {
+				return nil
+			}
+		}
+	}
+	if !ofDefaults[plan.PerKey] && !ofDefaults[plan.PerOwner] {
+		return nil
+	}
+	return eachDefaultPlan(ctx, tx, accountID, onlyGateway, func(gatewayID string, p *plan.Plan) bool {
+		for i := range p.Limits {
+			l := &p.Limits[i]
+			if ofDefaults[l.Per] && (l.GatewayID == "" || l.GatewayID == gatewayID) && !yield(p, l) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func (q *quotaSubject) accountID() string {
+	if q.key != nil {
+		return q.key.AccountID
+	}
+	return q.owner.AccountID
+}
+
+// eachDefaultPlan calls yield for the default plan of each gateway that has one, or of one gateway, until it returns false.
+func eachDefaultPlan(ctx context.Context, tx ReadTx, accountID, onlyGateway string, yield func(gatewayID string, p *plan.Plan) bool) error {
+	known := map[string]*plan.Plan{}
+	each := func(gatewayID, planID string) (more bool, err error) {
+		if planID == "" {
+			return true, nil
+		}
+		if known[planID] == nil {
+			if known[planID], err = tx.Plan(ctx, accountID, planID); err != nil {
+				return false, err
+			}
+		}
+		return yield(gatewayID, known[planID]), nil
+	}
+	if onlyGateway != "" {
+		g, err := tx.Gateway(ctx, accountID, onlyGateway)
+		if fault.CodeOf(err) == fault.NotFound { // it was deleted
+			return nil
+		}
+		if err == nil {
+			_, err = each(g.ID, g.DefaultPlanID)
+		}
+		return err
+	}
+	for after := ""; ; {
+		gateways, err := tx.Gateways(ctx, accountID, Page{Limit: plansAtOnce, After: after})
+		if err != nil {
+			return err
+		}
+		for i := range gateways {
+			if more, err := each(gateways[i].ID, gateways[i].DefaultPlanID); err != nil || !more {
+				return err
+			}
+		}
+		if len(gateways) < plansAtOnce {
+			return nil
+		}
+		after = gateways[len(gateways)-1].ID
+	}
+}
+
+// appliedQuota is a quota that counts a subject.
+type appliedQuota struct {
+	key      ratelimit.QuotaKey
+	plan     *plan.Plan
+	limit    *plan.Limit
+	calendar calendar.Calendar
+}
+
+// quotas returns the quotas that count the subject, each name once.
+func (q *quotaSubject) quotas(ctx context.Context, tx ReadTx) (list []appliedQuota, err error) {
+	seen := map[ratelimit.QuotaKey]bool{}
+	bad := q.limits(ctx, tx, func(p *plan.Plan, l *plan.Limit) bool {
+		key := ratelimit.QuotaKey{QuotaName: l.QuotaName(q.accountID()), Subject: q.id}
+		if !l.IsQuota() || seen[key] {
+			return true
+		}
+		seen[key] = true
+		one := appliedQuota{key: key, plan: p, limit: l}
+		if one.calendar, err = q.calendar(p, l.Quota.Unit); err != nil {
+			return false
+		}
+		list = append(list, one)
+		return len(list) < mostQuotas
+	})
+	return list, cmp.Or(bad, err)
+}
+
+// calendar returns how a plan divides time for the subject.
+func (q *quotaSubject) calendar(p *plan.Plan, u calendar.Unit) (calendar.Calendar, error) {
+	if q.owner == nil {
+		return p.Calendar(u, "", 0)
+	}
+	return p.Calendar(u, q.owner.TimeZone, q.owner.AnchorDay)
+}
+
+// usage returns what was used of the quotas of a subject, in the order of its plans and their limits.
+func (s *Service) usage(ctx context.Context, actor *Actor, find findSubject) ([]QuotaUsage, error) {
+	type of struct {
+		*quotaSubject
+		quotas []appliedQuota
+	}
+	found, err := search(ctx, s, actor, func(tx ReadTx) (o of, err error) {
+		if o.quotaSubject, err = find(ctx, tx, actor); err == nil {
+			o.quotas, err = o.quotaSubject.quotas(ctx, tx)
+		}
+		return o, err
+	})
+	if err != nil || len(found.quotas) == 0 {
+		return nil, err
+	}
+	if s.cfg.Quotas != nil {
+		s.sync(ctx, settling{s.cfg.Quotas, found.quotas})
+	}
+	now := s.now()
+	stored, err := read(ctx, s, actor, func(tx ReadTx) ([]StoredQuota, error) {
+		return tx.QuotaWindows(ctx, actor.Account.ID, found.id, now)
+	})
+	if err != nil {
+		return nil, err
+	}
+	windows := map[ratelimit.QuotaKey]*ratelimit.QuotaWindow{}
+	for i := range stored {
+		windows[stored[i].QuotaKey] = &stored[i].QuotaWindow
+	}
+	list := make([]QuotaUsage, len(found.quotas))
+	for i := range found.quotas {
+		list[i] = found.quotas[i].usage(windows[found.quotas[i].key], now)
+	}
+	return list, nil
+}
+
+// settling writes to the store what was used of quotas.
+type settling struct {
+	engine Quotas
+	quotas []appliedQuota
+}
+
+// Sync implements Syncer.
+func (t settling) Sync(ctx context.Context) error {
+	keys := make([]ratelimit.QuotaKey, len(t.quotas))
+	for i := range t.quotas {
+		keys[i] = t.quotas[i].key
+	}
+	return t.engine.Settle(ctx, keys)
+}
+
+// usage returns what was used in a window, or in the one that begins with the first use if w is nil.
+func (a *appliedQuota) usage(w *ratelimit.QuotaWindow, now time.Time) QuotaUsage {
+	u := QuotaUsage{Limit: a.limit, Plan: a.plan.Name}
+	if w == nil {
+		u.WindowStart, u.WindowEnd = a.calendar.Window(now)
+		return u
+	}
+	u.Grants, u.Used, u.Reserved, u.WindowStart, u.WindowEnd = w.Grants, w.Used(), w.All.Reserved, w.Start, w.End
+	return u
+}
