@@ -103,6 +103,7 @@ const dialogs = (id: Record<string, string>): [path: string, button: string][] =
   [`keys/${id.key}`, 'Revoke'],
   ['owners', 'Create an owner'],
   [`owners/${id.owner}`, 'Edit'],
+  [`owners/${id.owner}`, 'Grant units'],
   [`owners/${id.owner}`, 'Suspend'],
   [`owners/${id.suspended}`, 'Resume'],
   [`owners/${id.owner}`, 'Delete'],

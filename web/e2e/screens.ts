@@ -38,10 +38,13 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     limits: [
       { name: 'together', sustained: '6000/min', burst: '200/s', per: 'owner' },
       { name: 'orders', sustained: '600/min', gateway_id: gateway.gateway_id, routes: ['/orders/*', '/customers'] },
+      { name: 'per-month', quota: '100/month', per: 'owner', warn_at: [15, 80, 100] },
+      { name: 'per-day', quota: '24/day', overage: 'allow' },
     ],
   });
   await k.call('POST', '/v1/plans', { name: 'free', limits: [{ name: 'per-minute', sustained: '60/min' }] });
   const acme = await k.call('POST', '/v1/owners', { external_id: 'acme', name: 'Acme Ltd', plan: 'pro', metadata: { crm: '4711' } });
+  await k.call('POST', `/v1/owners/${acme.owner_id}/grants`, { limit: 'per-month', units: 50, reason: 'Outage of 3 March' });
   const late = await k.call('POST', '/v1/owners', { external_id: 'late-payer', plan: 'free' });
   await k.call('PATCH', `/v1/owners/${late.owner_id}`, { state: 'suspended' });
   const keys: { key: string; key_id: string }[] = [];

@@ -1,13 +1,16 @@
 import { expect, test } from 'vitest';
-import { applying, draftOf, limitBody, limitFlags, newLimit, planAndLimit, planFile, planWords } from './plan';
+import { noCalendar } from './calendar';
+import { applying, draftOf, isWhole, limitBody, limitFlags, newLimit, ofKind, planAndLimit, planFile, planWords } from './plan';
 
 type Plan = Parameters<typeof applying>[0]['keyPlan'] & {};
 type Limit = Plan['limits'][number];
 
+const rate = { quota: null, meter: 'requests', overage: null, warn_at: null };
 const limit = (name: string, per: Limit['per'], gateway_id: string | null = null): Limit => ({
   name,
   sustained: '600/min',
   burst: null,
+  ...rate,
   per,
   gateway_id,
   routes: [],
@@ -47,11 +50,48 @@ test('limits of one gateway', () => {
 
 // Guarantee: what a form shows of a limit is what it sends; blank lines and routes without a gateway are left out.
 test('a limit in its form', () => {
-  const full: Limit = { name: 'a', sustained: '10/s', burst: '20/s', per: 'owner', gateway_id: 'gw_1', routes: ['/a', '/b/*'] };
-  expect(limitBody(draftOf(full))).toEqual(full);
+  const sent = { name: 'a', sustained: '10/s', burst: '20/s', per: 'owner' as const, gateway_id: 'gw_1', routes: ['/a', '/b/*'] };
+  const full: Limit = { ...sent, ...rate };
+  expect(limitBody(draftOf(full))).toEqual(sent);
   expect(limitBody({ ...newLimit(' a '), sustained: '10/s ', routes: '/a' })).toEqual({ name: 'a', sustained: '10/s', per: 'key' });
   expect(limitBody({ ...draftOf(full), routes: '\n/a\n\n' })).toMatchObject({ routes: ['/a'] });
   expect(limitFlags([limitBody(draftOf(full))])).toEqual(["--limit 'a=10/s,burst=20/s,per=owner,gateway=gw_1,route=/a,route=/b/*'"]);
+});
+
+// Guarantee: of a quota its form sends what is not the default, and an empty list of warnings; what was typed for the other
+// kind of limit is not sent.
+test('a quota in its form', () => {
+  const sent = { name: 'q', quota: '1000/day', overage: 'allow' as const, warn_at: [50, 120], per: 'owner' as const };
+  const full: Limit = { ...sent, sustained: null, burst: null, meter: 'requests', gateway_id: null, routes: [] };
+  expect(limitBody(draftOf(full))).toEqual(sent);
+  expect(limitBody({ ...draftOf(full), sustained: '10/s', burst: '5/s' })).toEqual(sent);
+  expect(limitBody({ ...draftOf(full), kind: 'rate', sustained: '10/s' })).toEqual({ name: 'q', sustained: '10/s', per: 'owner' });
+  const plain = { ...full, overage: 'refuse' as const, warn_at: [80, 100] };
+  expect(limitBody(draftOf(plain))).toEqual({ name: 'q', quota: '1000/day', per: 'owner' });
+  expect(limitBody(draftOf({ ...plain, warn_at: [] }))).toEqual({ name: 'q', quota: '1000/day', warn_at: [], per: 'owner' });
+  expect(limitBody({ ...draftOf(plain), most: '25,000' })).toMatchObject({ quota: '25000/day' });
+  expect([isWhole(limitBody(draftOf(full))), isWhole(limitBody({ ...draftOf(full), most: '' }))]).toEqual([true, false]);
+  expect(limitFlags([limitBody(draftOf(full)), limitBody(draftOf({ ...plain, warn_at: [] }))])).toEqual([
+    '--limit q=quota:1000/day,overage=allow,warn-at=50,120,per=owner',
+    '--limit q=quota:1000/day,warn-at=none,per=owner',
+  ]);
+  expect(ofKind(newLimit('per-minute'), 'quota')).toEqual({ kind: 'quota', name: 'per-month' });
+  expect(ofKind(newLimit('mine'), 'quota')).toEqual({ kind: 'quota' });
+  expect(planWords([full])).toBe('1,000 a day per owner, more is allowed');
+  expect(planFile({ name: 'pro', title: '', ...noCalendar, time_zone: 'Europe/Berlin' }, [limitBody(draftOf(full))], () => '')).toBe(
+    [
+      'plans:',
+      '  - name: pro',
+      '    time_zone: Europe/Berlin',
+      '    limits:',
+      '      - name: q',
+      '        quota: 1000/day',
+      '        overage: allow',
+      '        warn_at: [50, 120]',
+      '        per: owner',
+      '',
+    ].join('\n'),
+  );
 });
 
 test('a plan in words and as a file', () => {
@@ -60,7 +100,7 @@ test('a plan in words and as a file', () => {
   expect(planAndLimit('pro.per-minute')).toEqual({ plan: 'pro', limit: 'per-minute' });
   expect(
     planFile(
-      { name: 'no', title: 'For: all' },
+      { name: 'no', title: 'For: all', ...noCalendar },
       [limitBody({ ...newLimit('a'), sustained: '10/s', gateway_id: 'gw_1', routes: '/a/*' })],
       () => 'orders',
     ),

@@ -1,5 +1,7 @@
 import type { Schemas } from '../api/client';
+import type { Calendar } from './calendar';
 import { spellLimit } from './limit';
+import { defaultWarnAt, percentages, quotaParts, spellQuota, wholeNumber } from './quota';
 import { quote } from './shell';
 
 type Plan = Schemas['Plan'];
@@ -7,26 +9,58 @@ type Limit = Plan['limits'][number];
 
 export const maxLimits = 8; // of a plan
 
-// A LimitDraft is a limit of a plan as its form has it; "" means that a field is not set.
+// A LimitDraft is a limit of a plan as its form has it; "" means that a field is not set. What a limit of its kind does not
+// have is kept, and not sent.
 export interface LimitDraft {
   name: string;
+  kind: 'rate' | 'quota';
   sustained: string;
   burst: string;
+  most: string; // units of a window of a quota
+  unit: string; // its window
+  overage: string;
+  warn_at: string; // percentages; none for ""
   per: string;
   gateway_id: string;
   routes: string; // a path in each line
 }
 
-export const newLimit = (name = ''): LimitDraft => ({ name, sustained: '', burst: '', per: 'key', gateway_id: '', routes: '' });
+export const newLimit = (name = ''): LimitDraft => ({
+  name,
+  kind: 'rate',
+  sustained: '',
+  burst: '',
+  most: '',
+  unit: 'month',
+  overage: 'refuse',
+  warn_at: defaultWarnAt.join(', '),
+  per: 'key',
+  gateway_id: '',
+  routes: '',
+});
+
+const usualNames = { rate: 'per-minute', quota: 'per-month' };
+
+// ofKind returns what is to change in a limit that becomes one of another kind: the name as well, if it is the usual one.
+export function ofKind({ name }: LimitDraft, kind: LimitDraft['kind']): Partial<LimitDraft> {
+  const other = usualNames[kind === 'rate' ? 'quota' : 'rate'];
+  return name === other ? { kind, name: usualNames[kind] } : { kind };
+}
 
 // draftOf returns a limit as its form has it.
 export const draftOf = (l: Limit): LimitDraft => ({
-  name: l.name,
-  sustained: l.sustained ?? '',
-  burst: l.burst ?? '',
+  ...newLimit(l.name),
+  ...(l.quota ? quotaDraft({ ...l, quota: l.quota }) : { sustained: l.sustained ?? '', burst: l.burst ?? '' }),
   per: l.per,
   gateway_id: l.gateway_id ?? '',
   routes: l.routes.join('\n'),
+});
+
+const quotaDraft = (l: Limit & { quota: string }) => ({
+  kind: 'quota' as const,
+  ...quotaParts(l.quota),
+  overage: l.overage ?? 'refuse',
+  warn_at: (l.warn_at ?? []).join(', '),
 });
 
 const lines = (text: string) =>
@@ -35,11 +69,33 @@ const lines = (text: string) =>
     .map((line) => line.trim())
     .filter(Boolean);
 
-// limitBody returns what a call takes for a limit. Routes are left out without a gateway: the form does not show them.
-export const limitBody = (d: LimitDraft) => ({
-  name: d.name.trim(),
+interface Body {
+  sustained?: string;
+  burst?: string;
+  quota?: string;
+  overage?: string;
+  warn_at?: (number | string)[];
+}
+
+const rateBody = (d: LimitDraft): Body => ({
   ...(d.sustained.trim() ? { sustained: d.sustained.trim() } : {}),
   ...(d.burst.trim() ? { burst: d.burst.trim() } : {}),
+});
+
+function quotaBody(d: LimitDraft): Body {
+  const warnAt = percentages(d.warn_at);
+  return {
+    quota: `${wholeNumber(d.most)}/${d.unit}`,
+    ...(d.overage === 'refuse' ? {} : { overage: d.overage }),
+    ...(warnAt.join() === defaultWarnAt.join() ? {} : { warn_at: warnAt }),
+  };
+}
+
+// limitBody returns what a call takes for a limit, without what is the default of a quota. Routes are left out without a
+// gateway: the form does not show them.
+export const limitBody = (d: LimitDraft) => ({
+  name: d.name.trim(),
+  ...(d.kind === 'quota' ? quotaBody(d) : rateBody(d)),
   per: d.per,
   ...(d.gateway_id ? { gateway_id: d.gateway_id } : {}),
   ...(d.gateway_id && lines(d.routes).length > 0 ? { routes: lines(d.routes) } : {}),
@@ -47,12 +103,16 @@ export const limitBody = (d: LimitDraft) => ({
 
 export type LimitBody = ReturnType<typeof limitBody>;
 
-// rateOf says the rate of a limit in words: "600 per minute, 50 at once".
-export const rateOf = ({ sustained, burst }: Pick<Limit, 'sustained' | 'burst'>): string =>
-  spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' });
+// isWhole reports whether a limit has all that it needs.
+export const isWhole = (l: LimitBody): boolean => Boolean(l.name && (l.sustained || (l.quota && quotaParts(l.quota).most)));
+
+// amountOf says in words how much a limit lets through: "600 per minute, 50 at once", or "100,000 a month".
+export const amountOf = ({ sustained, burst, quota }: Pick<Limit, 'sustained' | 'burst' | 'quota'>): string =>
+  quota ? spellQuota(quota) : spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' });
 
 // limitWords says a limit in a few words: "600 per minute per owner".
-export const limitWords = (l: Limit): string => `${rateOf(l)} ${l.per === 'owner' ? 'per owner' : 'per key'}`;
+export const limitWords = (l: Limit): string =>
+  `${amountOf(l)} ${l.per === 'owner' ? 'per owner' : 'per key'}${l.overage === 'allow' ? ', more is allowed' : ''}`;
 
 // planWords says the limits of a plan in a few words.
 export const planWords = (limits: Limit[]): string => limits.map(limitWords).join('; ') || 'no limits';
@@ -106,8 +166,10 @@ export function planAndLimit(name: string): { plan: string; limit: string } {
 export function limitFlags(limits: LimitBody[]): string[] {
   return limits.map((l) => {
     const parts = [
-      `${l.name || 'NAME'}=${l.sustained ?? 'RATE'}`,
+      `${l.name || 'NAME'}=${l.quota ? `quota:${l.quota}` : (l.sustained ?? 'RATE')}`,
       l.burst && `burst=${l.burst}`,
+      l.overage && `overage=${l.overage}`,
+      l.warn_at && `warn-at=${l.warn_at.join(',') || 'none'}`,
       l.per !== 'key' && `per=${l.per}`,
       l.gateway_id && `gateway=${l.gateway_id}`,
       ...(l.routes ?? []).map((r) => `route=${r}`),
@@ -118,11 +180,11 @@ export function limitFlags(limits: LimitBody[]): string[] {
 
 // plain are texts that YAML reads as a string without quotes: names and rates.
 const plain = (text: string) => /^(\d+\/)?[a-z][a-z0-9_-]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/.test(text);
-const yaml = (text: string) => (plain(text) ? text : JSON.stringify(text));
+const yaml = (value: number | string) => (typeof value !== 'string' ? String(value) : plain(value) ? value : JSON.stringify(value));
 
 // planFile returns a plan as a configuration file has it, which names gateways, as nameOf does.
 export function planFile(
-  { name, title, time_zone, anchor_day }: { name: string; title: string; time_zone?: string; anchor_day?: number },
+  { name, title, time_zone, anchor_day }: { name: string; title: string } & Calendar,
   limits: LimitBody[],
   nameOf: (gatewayId: string) => string,
 ): string {
@@ -135,7 +197,7 @@ export function planFile(
     `  - name: ${yaml(name || 'NAME')}`,
     ...(title ? [`    title: ${yaml(title)}`] : []),
     ...(time_zone && time_zone !== 'UTC' ? [`    time_zone: ${time_zone}`] : []),
-    ...(anchor_day && anchor_day !== 1 ? [`    anchor_day: ${anchor_day}`] : []),
+    ...(anchor_day && anchor_day !== '1' ? [`    anchor_day: ${anchor_day}`] : []),
     limits.length === 0 ? '    limits: []' : '    limits:',
     ...limits.flatMap(one),
     '',

@@ -8,6 +8,8 @@ import { showLimit } from '../../lib/limit';
 import { buttonClass, Button, Details, Failure, Id, Notice, Page, Panel, Skeleton, Time, useNow } from '../../ui/basic';
 import { PlanLink } from '../owners/parts';
 import { Applying, useApplying } from '../plans/applying';
+import { Quotas } from '../quotas/panel';
+import { useQuotas } from '../quotas/subject';
 import { EditKey } from './edit';
 import { RevokeKey } from './revoke';
 import { RotateKey, Rotation } from './rotate';
@@ -37,6 +39,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
     ownerPlan: record?.owner_id && owner.isLoading ? undefined : (owner.data?.data.plan_id ?? null),
     gatewayId: record?.gateway_id,
   });
+  const quotas = useQuotas({ kind: 'key', id: keyId }, record?.level === 'gateway');
   const whyNot = useRefusals(path, record);
   if (query.error && !record)
     return (
@@ -131,7 +134,16 @@ function KeyDetail({ keyId }: { keyId: string }) {
         {record.level === 'gateway' ? (
           <div className="flex min-w-0 flex-col gap-4">
             <KeyUsage keyId={keyId} />
-            <Applying of={limits} />
+            {quotas.ready && (limits.lines || limits.refused) ? (
+              <>
+                <Quotas quotas={quotas} more={record.owner_id && <OfOwner ownerId={record.owner_id} />} />
+                <Applying of={limits} />
+              </>
+            ) : (
+              <Panel>
+                <Skeleton className="h-40 w-full" />
+              </Panel>
+            )}
           </div>
         ) : (
           <Panel title="Use">
@@ -148,6 +160,17 @@ function KeyDetail({ keyId }: { keyId: string }) {
     </Page>
   );
 }
+
+// OfOwner leads to what all keys of the owner use together.
+const OfOwner = ({ ownerId }: { ownerId: string }) => (
+  <>
+    What all keys of an owner use together is on the page of{' '}
+    <Link to="/owners/$ownerId" params={{ ownerId }} className="link">
+      its owner
+    </Link>
+    .
+  </>
+);
 
 // KeyOwner leads to the owner of a key.
 const KeyOwner = ({ record: { owner, owner_id } }: { record: Schemas['Key'] }) =>

@@ -1,6 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { api } from '../../api/client';
 import { changed } from '../../api/hooks';
+import { calendarBody, calendarFlags, noCalendar } from '../../lib/calendar';
 import { useForm } from '../../lib/form';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
@@ -9,23 +10,27 @@ import { Submit, TextField } from '../../ui/form';
 import { addFlags, type Pair, Pairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
+import { OwnerCalendar } from './parts';
 
 // CreateOwner asks for a new owner.
 export function CreateOwner({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
-  const form = useForm({ external_id: '', name: '', plan: '', metadata: [] as Pair[] });
+  const form = useForm({ external_id: '', name: '', plan: '', ...noCalendar, metadata: [] as Pair[] });
   const v = form.values;
   const metadata = toRecord(v.metadata);
+  const calendar = calendarBody(v);
   const body = {
     external_id: v.external_id,
     ...(v.name && { name: v.name }),
     ...(v.plan && { plan: v.plan }),
+    ...calendar,
     ...(Object.keys(metadata).length > 0 && { metadata }),
   };
   const cli = [
     `keygate owners create ${quote(v.external_id || 'IDENTIFIER')}`,
     v.name && `--name ${quote(v.name)}`,
     v.plan && `--plan ${v.plan}`,
+    ...calendarFlags(calendar),
     ...addFlags(metadata),
   ]
     .filter(Boolean)
@@ -74,6 +79,7 @@ export function CreateOwner({ onClose }: { onClose: () => void }) {
             error={form.fieldError('plan')}
             hint="The limits of all its keys"
           />
+          <OwnerCalendar form={form} />
         </div>
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
         <Submit

@@ -2,9 +2,12 @@ import { useParams } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
 import { useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { calendarText, calendarWords } from '../../lib/calendar';
 import { Button, Details, Failure, Id, Notice, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { FewKeys } from '../keys/few';
 import { Applying, useApplying } from '../plans/applying';
+import { Quotas } from '../quotas/panel';
+import { useQuotas } from '../quotas/subject';
 import { DeleteOwner, ResumeOwner, SuspendOwner } from './actions';
 import { EditOwner } from './edit';
 import { OwnerState, PlanLink } from './parts';
@@ -22,14 +25,15 @@ function OwnerDetail({ ownerId }: { ownerId: string }) {
   const close = () => setOpen('');
   const o = query.data?.data;
   const limits = useApplying({ ownerPlan: o?.plan_id });
+  const quotas = useQuotas({ kind: 'owner', id: ownerId, external_id: o?.external_id }, o !== undefined);
   if (query.error && !o)
     return (
       <Page title="Owner">
         <Failure error={query.error} retry={() => void query.refetch()} />
       </Page>
     );
-  if (!o || !(limits.lines || limits.refused))
-    // both, so that nothing moves
+  if (!o || !(limits.lines || limits.refused) || !quotas.ready)
+    // all, so that nothing moves
     return (
       <Page key="loading" title={<Skeleton className="h-6 w-48" />}>
         <Panel>
@@ -77,6 +81,7 @@ function OwnerDetail({ ownerId }: { ownerId: string }) {
               ['In Keygate', <Id key="id" value={o.owner_id} />],
               ['Name', o.name ?? '–'],
               ['Plan', <PlanLink key="plan" record={o} none="none: that of the gateway" />],
+              ...(o.time_zone || o.anchor_day ? [['Calendar', calendarWords(calendarText(o))] as [ReactNode, ReactNode]] : []),
               ['Created', <Time key="created" at={o.created_at} />],
               ...Object.entries(o.metadata).map(([k, v]): [ReactNode, ReactNode] => [
                 <span key={k} className="break-words">
@@ -87,7 +92,10 @@ function OwnerDetail({ ownerId }: { ownerId: string }) {
             ]}
           />
         </Panel>
-        <Applying of={limits} />
+        <div className="flex min-w-0 flex-col gap-4">
+          <Quotas quotas={quotas} />
+          <Applying of={limits} />
+        </div>
       </div>
       <FewKeys of={{ owner: o.external_id }} none="No key names this owner." />
       {open === 'edit' && query.data && <EditOwner first={query.data} onClose={close} />}

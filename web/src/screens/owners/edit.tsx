@@ -1,5 +1,6 @@
 import { type Answer, api } from '../../api/client';
 import { changed } from '../../api/hooks';
+import { calendarChanges, calendarFlags, calendarText } from '../../lib/calendar';
 import { useEdit } from '../../lib/edit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
@@ -9,10 +10,15 @@ import { Submit, TextField } from '../../ui/form';
 import { metadataFlags, type Pair, Pairs, showPairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
-import type { Owner } from './parts';
+import { type Owner, OwnerCalendar } from './parts';
 
-const valuesOf = (o: Owner) => ({ name: o.name ?? '', plan: o.plan ?? '', metadata: Object.entries(o.metadata) as Pair[] });
-const labels = { name: 'Name', plan: 'Plan', metadata: 'Metadata' };
+const valuesOf = (o: Owner) => ({
+  name: o.name ?? '',
+  plan: o.plan ?? '',
+  ...calendarText(o),
+  metadata: Object.entries(o.metadata) as Pair[],
+});
+const labels = { name: 'Name', plan: 'Plan', time_zone: 'Time zone', anchor_day: 'Months begin on day', metadata: 'Metadata' };
 const show = (value: string | Pair[]): string => (typeof value === 'string' ? value || 'empty' : showPairs(value));
 
 // EditOwner sends only the fields that were touched, with the ETag of the record they began with.
@@ -21,9 +27,11 @@ export function EditOwner({ first, onClose }: { first: Answer<Owner>; onClose: (
   const path = { owner_id };
   const form = useEdit({ first, valuesOf, labels, show, read: () => api.get('/v1/owners/{owner_id}', { path }) });
   const v = form.values;
+  const calendar = calendarChanges(form.changes);
   const body = {
     ...('name' in form.changes && { name: v.name || null }),
     ...('plan' in form.changes && { plan: v.plan || null }),
+    ...calendar,
     ...('metadata' in form.changes && { metadata: toRecord(v.metadata) }),
   };
   const submit = () =>
@@ -39,6 +47,7 @@ export function EditOwner({ first, onClose }: { first: Answer<Owner>; onClose: (
     `keygate owners update ${quote(external_id)}`,
     'name' in body && `--name ${quote(v.name)}`,
     'plan' in body && `--plan ${quote(v.plan)}`,
+    ...calendarFlags(calendar),
     ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : []),
   ]
     .filter(Boolean)
@@ -60,8 +69,9 @@ export function EditOwner({ first, onClose }: { first: Answer<Owner>; onClose: (
             value={v.plan}
             onChange={(t) => form.set('plan', t)}
             error={form.fieldError('plan')}
-            hint="On another plan its limits begin full."
+            hint="On another plan its rates begin full. A quota with the same name and window goes on."
           />
+          <OwnerCalendar form={form} />
         </div>
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
         <Submit

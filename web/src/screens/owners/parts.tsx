@@ -1,6 +1,8 @@
 import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
+import type { Calendar } from '../../lib/calendar';
 import { Status } from '../../ui/basic';
+import { CalendarFields } from '../../ui/calendar';
 
 export type Owner = Schemas['Owner'];
 
@@ -39,3 +41,17 @@ export const PlanLink = ({ record, none = '–' }: { record: { plan_id: string |
   ) : (
     <span className="text-muted">{none}</span>
   );
+
+// OwnerCalendar edits the calendar of an owner, in a form.
+export const OwnerCalendar = ({
+  form,
+}: {
+  form: { values: Calendar; set: (name: keyof Calendar, text: string) => void; fieldError: (name: string) => string | undefined };
+}) => (
+  <CalendarFields
+    value={form.values}
+    none={{ time_zone: 'That of the plan', anchor_day: 'That of the plan' }}
+    set={form.set}
+    error={form.fieldError}
+  />
+);

@@ -3,6 +3,7 @@ import { api } from '../../api/client';
 import { changed, warn } from '../../api/hooks';
 import { useGateways } from '../../api/gateways';
 import { useRefusal } from '../../api/session';
+import { calendarBody, calendarFlags, noCalendar } from '../../lib/calendar';
 import { useForm } from '../../lib/form';
 import { limitBody, limitFlags, newLimit, planFile } from '../../lib/plan';
 import { quote } from '../../lib/shell';
@@ -17,10 +18,11 @@ export default function CreatePlan() {
   const navigate = useNavigate();
   const refused = useRefusal('write', 'plans');
   const { nameOf } = useGateways();
-  const form = useForm<PlanValues>({ name: '', title: '', limits: [newLimit('per-minute')] });
+  const form = useForm<PlanValues>({ name: '', title: '', limits: [newLimit('per-minute')], ...noCalendar });
   const { name, title } = form.values;
   const limits = form.values.limits.map(limitBody);
-  const body = { name: name.trim(), ...(title.trim() && { title: title.trim() }), limits };
+  const calendar = calendarBody(form.values);
+  const body = { name: name.trim(), ...(title.trim() && { title: title.trim() }), limits, ...calendar };
   const submit = () =>
     form.submit(async () => {
       const { data } = await api.post('/v1/plans', { body });
@@ -29,7 +31,12 @@ export default function CreatePlan() {
       await changed('/v1/plans');
       await navigate({ to: '/plans/$planId', params: { planId: data.plan_id } });
     });
-  const cli = [`keygate plans create ${quote(body.name || 'NAME')}`, title && `--title ${quote(title)}`, ...limitFlags(limits)]
+  const cli = [
+    `keygate plans create ${quote(body.name || 'NAME')}`,
+    title && `--title ${quote(title)}`,
+    ...limitFlags(limits),
+    ...calendarFlags(calendar),
+  ]
     .filter(Boolean)
     .join(' ');
   return (
@@ -45,7 +52,13 @@ export default function CreatePlan() {
           <Submit
             beside={
               <AsCode
-                command={{ cli, method: 'POST', path: '/v1/plans', body, file: planFile({ name: body.name, title }, limits, nameOf) }}
+                command={{
+                  cli,
+                  method: 'POST',
+                  path: '/v1/plans',
+                  body,
+                  file: planFile({ ...form.values, name: body.name }, limits, nameOf),
+                }}
               />
             }
             label="Create the plan"

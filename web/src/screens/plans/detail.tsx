@@ -1,10 +1,11 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
+import { type ReactNode, useState } from 'react';
 import { api } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { changed, useRecord, useWarnings } from '../../api/hooks';
 import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
+import { calendarText, calendarWords } from '../../lib/calendar';
 import { AsCode } from '../../ui/ascode';
 import { Button, Details, Failure, Id, Page, Panel, Skeleton, Time, Warnings } from '../../ui/basic';
 import { ConfirmDialog } from '../../ui/dialog';
@@ -65,6 +66,7 @@ function PlanDetail({ planId }: { planId: string }) {
             rows={[
               ['Identifier', <Id key="id" value={p.plan_id} />],
               ['Title', p.title ?? '–'],
+              ...(p.limits.some((l) => l.quota) ? [['Calendar', calendarWords(calendarText(p))] as [ReactNode, ReactNode]] : []),
               ['Created', <Time key="created" at={p.created_at} />],
             ]}
           />

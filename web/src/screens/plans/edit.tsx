@@ -4,6 +4,7 @@ import { useGateways } from '../../api/gateways';
 import { changed, useRecord, warn } from '../../api/hooks';
 import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
+import { calendarChanges, calendarFlags, calendarText } from '../../lib/calendar';
 import { useEdit } from '../../lib/edit';
 import { draftOf, limitBody, limitFlags, planFile } from '../../lib/plan';
 import { quote } from '../../lib/shell';
@@ -31,8 +32,8 @@ export default function EditPlan() {
   );
 }
 
-const valuesOf = (p: Plan): PlanValues => ({ name: p.name, title: p.title ?? '', limits: p.limits.map(draftOf) });
-const labels = { name: 'Name', title: 'Title', limits: 'Limits' };
+const valuesOf = (p: Plan): PlanValues => ({ name: p.name, title: p.title ?? '', limits: p.limits.map(draftOf), ...calendarText(p) });
+const labels = { name: 'Name', title: 'Title', limits: 'Limits', time_zone: 'Time zone', anchor_day: 'Months begin on day' };
 const show = (value: unknown): string =>
   Array.isArray(value) ? limitFlags(value.map(limitBody)).join(' ').replaceAll('--limit ', '') || 'none' : String(value) || 'empty';
 
@@ -46,10 +47,12 @@ function Form({ first }: { first: Answer<Plan> }) {
   const form = useEdit<Plan, PlanValues>({ first, valuesOf, labels, show, read: () => api.get('/v1/plans/{plan_id}', { path }) });
   const { name, title } = form.values;
   const limits = form.values.limits.map(limitBody);
+  const calendar = calendarChanges(form.changes);
   const body = {
     ...('name' in form.changes && { name: name.trim() }),
     ...('title' in form.changes && { title: title.trim() || null }),
     ...('limits' in form.changes && { limits }),
+    ...calendar,
   };
   const leave = () => navigate({ to: '/plans/$planId', params: { planId: plan_id } });
   const submit = () =>
@@ -67,6 +70,7 @@ function Form({ first }: { first: Answer<Plan> }) {
     'name' in body && `--name ${quote(name)}`,
     'title' in body && `--title ${quote(title)}`,
     ...('limits' in body ? (limits.length > 0 ? limitFlags(limits) : ["--limit ''"]) : []),
+    ...calendarFlags(calendar),
   ]
     .filter(Boolean)
     .join(' ');
@@ -91,13 +95,7 @@ function Form({ first }: { first: Answer<Plan> }) {
             onCancel={() => void leave()}
             beside={
               <AsCode
-                command={{
-                  cli,
-                  method: 'PATCH',
-                  path: `/v1/plans/${plan_id}`,
-                  body,
-                  file: planFile({ ...form.base, name, title }, limits, nameOf),
-                }}
+                command={{ cli, method: 'PATCH', path: `/v1/plans/${plan_id}`, body, file: planFile(form.values, limits, nameOf) }}
                 why={form.dirty ? null : 'Nothing has been changed yet.'}
               />
             }

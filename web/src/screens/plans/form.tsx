@@ -1,11 +1,14 @@
+import { type Calendar, calendarBody } from '../../lib/calendar';
 import type { useForm } from '../../lib/form';
-import { type LimitDraft, limitBody, maxLimits, newLimit } from '../../lib/plan';
+import { type LimitDraft, limitBody, maxLimits, newLimit, ofKind } from '../../lib/plan';
+import { windows } from '../../lib/quota';
 import { Button, IconButton, Panel } from '../../ui/basic';
+import { CalendarFields } from '../../ui/calendar';
 import { AreaField, SelectField, TextField } from '../../ui/form';
 import { GatewayField } from '../../ui/gatewayselect';
 import { PlanSimulation } from './simulation';
 
-export interface PlanValues extends Record<string, unknown> {
+export interface PlanValues extends Calendar, Record<string, unknown> {
   name: string;
   title: string;
   limits: LimitDraft[];
@@ -87,24 +90,96 @@ export function PlanFields({ form }: { form: FormOf }) {
           )}
         </div>
       </Panel>
-      <PlanSimulation limits={v.limits.map(limitBody)} />
+      {v.limits.some((l) => l.kind === 'quota') && (
+        <Panel title="Calendar of the quotas">
+          <div className="grid gap-4 sm:grid-cols-2">
+            <CalendarFields
+              value={v}
+              none={{ time_zone: 'UTC', anchor_day: '1' }}
+              set={(name, text) => set(name, text)}
+              error={(name) => form.fieldError(name)}
+            />
+          </div>
+        </Panel>
+      )}
+      <PlanSimulation limits={v.limits.map(limitBody)} calendar={calendarBody(v)} />
     </>
   );
 }
 
-function LimitEditor({
-  number,
-  limit,
-  onChange,
-  onRemove,
-  error,
-}: {
-  number: number;
+interface LimitProps {
   limit: LimitDraft;
   onChange: (part: Partial<LimitDraft>) => void;
-  onRemove: () => void;
   error: (part: string) => string | undefined;
-}) {
+}
+
+function RateFields({ limit, onChange, error }: LimitProps) {
+  return (
+    <>
+      <TextField
+        label="Sustained"
+        required
+        mono
+        placeholder="600/min"
+        hint="Requests that pass steadily"
+        value={limit.sustained}
+        error={error('sustained')}
+        onChange={(sustained) => onChange({ sustained })}
+      />
+      <TextField
+        label="Burst"
+        optional
+        mono
+        placeholder="50/s"
+        hint="How many may come at once"
+        value={limit.burst}
+        error={error('burst')}
+        onChange={(burst) => onChange({ burst })}
+      />
+    </>
+  );
+}
+
+function QuotaFields({ limit, onChange, error }: LimitProps) {
+  return (
+    <>
+      <TextField
+        label="Requests"
+        required
+        mono
+        inputMode="numeric"
+        placeholder="100000"
+        hint="In each window"
+        value={limit.most}
+        error={error('quota')}
+        onChange={(most) => onChange({ most })}
+      />
+      <SelectField label="Window" value={limit.unit} onChange={(unit) => onChange({ unit })} options={windows} />
+      <SelectField
+        label="Beyond it"
+        value={limit.overage}
+        error={error('overage')}
+        onChange={(overage) => onChange({ overage })}
+        options={[
+          { value: 'refuse', label: 'Refuse requests' },
+          { value: 'allow', label: 'Let them pass, and count them' },
+        ]}
+      />
+      <TextField
+        label="Warns at"
+        optional
+        mono
+        placeholder="80, 100"
+        hint="Percentages that raise an event"
+        value={limit.warn_at}
+        error={error('warn_at')}
+        onChange={(warn_at) => onChange({ warn_at })}
+      />
+    </>
+  );
+}
+
+function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & { number: number; onRemove: () => void }) {
   return (
     <fieldset className="rounded-md border border-line p-3">
       <legend className="sr-only">Limit {number}</legend>
@@ -121,25 +196,15 @@ function LimitEditor({
             error={error('name')}
             onChange={(name) => onChange({ name })}
           />
-          <TextField
-            label="Sustained"
-            required
-            mono
-            placeholder="600/min"
-            hint="Requests that pass steadily"
-            value={limit.sustained}
-            error={error('sustained')}
-            onChange={(sustained) => onChange({ sustained })}
-          />
-          <TextField
-            label="Burst"
-            optional
-            mono
-            placeholder="50/s"
-            hint="How many may come at once"
-            value={limit.burst}
-            error={error('burst')}
-            onChange={(burst) => onChange({ burst })}
+          <SelectField
+            label="Kind"
+            value={limit.kind}
+            hint={limit.kind === 'quota' ? 'So many in each calendar window' : 'So many each second, minute or hour'}
+            onChange={(kind) => onChange(ofKind(limit, kind === 'quota' ? 'quota' : 'rate'))}
+            options={[
+              { value: 'rate', label: 'Rate' },
+              { value: 'quota', label: 'Quota' },
+            ]}
           />
           <SelectField
             label="Counts"
@@ -151,6 +216,11 @@ function LimitEditor({
               { value: 'owner', label: 'All keys of an owner together' },
             ]}
           />
+          {limit.kind === 'quota' ? (
+            <QuotaFields limit={limit} onChange={onChange} error={error} />
+          ) : (
+            <RateFields limit={limit} onChange={onChange} error={error} />
+          )}
           <GatewayField
             value={limit.gateway_id}
             none="All gateways"

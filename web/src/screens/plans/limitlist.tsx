@@ -3,7 +3,8 @@ import type { ReactNode } from 'react';
 import { useGateways } from '../../api/gateways';
 import { useNames } from '../../api/names';
 import type { Plan } from '../../api/plans';
-import { rateOf } from '../../lib/plan';
+import { amountOf } from '../../lib/plan';
+import { quotaNotes } from '../../lib/quota';
 
 interface Line {
   limit: Plan['limits'][number];
@@ -28,8 +29,8 @@ export function LimitList({ label, lines }: { label: string; lines: Line[] }) {
           </code>
           <div className="min-w-0">
             <p>
-              <b className="font-medium">{rateOf(limit)}</b>,{' '}
-              {limit.per === 'owner' ? 'all keys of an owner together' : 'each key on its own'}
+              <b className="font-medium">{amountOf(limit)}</b>,{' '}
+              {[limit.per === 'owner' ? 'all keys of an owner together' : 'each key on its own', ...quotaNotes(limit)].join('; ')}
             </p>
             <p className="text-sm break-words text-muted">
               {gatewayId ? (

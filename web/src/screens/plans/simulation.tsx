@@ -2,21 +2,21 @@ import { useState } from 'react';
 import { useGateways } from '../../api/gateways';
 import { useRefusal } from '../../api/session';
 import { count, plural } from '../../lib/format';
-import type { LimitBody } from '../../lib/plan';
+import { isWhole, type LimitBody } from '../../lib/plan';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { GatewaySelect } from '../../ui/gatewayselect';
 import { useSimulation } from '../gateways/simulation';
 
 // PlanSimulation says what limits would have refused on a gateway in the last 24 hours.
-export function PlanSimulation({ limits }: { limits: LimitBody[] }) {
+export function PlanSimulation({ limits, calendar }: { limits: LimitBody[]; calendar: Record<string, unknown> }) {
   const { gateways, loaded } = useGateways();
   const [chosen, setChosen] = useState('');
   const gatewayId =
     chosen || limits.find((l) => l.gateway_id)?.gateway_id || (gateways.find((g) => g.default) ?? gateways[0])?.gateway_id || '';
   const refused = useRefusal('write', `gateways/${gatewayId}/limits`);
   const there = limits.filter((l) => !l.gateway_id || l.gateway_id === gatewayId);
-  const whole = there.length > 0 && there.every((l) => l.name && l.sustained);
-  const { result, error } = useSimulation(gatewayId, gatewayId && whole && !refused ? { plan: { limits: there } } : null);
+  const whole = there.length > 0 && there.every(isWhole);
+  const { result, error } = useSimulation(gatewayId, gatewayId && whole && !refused ? { plan: { limits: there, ...calendar } } : null);
   if (loaded && gateways.length === 0) return null;
   return (
     <Panel
@@ -25,10 +25,12 @@ export function PlanSimulation({ limits }: { limits: LimitBody[] }) {
       {refused ? (
         <p className="text-muted">{refused}</p>
       ) : !whole ? (
-        <p className="text-muted">Give each limit a name and a rate to see what it would have refused.</p>
+        <p className="text-muted">Give each limit a name and a rate or a quota to see what it would have refused.</p>
       ) : error ? (
         error.status === 422 ? (
-          <p className="text-muted">Give each limit a rate such as 600/min to see what it would have refused.</p>
+          <p className="text-muted">
+            Give each limit a rate such as 600/min, or a quota such as 100,000 a month, to see what it would have refused.
+          </p>
         ) : (
           <Failure error={error} />
         )

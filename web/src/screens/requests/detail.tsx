@@ -3,13 +3,14 @@ import { type ReactNode, useState } from 'react';
 import { type Answer, ApiError, type Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
+import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
 import { count, milliseconds, plural } from '../../lib/format';
 import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
-import { clean, explain, isDaily, limitName, type LoggedRequest } from './explain';
+import { clean, explain, isDaily, limitName, type LoggedRequest, neverPasses } from './explain';
 import { nowOf, type Raisable, RaiseLimit } from './raise';
 
 export default function RequestDetail() {
@@ -39,6 +40,7 @@ export default function RequestDetail() {
       retry: false,
     },
   );
+  const plan = usePlanOf(r);
   const [raising, setRaising] = useState(false);
   const raisable = r && limitOf(r, { route: routeRead.data, key: keyRead.data, gateway: gateway.data });
   const noRaise = useRefusal('write', raisable?.kind === 'key' ? 'keys' : 'gateways');
@@ -76,7 +78,12 @@ export default function RequestDetail() {
       </Page>
     );
   const d = r.decision;
-  const names = { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined, route: route?.path, rate: raisable && rateThen(r, raisable) };
+  const names = {
+    gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined,
+    route: route?.path,
+    rate: raisable && rateThen(r, raisable),
+    quota: quotaOf(r, plan),
+  };
   const text = explain(r, names);
   const decision: [ReactNode, ReactNode][] = [
     ['Decided by', d.check],
@@ -91,14 +98,14 @@ export default function RequestDetail() {
       ? ([
           [
             'Limit',
-            <PlanOf key="limit" record={r}>
+            <LinkTo key="limit" plan={plan}>
               {limitName(r, names)
                 .replace(/^the /, '')
                 .replace(/^./, (c) => c.toUpperCase())}
-            </PlanOf>,
+            </LinkTo>,
           ],
           ['Left then', d.remaining === null ? '–' : `${count(d.remaining)} of ${d.limit === null ? '–' : plural(d.limit, 'request')}`],
-          ['Would have passed', <Time key="passes" at={d.passes_at} />],
+          ['Would have passed', neverPasses(r) ? 'never: it does not reset' : <Time key="passes" at={d.passes_at} />],
         ] as [ReactNode, ReactNode][])
       : []),
     ...(d.upstream_status !== null ? [['Status of the upstream', d.upstream_status] as [ReactNode, ReactNode]] : []),
@@ -237,11 +244,21 @@ export default function RequestDetail() {
   );
 }
 
-// PlanOf leads from the limit of a plan to the plan, if it still has that name.
-function PlanOf({ record: { decision: d }, children }: { record: LoggedRequest; children: ReactNode }) {
-  const name = d.limit_scope === 'plan' && d.limit_name ? planAndLimit(d.limit_name).plan : '';
+// usePlanOf reads the plan whose limit refused a request, if it still has that name.
+function usePlanOf(r: LoggedRequest | undefined): Plan | undefined {
+  const d = r?.decision;
+  const name = d?.limit_scope === 'plan' && d.limit_name ? planAndLimit(d.limit_name).plan : '';
   const refused = useRefusal('read', 'plans');
-  const plan = useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused }).data?.data.data[0];
+  return useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused }).data?.data.data[0];
+}
+
+// quotaOf returns the quota that refused a request, as the plan has it now.
+function quotaOf({ decision: { limit_name } }: LoggedRequest, plan: Plan | undefined): string | undefined {
+  return plan?.limits.find((l) => l.name === planAndLimit(limit_name ?? '').limit)?.quota ?? undefined;
+}
+
+// LinkTo leads to a plan, if there is one.
+function LinkTo({ plan, children }: { plan: Plan | undefined; children: ReactNode }) {
   if (!plan) return children;
   return (
     <Link to="/plans/$planId" params={{ planId: plan.plan_id }} className="link">

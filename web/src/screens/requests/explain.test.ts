@@ -218,6 +218,19 @@ describe('explain', () => {
   });
 });
 
+// Guarantee: a refusal by a quota says its window, how long it lasts in days, and of one that never resets no time.
+test('a quota', () => {
+  const decision = { ...limited, limit_scope: 'plan' as const, limit_name: 'pro.monthly', passes_at: '2026-04-01T00:00:00Z' };
+  expect(explain(request(429, decision), { quota: '40/month' })).toContain(
+    'the limit “monthly” of 50 requests a month of the plan “pro” was used up, with 0 left; the request would have passed at 2026-04-01 00:00:00 UTC, 31 days later (',
+  );
+  const total = request(429, { ...decision, passes_at: '2038-01-19T03:14:07Z' });
+  expect(explain(total, { quota: '40/total' })).toContain(
+    'of 50 requests in total of the plan “pro” was used up, with 0 left; it never resets (',
+  );
+  expect(short(total)).toBe('The limit “monthly” of 50 requests of the plan “pro” was used up, with 0 left');
+});
+
 test('short leaves out when a request would have passed', () => {
   expect(short(request(429, { ...limited, limit_scope: 'route' }))).toBe('The limit of 50 requests for the route was used up, with 0 left');
 });

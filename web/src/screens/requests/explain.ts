@@ -1,6 +1,7 @@
 import type { Schemas } from '../../api/client';
 import { planAndLimit } from '../../lib/plan';
 import { count, plural } from '../../lib/format';
+import { refusedQuota } from '../../lib/quota';
 
 export type LoggedRequest = Schemas['LoggedRequest'];
 
@@ -9,6 +10,7 @@ export interface Names {
   gateway?: string;
   route?: string; // path of the route
   rate?: string; // of the limit that refused it, in words
+  quota?: string; // what it counts, such as 100000/month, if a quota refused it
 }
 
 // Why an upstream could not be reached or did not respond. The API may add further reasons.
@@ -87,9 +89,18 @@ const keyName = (r: LoggedRequest): string => (r.key_prefix ? `the key ${clean(r
 function limit(r: LoggedRequest, names: Names): string {
   const d = r.decision;
   const left = d.remaining === null ? '' : `, with ${count(d.remaining)} left`;
-  const when = d.passes_at === null ? '' : `; the request would have passed at ${moment(d.passes_at)}${wait(r.time, d.passes_at)}`;
+  const when =
+    d.passes_at === null
+      ? ''
+      : neverPasses(r)
+        ? '; it never resets'
+        : `; the request would have passed at ${moment(d.passes_at)}${wait(r.time, d.passes_at)}`;
   return `${limitName(r, names)} was used up${left}${when}`;
 }
+
+// neverPasses reports whether a quota that never resets refused a request: the API gives it the greatest time there is.
+export const neverPasses = ({ decision: d }: LoggedRequest): boolean =>
+  d.limit_scope === 'plan' && d.passes_at !== null && Date.parse(d.passes_at) === (2 ** 31 - 1) * 1000;
 
 // isDaily reports whether a daily limit refused a request. That of a key has the scope of the key, and the API tells it
 // apart in its message only.
@@ -98,9 +109,10 @@ export const isDaily = ({ decision: d }: LoggedRequest): boolean =>
 
 // limitName names the limit that refused a request. The limit of the server for gateways without one has the scope of a
 // gateway's: the API tells it apart in its message only.
-export function limitName(r: LoggedRequest, { route, rate }: Names = {}): string {
+export function limitName(r: LoggedRequest, { route, rate, quota }: Names = {}): string {
   const d = r.decision;
-  const size = rate ? ` of ${rate}` : d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
+  const most = rate ?? (d.limit === null ? '' : quota ? refusedQuota(d.limit, quota) : plural(d.limit, 'request'));
+  const size = most && ` of ${most}`;
   if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
   if (d.limit_scope === 'plan' && d.limit_name) {
     const { plan, limit: name } = planAndLimit(d.limit_name);
@@ -132,7 +144,9 @@ function wait(from: string, to: string): string {
   if (!(seconds > 0)) return '';
   if (seconds < 120) return `, ${seconds} s later`;
   const minutes = Math.round(seconds / 60);
-  return minutes < 120 ? `, ${minutes} min later` : `, ${Math.round(minutes / 60)} h later`;
+  if (minutes < 120) return `, ${minutes} min later`;
+  const hours = Math.round(minutes / 60);
+  return hours < 72 ? `, ${hours} h later` : `, ${Math.round(hours / 24)} days later`;
 }
 
 // moment is a time to the second, in UTC, since the reader may be anywhere.
@@ -144,7 +158,7 @@ function moment(iso: string): string {
 // short is the cause in a few words, for a row of a list.
 export function short(r: LoggedRequest): string {
   const text = cause({ ...r, ...(r.decision.limit_scope && { key_prefix: null }) }, {})
-    .replace(/; the request would have passed.*$/, '')
+    .replace(/; (the request would have passed|it never resets).*$/, '')
     .replaceAll('the service behind the gateway', 'the upstream');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -20,6 +20,19 @@ const key: Schemas['KeyEvent'] = {
   expires_at: null,
 };
 const owner: Schemas['OwnerEvent'] = { owner_id: 'own_01jz8y5c3te9b8r2m6q4v7x0aa', owner: 'customer-42', name: 'Acme Ltd' };
+const threshold: Schemas['QuotaThresholdEvent'] = {
+  limit: 'per-month',
+  plan: 'pro',
+  meter: 'requests',
+  percent: 80,
+  used: 80_000,
+  count: 100_000,
+  window_start: '2026-03-01T00:00:00Z',
+  window_end: '2026-04-01T00:00:00Z',
+  owner: 'customer-42',
+  owner_id: 'own_01jz8y5c3te9b8r2m6q4v7x0aa',
+  key_id: null,
+};
 const rotated: Schemas['KeyRotatedEvent'] = {
   key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd',
   key_prefix: 'kg_4tQx9Z',
@@ -86,6 +99,11 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Rate limit exceeded',
     text: 'A request exceeded a rate limit. Raised for the 1st, 101st, 201st … such request of each gateway, route and limit.',
     data: { ...limited },
+  },
+  'quota.threshold': {
+    title: 'Quota threshold passed',
+    text: 'An owner or a key has used a percentage of a quota at which its plan warns. Raised once for each of them in a window.',
+    data: { ...threshold },
   },
   'gateway.upstream_error': {
     title: 'Upstream error',

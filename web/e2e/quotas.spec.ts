@@ -1,0 +1,79 @@
+import { expect, signIn, test } from './keygate';
+
+// Guarantee: of a plan with a quota that was made in the dashboard, the page of an owner shows what its keys have used; a
+// request beyond it is refused and explained; and units that are granted there let requests pass at once.
+test('a quota is used up, and units are granted', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    config: 'routes: [{path: /*, methods: [GET]}]',
+  });
+  await signIn(page, keygate, 'plans/new');
+  await page.getByLabel('Name', { exact: true }).first().fill('pro');
+  const limit = page.getByRole('group', { name: 'Limit 1' });
+  await limit.getByLabel('Kind').selectOption('quota');
+  await limit.getByLabel('Requests').fill('5');
+  await limit.getByLabel('Window').selectOption('total');
+  await limit.getByLabel('Counts').selectOption('owner');
+  await page.getByRole('button', { name: 'Create the plan' }).click();
+  await expect(page.getByRole('list', { name: 'Limits of the plan' })).toContainText(
+    '5 in total, all keys of an owner together; warns at 80 %, 100 %',
+  );
+
+  const { owner_id } = await keygate.call('POST', '/v1/owners', { external_id: 'acme', plan: 'pro' });
+  const { key, key_id } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: 'acme' });
+  for (const status of [200, 200, 200, 200, 200, 429]) expect(await keygate.request('/', key)).toBe(status);
+  await page.goto(`${keygate.url}owners/${owner_id}`);
+  const quota = page.getByRole('list', { name: 'Quotas' }).getByRole('listitem');
+  await expect(quota).toContainText('5 of 5');
+  await expect(quota).toContainText('Used up');
+  await expect(quota.getByRole('meter', { name: 'Used of per-month' })).toHaveAttribute('aria-valuenow', '100');
+
+  await page.getByRole('button', { name: 'Grant units' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Units').fill('2');
+  await dialog.getByLabel('Reason').fill('Outage');
+  await dialog.getByRole('button', { name: 'Grant the units' }).click();
+  await expect(quota).toContainText('5 of 7');
+  await expect(page.getByRole('list', { name: 'Grants' })).toContainText('+2 per-month');
+  for (const status of [200, 200, 429]) expect(await keygate.request('/', key)).toBe(status);
+  await expect(quota).toContainText('7 of 7'); // the page reads it again by itself
+
+  await page.goto(`${keygate.url}keys/${key_id}`);
+  await expect(page.getByText('No plan has a quota that counts this key.')).toBeVisible();
+  await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(2);
+  await page.goto(`${keygate.url}requests/${(await keygate.call('GET', '/v1/requests')).data[0].request_id}`);
+  await expect(page.locator('[data-explanation]')).toContainText(
+    'the limit “per-month” of 7 requests in total of the plan “pro” was used up, with 0 left; it never resets',
+  );
+});
+
+// Guarantee: what is wrong with a quota stands at its field; what was typed for one kind of limit is not lost with the other.
+test('a quota is edited', async ({ page, keygate, watch }) => {
+  watch.allowed.add(422);
+  const plan = await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [{ name: 'q', quota: '1000/day', overage: 'allow' }] });
+  await signIn(page, keygate, `plans/${plan.plan_id}/edit`);
+  const limit = page.getByRole('group', { name: 'Limit 1' });
+  await expect(page.getByRole('button', { name: 'Save' })).toHaveAttribute('aria-disabled', 'true');
+  await limit.getByLabel('Kind').selectOption('rate');
+  await expect(limit.getByLabel('Requests')).toHaveCount(0);
+  await limit.getByLabel('Kind').selectOption('quota');
+  await expect(page.getByRole('button', { name: 'Save' })).toHaveAttribute('aria-disabled', 'true');
+  await limit.getByLabel('Requests').fill('lots');
+  await limit.getByLabel('Warns at').fill('80 %, 500');
+  await page.getByLabel('Time zone').fill('Europe/Nowhere');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(limit.getByLabel('Warns at')).toHaveAccessibleDescription(/200/);
+  await limit.getByLabel('Warns at').fill('50');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(limit.getByLabel('Requests')).toHaveAccessibleDescription(/must be a count and a window/);
+  await expect(page.getByLabel('Time zone')).toHaveAccessibleDescription(/time zone/);
+  await limit.getByLabel('Requests').fill('25,000');
+  await page.getByLabel('Time zone').fill('Europe/Berlin');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByText('Europe/Berlin, months from the 1st')).toBeVisible();
+  expect(await keygate.call('GET', `/v1/plans/${plan.plan_id}`)).toMatchObject({
+    time_zone: 'Europe/Berlin',
+    limits: [{ quota: '25000/day', overage: 'allow', warn_at: [50] }],
+  });
+});

@@ -1,0 +1,88 @@
+import { useRef } from 'react';
+import { api } from '../../api/client';
+import { changed } from '../../api/hooks';
+import { count, plural } from '../../lib/format';
+import { useForm } from '../../lib/form';
+import { leftWords, type Usage, wholeNumber, wholeOf } from '../../lib/quota';
+import { quote } from '../../lib/shell';
+import { AsCode } from '../../ui/ascode';
+import { Dialog } from '../../ui/dialog';
+import { SelectField, Submit, TextField } from '../../ui/form';
+import { toast } from '../../ui/toast';
+import { flagOf, pathOf, resourceOf, type Subject } from './subject';
+
+// GrantUnits adds units to the present window of a quota.
+export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage[]; onClose: () => void }) {
+  const form = useForm({ limit: quotas[0]?.limit ?? '', units: '', reason: '' });
+  const v = form.values;
+  const keys = useRef(new Map<string, string>()); // of what was sent: sent again after a failure, it adds nothing twice
+  const reason = v.reason.trim();
+  const body = { limit: v.limit, units: wholeNumber(v.units), ...(reason && { reason }) };
+  const named = quotas.filter((u, i) => quotas.findIndex((o) => o.limit === u.limit) === i); // a grant names the limit
+  const chosen = named.find((u) => u.limit === v.limit);
+  const cli = ['keygate grants add', flagOf(of), `--limit ${v.limit}`, `--units ${quote(String(body.units) || 'N')}`]
+    .concat(reason ? `--reason ${quote(reason)}` : [])
+    .join(' ');
+  const submit = () =>
+    form.submit(async () => {
+      const sent = JSON.stringify(v);
+      const idempotencyKey = keys.current.get(sent) ?? randomKey();
+      keys.current.set(sent, idempotencyKey);
+      const path = of.kind === 'owner' ? '/v1/owners/{owner_id}/grants' : '/v1/keys/{key_id}/grants';
+      const { data } = await api.post(path, { path: pathOf(of), body, idempotencyKey });
+      toast(`${plural(data.units, 'unit')} granted`);
+      await changed(`/v1/${of.kind}s/{${of.kind}_id}/usage`, `/v1/${of.kind}s/{${of.kind}_id}/grants`);
+      onClose();
+    });
+  return (
+    <Dialog title="Grant units" onClose={onClose} mayClose={() => !form.busy}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        <SelectField
+          label="Quota"
+          value={v.limit}
+          error={form.fieldError('limit')}
+          onChange={(t) => form.set('limit', t)}
+          options={named.map((u) => ({ value: u.limit, label: `${u.limit} of the plan ${u.plan}` }))}
+          hint={chosen && `${count(chosen.used)} of ${count(wholeOf(chosen))} used, ${leftWords(chosen)}`}
+        />
+        <TextField
+          label="Units"
+          autoFocus
+          required
+          mono
+          inputMode="numeric"
+          placeholder="5000"
+          hint={chosen?.window_end ? 'Added to the present window only' : 'Added to the total'}
+          value={v.units}
+          error={form.fieldError('units')}
+          onChange={(t) => form.set('units', t)}
+        />
+        <TextField
+          label="Reason"
+          optional
+          maxLength={255}
+          placeholder="Outage of 3 March"
+          hint="It stands in the list of grants and in the audit log."
+          value={v.reason}
+          error={form.fieldError('reason')}
+          onChange={(t) => form.set('reason', t)}
+        />
+        <Submit
+          beside={<AsCode command={{ cli, method: 'POST', path: `/v1/${resourceOf(of)}/grants`, body }} />}
+          label="Grant the units"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+        />
+      </form>
+    </Dialog>
+  );
+}
+
+// randomKey is also there on plain http, where crypto.randomUUID is not.
+const randomKey = (): string => [...crypto.getRandomValues(new Uint32Array(4))].map((n) => n.toString(36)).join('-');
