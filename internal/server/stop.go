@@ -15,14 +15,16 @@ import (
 const (
 	// closeTimeout is the time for stopping the services after the drain.
 	closeTimeout = 10 * time.Second
-	// afterDrain is how long stopping may take beyond the end of --drain-timeout. abandonAfter is the time after
-	// which Stop returns whatever still runs. Both are less than the 5 s that users are told.
-	afterDrain   = 3 * time.Second
-	abandonAfter = 4500 * time.Millisecond
 	// cutTime is how long requests may take to end after they were cut off at the end of the drain.
 	cutTime = time.Second
-	// shelveTime is how long it may take until the records in memory are in the spool.
+	// shelveTime is how long the database may keep the records in memory from the spool. spoolTime is how long
+	// writing them may take after that: it needs no database.
 	shelveTime = 2 * time.Second
+	spoolTime  = 1500 * time.Millisecond
+	// afterDrain is how long the database may be used beyond the end of --drain-timeout. abandonAfter is the time
+	// after which Stop returns whatever still runs. Both are less than the 5 s that users are told.
+	afterDrain   = cutTime + shelveTime
+	abandonAfter = afterDrain + spoolTime
 )
 
 // Stop drains the server and stops it. At once, /readyz responds with 503 and both
@@ -79,7 +81,7 @@ func (s *Server) drainAndStop(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	defer context.AfterFunc(closing, s.cutStore)() // callers that still wait for it then wait in vain
-	s.shelve(closing)
+	s.shelve(context.WithoutCancel(ctx))
 	return errors.Join(drained, s.stopRunning(closing))
 }
 
@@ -117,13 +119,16 @@ func (s *Server) drain(ctx context.Context) error {
 }
 
 // shelve puts the records in memory into the spool, before anything waits for the database. If this
-// takes longer than shelveTime, the database is the cause, and is cut off.
+// takes longer than shelveTime, the database is the cause, and is cut off. The records are written after that, so ctx
+// must not end with the use of the database.
 func (s *Server) shelve(ctx context.Context) {
 	if s.spool == nil || s.collector == nil || s.shelved {
 		return
 	}
 	s.shelved = true
 	defer time.AfterFunc(shelveTime, s.cutStore).Stop()
+	ctx, cancel := context.WithTimeout(ctx, shelveTime+spoolTime)
+	defer cancel()
 	if err := s.collector.Sync(ctx); err != nil {
 		s.log.Error("access records could not be taken from the data plane", "error", err)
 	}

@@ -56,7 +56,7 @@ func ownPool(ctx context.Context, settings *pgxpool.Config) (*owned, error) {
 	settings.ConnConfig.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: p.Conn()}
 	}
-	settings.ConnConfig.DialFunc = o.wires.dialer(settings.ConnConfig.DialFunc)
+	o.wires.carry(settings.ConnConfig)
 	var err error
 	o.Pool, err = pgxpool.NewWithConfig(ctx, settings)
 	return o, err

@@ -57,12 +57,13 @@ func (p *pool) close() {
 	p.Close()
 }
 
-// newPool returns a pool of up to size connections. It opens them when they are needed.
-func newPool(ctx context.Context, settings *pgxpool.Config, size int32, shared *means) (*pool, error) {
+// newPool returns a pool of up to size connections, on wires. It opens them when they are needed.
+func newPool(ctx context.Context, settings *pgxpool.Config, size int32, shared *means, on *wires) (*pool, error) {
 	settings = settings.Copy()
 	settings.MaxConns, settings.MinConns, settings.MinIdleConns = size, 0, 0
 	settings.MaxConnLifetime, settings.MaxConnLifetimeJitter, settings.MaxConnIdleTime = connLifetime, connJitter, connIdle
 	configure(settings.ConnConfig)
+	on.carry(settings.ConnConfig)
 	p, err := pgxpool.NewWithConfig(ctx, settings)
 	if err != nil {
 		return nil, err

@@ -115,7 +115,6 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	}
 	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, gate: newGate(), now: func() int64 { return cfg.Now().UnixMicro() }}
 	db.Store = rows.NewStore(db.engine())
-	settings.ConnConfig.DialFunc = db.wires.dialer(settings.ConnConfig.DialFunc)
 	var opened []*pool
 	defer func() {
 		if err != nil {
@@ -128,7 +127,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		to   **pool
 		size int32
 	}{{&db.writer, writers}, {&db.readers, readers}, {&db.searchers, searchers}, {&db.source, followers}, {&db.changes, logReaders}} {
-		if *p.to, err = newPool(ctx, settings, p.size, shared); err != nil {
+		if *p.to, err = newPool(ctx, settings, p.size, shared, &db.wires); err != nil {
 			return nil, err
 		}
 		opened = append(opened, *p.to)

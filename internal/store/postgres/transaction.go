@@ -265,6 +265,9 @@ func (db *DB) outcome(xid string) (committed bool, err error) {
 		if err == nil && *status != "in progress" {
 			return *status == "committed", nil
 		}
+		if err != nil && db.wires.isCut() {
+			return false, err
+		}
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
