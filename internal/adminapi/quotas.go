@@ -103,7 +103,9 @@ func (a *API) quotaOperations() []operation {
 		body: reflect.TypeFor[createGrantRequest](), replayable: true,
 		success: http.StatusCreated, result: grant, errors: []int{http.StatusConflict},
 		run: takes(func(c *call, req createGrantRequest) (response, error) {
-			return respond(newGrantResponse)(a.cfg.Control.GrantToOwner(withIdempotency(c, newGrantResponse), &c.actor, c.params["owner_id"], req.input()))
+			return respond(newGrantResponse)(searching(c, func() (*plan.Grant, error) {
+				return a.cfg.Control.GrantToOwner(withIdempotency(c, newGrantResponse), &c.actor, c.params["owner_id"], req.input())
+			}))
 		}),
 	}, {
 		id: "listOwnerGrants", method: http.MethodGet, path: "/v1/owners/{owner_id}/grants", tag: "Owners",
@@ -123,7 +125,9 @@ func (a *API) quotaOperations() []operation {
 		body: reflect.TypeFor[createGrantRequest](), replayable: true,
 		success: http.StatusCreated, result: grant, errors: []int{http.StatusConflict},
 		run: takes(func(c *call, req createGrantRequest) (response, error) {
-			return respond(newGrantResponse)(a.cfg.Control.GrantToKey(withIdempotency(c, newGrantResponse), &c.actor, c.params["key_id"], req.input()))
+			return respond(newGrantResponse)(searching(c, func() (*plan.Grant, error) {
+				return a.cfg.Control.GrantToKey(withIdempotency(c, newGrantResponse), &c.actor, c.params["key_id"], req.input())
+			}))
 		}),
 	}, {
 		id: "listKeyGrants", method: http.MethodGet, path: "/v1/keys/{key_id}/grants", tag: "Keys",
