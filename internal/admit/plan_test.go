@@ -136,7 +136,7 @@ func TestRefusalByALimitOfAPlan(t *testing.T) {
 	if r.Result != accesslog.Limited || r.LimitScope != uint8(ratelimit.PlanScope) || v.Detail() != "pro.per-minute" {
 		t.Errorf("got result %d, scope %d and detail %q, want a limit of pro.per-minute", r.Result, r.LimitScope, v.Detail())
 	}
-	if got := fields(v)["RateLimit-Policy"]; got != `"pro.per-minute";q=1;w=60` {
+	if got := fields(v)["RateLimit-Policy"]; got != `"pro.per-minute";q=1;w=60;qu="requests"` {
 		t.Errorf("got RateLimit-Policy %q, want one item", got)
 	}
 }

@@ -288,7 +288,7 @@ func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
 	s = q.state.Load()
 	left := quotaWord(q.word.Load()).left()
 	size := t.ahead(s, left, nodes)
-	if left > 2*max(size, 1) && q.waiting.Load() == 0 { // refunds, or a count that was lowered
+	if left > max(2*size, 1) && q.waiting.Load() == 0 { // refunds, or a count that was lowered
 		q.release()
 		s, left = q.state.Load(), 0
 	}
@@ -412,9 +412,13 @@ func (q *Quota) sweep() (closed bool) {
 
 // wait returns when the quota can decide about the amount, so that the caller may decide again. Its errors are those of
 // Reserver.Wait.
-func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount int64) error {
+func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount int64) (err error) {
 	q.waiting.Add(amount)
-	defer q.waiting.Add(-amount)
+	defer func() {
+		if q.waiting.Add(-amount); err != nil {
+			k.enqueue(q) // gives back what was taken for it
+		}
+	}()
 	late := time.NewTimer(dailyTimeout)
 	defer late.Stop()
 	for !q.canDecide(k.cfg.Now().UnixNano(), t, amount) {
@@ -425,9 +429,10 @@ func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount 
 		if stopped {
 			return errStopped()
 		}
-		err := failing
+		err = failing
 		if err == nil {
 			k.enqueue(q)
+			k.signal() // the round that has begun may take q from the queue, and then current must begin, too
 			err = k.await(ctx, current, late.C, q)
 		}
 		if refused := q.refused.Load(); err == nil && refused != nil {
@@ -490,15 +495,16 @@ func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
 		}
 	}
 	for slices.ContainsFunc(own, func(q *Quota) bool { return q.flush.Load() }) {
-		for _, q := range own {
-			k.enqueue(q)
-		}
 		k.mu.Lock()
 		current, stopped := k.round, k.stopped
 		k.mu.Unlock()
 		if stopped {
 			return errStopped()
 		}
+		for _, q := range own {
+			k.enqueue(q)
+		}
+		k.signal() // as in wait
 		select {
 		case <-current.done:
 			if current.err != nil {

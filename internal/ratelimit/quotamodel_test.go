@@ -95,10 +95,10 @@ func (m *quotaModel) step(s quotaStep) (problem string) {
 	m.enter()
 	switch s.kind {
 	case "ask":
-		return m.ask(m.nodes[s.node], s.amount)
+		return m.ask(m.nodes[s.node])
 	case "many":
 		for range s.number {
-			if problem := m.ask(m.nodes[s.node], 1); problem != "" {
+			if problem := m.ask(m.nodes[s.node]); problem != "" {
 				return problem
 			}
 		}
@@ -106,9 +106,9 @@ func (m *quotaModel) step(s quotaStep) (problem string) {
 		if last := len(m.charges) - 1; last >= 0 {
 			m.nodes[0].limits.Release(m.charges[last])
 			if m.starts[last].Equal(m.window) {
-				m.used -= m.amounts[last]
+				m.used--
 			}
-			m.charges, m.amounts, m.starts = m.charges[:last], m.amounts[:last], m.starts[:last]
+			m.charges, m.starts = m.charges[:last], m.starts[:last]
 			time.Sleep(time.Second) // until other processes may know
 		}
 	case "grant":
@@ -141,7 +141,7 @@ func (m *quotaModel) step(s quotaStep) (problem string) {
 // end ends a process, and starts another in its place.
 func (m *quotaModel) end(i int, crash bool) {
 	n := m.nodes[i]
-	m.charges, m.amounts, m.starts = nil, nil, nil // they are the process's, or others' that could be told apart
+	m.charges, m.starts = nil, nil // they are the process's, or others' that could be told apart
 	if crash {
 		n.crash(m.store)
 		m.lost = max(1, m.highest/100)
@@ -152,23 +152,23 @@ func (m *quotaModel) end(i int, crash bool) {
 	m.begin(i)
 }
 
-func (m *quotaModel) ask(n *quotaNode, amount int64) (problem string) {
-	c, result, err := n.ask(m.terms, amount)
+func (m *quotaModel) ask(n *quotaNode) (problem string) {
+	c, result, err := n.ask(m.terms, 1)
 	limit := m.terms.Count + m.grants
 	switch {
 	case err != nil:
 		return err.Error()
 	case result == ratelimit.Admitted:
-		if m.used += amount; m.used > limit {
+		if m.used++; m.used > limit {
 			return fmt.Sprintf("passed, and makes %d of %d", m.used, limit)
 		}
 		if s := c.Worst(); len(m.nodes) == 1 && m.lost == 0 && s.Remaining != limit-m.used {
 			return fmt.Sprintf("shows %d left, but %d of %d are used", s.Remaining, m.used, limit)
 		}
 		if m.nodes[0] == n { // only charges of one process are given back
-			m.charges, m.amounts, m.starts = append(m.charges, c), append(m.amounts, amount), append(m.starts, m.window)
+			m.charges, m.starts = append(m.charges, c), append(m.starts, m.window)
 		}
-	case m.used+amount <= limit-m.lost:
+	case m.used < limit-m.lost:
 		return fmt.Sprintf("refused, but %d of %d are used", m.used, limit)
 	}
 	return ""

@@ -51,10 +51,8 @@ func startQuotas(t *testing.T, m *quotatest.Store, name string, nodes int) *quot
 // crash ends a process that gives nothing back.
 func (n *quotaNode) crash(m *quotatest.Store) {
 	n.t.Helper()
-	m.SetLive(n.name, false)
-	m.SetFailing(true, false)
+	m.Crash(n.name)
 	_ = n.keeper.Stop(n.t.Context())
-	m.SetFailing(false, false)
 }
 
 func (n *quotaNode) stop() {

@@ -20,6 +20,7 @@ type Store struct {
 	mu       sync.Mutex
 	quotas   map[ratelimit.QuotaKey]*quota
 	live     map[string]bool
+	crashed  map[string]bool
 	fail     bool // calls fail
 	half     bool // a failing call saves nevertheless
 	told     []int
@@ -33,7 +34,7 @@ type quota struct {
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{quotas: map[ratelimit.QuotaKey]*quota{}, live: map[string]bool{}, recalled: map[string]map[ratelimit.QuotaKey]bool{}}
+	return &Store{quotas: map[ratelimit.QuotaKey]*quota{}, live: map[string]bool{}, crashed: map[string]bool{}, recalled: map[string]map[ratelimit.QuotaKey]bool{}}
 }
 
 // ClaimQuotas implements ratelimit.QuotaStore.
@@ -42,6 +43,9 @@ func (m *Store) ClaimQuotas(ctx context.Context, process string, now time.Time, 
 	defer m.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, err
+	}
+	if m.crashed[process] {
+		return time.Time{}, ErrFailing
 	}
 	if !m.fail || m.half {
 		for i := range claims {
@@ -177,6 +181,14 @@ func (m *Store) SetLive(process string, live bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.live[process] = live
+}
+
+// Crash makes the store lose a process: what it claims from now on fails, and is not saved.
+func (m *Store) Crash(process string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.live, process)
+	m.crashed[process] = true
 }
 
 // Told returns the percentages of which claims were the first to tell, in rising order.
