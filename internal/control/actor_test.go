@@ -116,8 +116,18 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 func callsOnOwnersAndPlans(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
 	p := control.Page{Limit: 1}
 	return map[string]func(ctx context.Context) error{
-		"Owner":  func(ctx context.Context) error { return second(h.Owner(ctx, c, "own_x")) },
-		"Owners": func(ctx context.Context) error { return second(h.Owners(ctx, c, control.OwnerFilter{}, p)) },
+		"Owner":       func(ctx context.Context) error { return second(h.Owner(ctx, c, "own_x")) },
+		"Owners":      func(ctx context.Context) error { return second(h.Owners(ctx, c, control.OwnerFilter{}, p)) },
+		"OwnerUsage":  func(ctx context.Context) error { return second(h.OwnerUsage(ctx, c, "own_x")) },
+		"KeyUsage":    func(ctx context.Context) error { return second(h.KeyUsage(ctx, c, "key_x")) },
+		"OwnerGrants": func(ctx context.Context) error { return second(h.OwnerGrants(ctx, c, "own_x", control.Page{Limit: 1})) },
+		"KeyGrants":   func(ctx context.Context) error { return second(h.KeyGrants(ctx, c, "key_x", control.Page{Limit: 1})) },
+		"GrantToOwner": func(ctx context.Context) error {
+			return second(h.GrantToOwner(ctx, c, "own_x", control.GrantInput{Limit: "monthly", Units: 1}))
+		},
+		"GrantToKey": func(ctx context.Context) error {
+			return second(h.GrantToKey(ctx, c, "key_x", control.GrantInput{Limit: "monthly", Units: 1}))
+		},
 		"CreateOwner": func(ctx context.Context) error {
 			return second(h.CreateOwner(ctx, c, control.OwnerInput{ExternalID: "o"}))
 		},

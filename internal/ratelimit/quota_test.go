@@ -24,7 +24,6 @@ func TestQuotaAdmitsExactlyItsCount(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			m := quotatest.New()
 			n := startQuotas(t, m, "a", 1)
-			defer n.stop()
 			if passed := n.passes(monthly(count), 6000); int64(passed) != count {
 				t.Errorf("%d of a quota of %d passed", passed, count)
 			}
@@ -46,7 +45,6 @@ func TestQuotaOnNodesAtOnceAdmitsExactlyItsCount(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range nodes {
 				n := startQuotas(t, m, string(rune('a'+i)), nodes)
-				defer n.stop()
 				for range 64 / nodes {
 					all.Go(func() {
 						for range count/64/each + 2*each {
@@ -79,8 +77,6 @@ func TestLastUnitsAreFoundOnOtherNodes(t *testing.T) {
 		m := quotatest.New()
 		terms := monthly(10_000)
 		a, b := startQuotas(t, m, "a", 2), startQuotas(t, m, "b", 2)
-		defer a.stop()
-		defer b.stop()
 		if a.passes(terms, 100) != 100 {
 			t.Fatal("refused at the begin")
 		}
@@ -104,7 +100,6 @@ func TestCrashLosesAHundredthAtMost(t *testing.T) {
 				n.crash(m)
 			}
 			n := startQuotas(t, m, "last", 1)
-			defer n.stop()
 			passed += n.passes(monthly(count), int(count)+1)
 			if lost := count - int64(passed); lost < 0 || lost > max(1, count/100) {
 				t.Errorf("of a quota of %d, 30 crashes lost %d", count, lost)
@@ -132,7 +127,6 @@ func TestQuotaBeginsAgainWithItsWindow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		n := startQuotas(t, m, "a", 1)
-		defer n.stop()
 		terms := monthly(50)
 		terms.Calendar.Unit = calendar.Day
 		for day := range 5 {
@@ -145,11 +139,11 @@ func TestQuotaBeginsAgainWithItsWindow(t *testing.T) {
 			if s := c.Worst(); r != ratelimit.Refused || s.ResetAt != end.Unix() || s.RetryAfter != int64(end.Sub(now)/time.Second) || s.Limit != 50 || s.Remaining != 0 {
 				t.Errorf("refused with %+v, want a reset at %d", s, end.Unix())
 			}
-			time.Sleep(time.Until(end) - 1)
+			pass(time.Until(end) - 1)
 			if _, r, _ := n.ask(terms, 1); r != ratelimit.Refused {
 				t.Error("a request passed before the end of the window")
 			}
-			time.Sleep(1)
+			pass(1)
 		}
 	})
 }
@@ -158,7 +152,6 @@ func TestRefundLeavesTheUnits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		n := startQuotas(t, m, "a", 1)
-		defer n.stop()
 		terms := monthly(10)
 		for range 30 {
 			c, r, _ := n.ask(terms, 1)
@@ -184,7 +177,6 @@ func TestChangedCountAndGrants(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		n := startQuotas(t, m, "a", 1)
-		defer n.stop()
 		if passed := n.passes(monthly(1000), 600); passed != 600 {
 			t.Fatalf("%d passed", passed)
 		}
@@ -209,8 +201,6 @@ func TestLoweredCountOnNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		a, b := startQuotas(t, m, "a", 2), startQuotas(t, m, "b", 2)
-		defer a.stop()
-		defer b.stop()
 		if a.passes(monthly(100_000), 600)+b.passes(monthly(100_000), 600) != 1200 {
 			t.Fatal("refused below the count")
 		}
@@ -225,7 +215,6 @@ func TestLostStore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		n := startQuotas(t, m, "a", 1)
-		defer n.stop()
 		terms, free := monthly(100_000), monthly(100_000)
 		free.Allow = true
 		if n.passes(terms, 10) != 10 {
@@ -249,7 +238,7 @@ func TestLostStore(t *testing.T) {
 			t.Errorf("with overage: allow, %d of 2,000 passed", more)
 		}
 		m.SetFailing(false, false)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		if err := n.keeper.Settle(t.Context(), []ratelimit.QuotaKey{aKey()}); err != nil {
 			t.Fatal(err)
 		}
@@ -282,17 +271,16 @@ func TestIdleRangesAreGivenBackAndQuotasDropped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		n := startQuotas(t, m, "a", 1)
-		defer n.stop()
 		n.passes(monthly(10_000), 100)
-		time.Sleep(time.Minute + time.Second)
+		pass(time.Minute + time.Second)
 		if w := m.Window(aKey()); w.Used() != 100 || w.All.Reserved == 0 {
 			t.Errorf("after a minute the store has %+v", w.All)
 		}
-		time.Sleep(12 * time.Minute)
+		pass(12 * time.Minute)
 		if w := m.Window(aKey()); w.All != (ratelimit.QuotaFigures{100, 0}) {
 			t.Errorf("after 13 minutes the store has %+v", w.All)
 		}
-		time.Sleep(12 * time.Minute)
+		pass(12 * time.Minute)
 		if count := n.keeper.Count(); count != 0 {
 			t.Errorf("%d quotas are kept", count)
 		}
@@ -306,8 +294,6 @@ func TestSettleAsksOtherNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := quotatest.New()
 		a, b := startQuotas(t, m, "a", 2), startQuotas(t, m, "b", 2)
-		defer a.stop()
-		defer b.stop()
 		a.passes(monthly(10_000), 111)
 		b.passes(monthly(10_000), 222)
 		if err := a.keeper.Settle(t.Context(), []ratelimit.QuotaKey{aKey()}); err != nil {
@@ -325,7 +311,6 @@ func TestQuotaNeverReservesMoreThanCrashesMayLose(t *testing.T) {
 		m := quotatest.New()
 		for i := range 20 {
 			n := startQuotas(t, m, string(rune('A'+i)), 2)
-			defer n.stop()
 			n.passes(monthly(10_000), 50)
 			if w := m.Window(aKey()); w.All.Reserved > 100+int64(i)+1 { // a hundredth, and what a request of each has waited for
 				t.Fatalf("%d processes have reserved %d of 10,000", i+1, w.All.Reserved)

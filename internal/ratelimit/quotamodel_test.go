@@ -31,7 +31,6 @@ type quotaModel struct {
 	used, grants, lost int64     // in the window; lost is what crashes may have lost
 	highest            int64     // the largest count of the window
 	charges            []*ratelimit.Charge
-	amounts            []int64
 	starts             []time.Time // the windows of the charges
 	processes          int
 }
@@ -66,11 +65,6 @@ func runQuotaModel(t *testing.T, nodes int, count int64, steps []quotaStep) (pro
 	for i := range nodes {
 		m.begin(i)
 	}
-	defer func() {
-		for _, n := range m.nodes {
-			n.stop()
-		}
-	}()
 	for i, s := range steps {
 		if problem := m.step(s); problem != "" {
 			return fmt.Sprintf("step %d, %+v: %s", i, s, problem)
@@ -109,7 +103,7 @@ func (m *quotaModel) step(s quotaStep) (problem string) {
 				m.used--
 			}
 			m.charges, m.starts = m.charges[:last], m.starts[:last]
-			time.Sleep(time.Second) // until other processes may know
+			pass(time.Second) // until other processes may know
 		}
 	case "grant":
 		key := aKey()
@@ -128,10 +122,10 @@ func (m *quotaModel) step(s quotaStep) (problem string) {
 		m.terms = &terms
 		m.highest = max(m.highest, terms.Count)
 	case "sleep":
-		time.Sleep(time.Duration(s.number) * time.Second)
+		pass(time.Duration(s.number) * time.Second)
 	case "next window":
 		_, end := m.terms.Calendar.Window(time.Now())
-		time.Sleep(time.Until(end))
+		pass(time.Until(end))
 	case "crash", "restart":
 		m.end(s.node, s.kind == "crash")
 	}

@@ -1,6 +1,7 @@
 package ratelimit_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -21,7 +22,7 @@ type quotaNode struct {
 }
 
 // aSubject is the subject of most tests, and aQuota what they count.
-var aSubject = [16]byte{1, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10} //nolint:gochecknoglobals // constant
+var aSubject = [16]byte{1, 2, 3, 4, 5, 6, 0x70, 8, 0x80, 10}
 
 func aQuota() ratelimit.QuotaName {
 	return ratelimit.QuotaName{AccountID: "acct_1", Limit: "monthly", Meter: "requests", Unit: calendar.Month}
@@ -33,7 +34,7 @@ func monthly(count int64) *ratelimit.QuotaTerms {
 	return &ratelimit.QuotaTerms{Plan: "pro", Count: count, WarnAt: []int{80, 100}, Calendar: calendar.Calendar{Unit: calendar.Month, Zone: time.UTC, Anchor: 1}}
 }
 
-// startQuotas starts a process. Call stop or crash on it.
+// startQuotas starts a process, which ends with the test.
 func startQuotas(t *testing.T, m *quotatest.Store, name string, nodes int) *quotaNode {
 	t.Helper()
 	k, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: m, Process: name, Alone: nodes == 1, Nodes: func() int { return nodes }})
@@ -45,19 +46,21 @@ func startQuotas(t *testing.T, m *quotatest.Store, name string, nodes int) *quot
 	}
 	m.SetLive(name, true)
 	began := time.Now()
-	return &quotaNode{name, t, k, k.Quotas(aQuota(), id.Owner, nil), ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+	n := &quotaNode{name, t, k, k.Quotas(aQuota(), id.Owner, nil), ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+	t.Cleanup(n.stop)
+	return n
 }
 
 // crash ends a process that gives nothing back.
 func (n *quotaNode) crash(m *quotatest.Store) {
 	n.t.Helper()
 	m.Crash(n.name)
-	_ = n.keeper.Stop(n.t.Context())
+	_ = n.keeper.Stop(context.WithoutCancel(n.t.Context()))
 }
 
 func (n *quotaNode) stop() {
 	n.t.Helper()
-	if err := n.keeper.Stop(n.t.Context()); err != nil {
+	if err := n.keeper.Stop(context.WithoutCancel(n.t.Context())); err != nil {
 		n.t.Error(err)
 	}
 }
@@ -106,3 +109,6 @@ func (n *quotaNode) passes(t *ratelimit.QuotaTerms, most int) (passed int) {
 	}
 	return passed
 }
+
+// pass lets virtual time pass.
+func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
