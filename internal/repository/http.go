@@ -81,11 +81,11 @@ func (c *Client) dialTLS(ctx context.Context, dialer *net.Dialer, network, addr 
 		return nil, err
 	}
 	cfg := &tls.Config{RootCAs: c.cfg.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	servercert.Require(cfg, host)
-	conn := tls.Client(raw, cfg)
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := conn.HandshakeContext(ctx); err != nil {
+	below := servercert.Below(raw)
+	conn, err := servercert.Handshake(ctx, below, below, cfg, host)
+	if err != nil {
 		_ = raw.Close()
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/tlspump"
 )
@@ -138,8 +139,9 @@ func (c *H1Conn) begin(over *tls.Conn, below *tlspump.Conn) {
 func (p *H1Pool) secure(ctx context.Context, c *H1Conn) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
 	defer cancel()
-	below := tlspump.Wrap(c.conn, c.conn)
-	over, err := handshake(ctx, below, p.address, p.tls)
+	bounded := servercert.Below(c.conn)
+	below := tlspump.Wrap(c.conn, bounded)
+	over, err := handshake(ctx, below, bounded, p.address, p.tls)
 	if err != nil {
 		p.multiplexed.http1.Store(0) // perhaps the server speaks only HTTP/2 now
 		return err

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/tlspump"
 )
 
@@ -284,8 +285,9 @@ func (p *H2Pool) greet(ctx context.Context, slot *H1Conn) (*h2Conn, error) {
 	c := newH2Conn(p, slot)
 	if p.tls != nil {
 		c.seal = &sealer{TCPConn: slot.conn}
-		below := tlspump.Wrap(slot.conn, c.seal)
-		secure, err := handshake(ctx, below, p.own.address, p.tls)
+		bounded := servercert.Below(c.seal)
+		below := tlspump.Wrap(slot.conn, bounded)
+		secure, err := handshake(ctx, below, bounded, p.own.address, p.tls)
 		if err != nil {
 			return nil, err
 		}

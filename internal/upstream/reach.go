@@ -3,6 +3,8 @@ package upstream
 import (
 	"cmp"
 	"context"
+
+	"github.com/keygate/keygate/internal/certificate/servercert"
 )
 
 // Reach connects to an origin once, TLS included, and closes the connection without a request. It is bounded by ctx
@@ -33,6 +35,7 @@ func (p *Pools) Reach(ctx context.Context, o Origin) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(o.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
 	defer cancel()
 	cfg.NextProtos = []string{"h2", "http/1.1"}
-	_, err = handshake(ctx, conn, address, cfg)
+	below := servercert.Below(conn)
+	_, err = handshake(ctx, below, below, address, cfg)
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -89,7 +90,8 @@ func TestSessionsOfAnAccountAreBoundedInBytes(t *testing.T) {
 		if err := near.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
-		c, err := handshake(t.Context(), near, "one.test:443", cfg)
+		below := servercert.Below(near)
+		c, err := handshake(t.Context(), below, below, "one.test:443", cfg)
 		if err == nil {
 			_, err = c.Read(make([]byte, 1)) // the tickets come before it
 		}

@@ -17,22 +17,18 @@ const handshakeTimeout = 10 * time.Second
 // errHandshakeTimeout is the cause of a TLS handshake that took too long.
 var errHandshakeTimeout = fmt.Errorf("TLS handshake: %w", errConnectTimeout)
 
-// handshake speaks TLS over a new connection to address. It gives up with the cause of ctx.
-func handshake(ctx context.Context, raw net.Conn, address string, cfg *tls.Config) (*tls.Conn, error) {
+// handshake speaks TLS over a new connection to address: over below, or over what reads from it. It gives up with the
+// cause of ctx.
+func handshake(ctx context.Context, over net.Conn, below *servercert.Conn, address string, cfg *tls.Config) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	cfg = cfg.Clone()
-	servercert.Require(cfg, host)
-	c := tls.Client(raw, cfg)
-	if err := c.HandshakeContext(ctx); err != nil {
-		if cause := context.Cause(ctx); cause != nil {
-			return nil, cause
-		}
-		return nil, err
+	c, err := servercert.Handshake(ctx, over, below, cfg, host)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, cause
 	}
-	return c, nil
+	return c, err
 }
 
 func newTLSConfig(o Origin) (*tls.Config, error) {

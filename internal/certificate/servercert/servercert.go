@@ -1,13 +1,15 @@
-// Package servercert verifies the certificates of TLS servers that tenants choose, within bounds. crypto/tls takes
-// 256 KiB of certificates from a server, keeps 2.5 MB for them as long as the connection lives, and checks up to 100
-// signatures of them, which takes 0.3 s with the largest keys.
+// Package servercert does the handshakes with TLS servers that tenants choose, within bounds. crypto/tls takes 256 KiB of
+// certificates from a server, keeps 2.5 MB for them as long as the connection lives, and checks up to 100 signatures of
+// them, which takes 0.3 s with the largest keys. A server may also fill them with extensions that nobody reads.
 package servercert
 
 import (
+	"context"
 	"crypto/rsa"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"time"
 )
 
@@ -15,16 +17,58 @@ import (
 const (
 	MaxCertificates = 16
 	MaxBytes        = 32 << 10 // of all certificates together, with what the server staples to them
+	MaxHandshake    = 64 << 10 // of all that the server sends in its handshake
 	maxExponent     = 65537    // of an RSA key: the usual one; with a larger one, a check takes three times as long
 )
 
-// Require sets cfg for a connection to host, the name or address that the certificate must be for: after the handshake
-// with a server that has no certificate of cfg.RootCAs for it, or sends more than the bounds allow, the connection fails
-// with a *tls.CertificateVerificationError, also if its session is resumed. cfg.RootCAs must not change afterwards.
-func Require(cfg *tls.Config, host string) {
+// Conn is a connection to a server, below a *tls.Conn. Reads fail when the server has sent more than MaxHandshake bytes
+// before Handshake has ended.
+type Conn struct {
+	net.Conn
+	read  int  // bytes of the handshake
+	ended bool // Handshake has
+}
+
+// Below returns a Conn that reads from and writes to c.
+func Below(c net.Conn) *Conn { return &Conn{Conn: c} }
+
+// Read implements net.Conn. Reads must not overlap.
+func (c *Conn) Read(b []byte) (int, error) {
+	if c.ended {
+		return c.Conn.Read(b)
+	}
+	if c.read == MaxHandshake {
+		return 0, BoundsError(fmt.Sprintf("more than %d bytes in its TLS handshake", MaxHandshake))
+	}
+	n, err := c.Conn.Read(b[:min(len(b), MaxHandshake-c.read)])
+	c.read += n
+	return n, err
+}
+
+// NetConn returns the connection that c reads from.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Handshake does the handshake with the server host, the name or address that the certificate must be for. over is below,
+// or reads from it. The error is ctx.Err(), or a *tls.CertificateVerificationError if the server has no certificate of
+// cfg.RootCAs for host or sends more than the bounds allow, also if its session is resumed, or a BoundsError if its
+// handshake is too long. Handshake does not change cfg, whose RootCAs must not change afterwards.
+func Handshake(ctx context.Context, over net.Conn, below *Conn, cfg *tls.Config, host string) (*tls.Conn, error) {
+	cfg = cfg.Clone()
+	require(cfg, host)
+	c := tls.Client(over, cfg)
+	err := c.HandshakeContext(ctx)
+	below.ended = true
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// require makes cfg verify the certificate of host after it has looked at the bounds.
+func require(cfg *tls.Config, host string) {
 	roots := cfg.RootCAs
 	cfg.ServerName = host
-	cfg.InsecureSkipVerify = true // VerifyConnection verifies, after it has looked at the bounds
+	cfg.InsecureSkipVerify = true // VerifyConnection verifies
 	cfg.VerifyConnection = func(state tls.ConnectionState) error {
 		err := checkBounds(&state)
 		if err == nil {

@@ -10,6 +10,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"slices"
@@ -22,7 +23,7 @@ import (
 )
 
 // handshake returns the client's error of a handshake with a server of cert, and its state.
-func handshake(t *testing.T, cfg *tls.Config, cert *tls.Certificate) (tls.ConnectionState, error) {
+func handshake(t *testing.T, cfg *tls.Config, host string, cert *tls.Certificate) (tls.ConnectionState, error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -52,11 +53,12 @@ func handshake(t *testing.T, cfg *tls.Config, cert *tls.Certificate) (tls.Connec
 	if err := near.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
-	client := tls.Client(near, cfg)
-	err = client.Handshake()
-	if err == nil {
-		_, err = client.Read(make([]byte, 1)) // the ticket comes before the data
+	below := servercert.Below(near)
+	client, err := servercert.Handshake(t.Context(), below, below, cfg, host)
+	if err != nil {
+		return tls.ConnectionState{}, err
 	}
+	_, err = client.Read(make([]byte, 1)) // the ticket comes before the data
 	return client.ConnectionState(), err
 }
 
@@ -102,9 +104,8 @@ func TestServersAreVerified(t *testing.T) {
 		{"one.test", nil, new(x509.UnknownAuthorityError)}, // the roots of the system
 	} {
 		cfg := &tls.Config{RootCAs: c.roots, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
-		servercert.Require(cfg, c.host)
 		for range 2 {
-			state, err := handshake(t, cfg, &cert)
+			state, err := handshake(t, cfg, c.host, &cert)
 			if c.want == nil && err != nil || c.want != nil && !errors.As(err, c.want) || err != nil && !errors.As(err, new(*tls.CertificateVerificationError)) {
 				t.Errorf("host %q: got error %v, want %T", c.host, err, c.want)
 			}
@@ -115,15 +116,13 @@ func TestServersAreVerified(t *testing.T) {
 	}
 	cache := tls.NewLRUClientSessionCache(0)
 	cfg := &tls.Config{RootCAs: pair.Pool(t), ClientSessionCache: cache}
-	servercert.Require(cfg, "one.test")
 	for i := range 2 {
-		if state, err := handshake(t, cfg, &cert); err != nil || state.DidResume != (i == 1) {
+		if state, err := handshake(t, cfg, "one.test", &cert); err != nil || state.DidResume != (i == 1) {
 			t.Fatalf("handshake %d: resumed %v, error %v", i, state.DidResume, err)
 		}
 	}
 	changed := &tls.Config{RootCAs: certificatetest.New(t, "one.test").Pool(t), ClientSessionCache: cache}
-	servercert.Require(changed, "one.test")
-	if _, err := handshake(t, changed, &cert); !errors.As(err, new(x509.UnknownAuthorityError)) {
+	if _, err := handshake(t, changed, "one.test", &cert); !errors.As(err, new(x509.UnknownAuthorityError)) {
 		t.Errorf("a resumed session with other roots: got error %v, want an unknown authority", err)
 	}
 }
@@ -143,8 +142,7 @@ func TestStaplesAreBounded(t *testing.T) {
 				}
 				staple(&cert)
 				cfg := &tls.Config{RootCAs: pair.Pool(t), MaxVersion: version}
-				servercert.Require(cfg, "one.test")
-				if _, err := handshake(t, cfg, &cert); errors.As(err, new(servercert.BoundsError)) != refused || !refused && err != nil {
+				if _, err := handshake(t, cfg, "one.test", &cert); errors.As(err, new(servercert.BoundsError)) != refused || !refused && err != nil {
 					t.Errorf("%s of %d bytes, version %x: got error %v, want a refusal: %v", name, size, version, err, refused)
 				}
 			}
@@ -181,11 +179,46 @@ func TestChainsAreBounded(t *testing.T) {
 		cert := leaf
 		cert.Certificate = append(slices.Clone(leaf.Certificate), c.more...)
 		cfg := &tls.Config{RootCAs: pair.Pool(t)}
-		servercert.Require(cfg, "one.test")
-		_, err := handshake(t, cfg, &cert)
+		_, err := handshake(t, cfg, "one.test", &cert)
 		var bounds servercert.BoundsError
 		if c.says == "" && err != nil || c.says != "" && (!errors.As(err, &bounds) || !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: got error %v, want %q", name, err, c.says)
 		}
+	}
+}
+
+// Guarantee: docs/limits.md, handshake of a server. However a server fills its handshake, no more than MaxHandshake bytes
+// of it are read; after the handshake there is no bound.
+func TestHandshakesAreBounded(t *testing.T) {
+	near, far := net.Pipe()
+	defer near.Close()
+	defer far.Close()
+	sent := make(chan int, 1)
+	go func() {
+		n, _ := far.Write(make([]byte, 4*servercert.MaxHandshake))
+		sent <- n
+	}()
+	below := servercert.Below(near)
+	read, err := io.Copy(io.Discard, below)
+	if !errors.As(err, new(servercert.BoundsError)) || read != servercert.MaxHandshake {
+		t.Errorf("read %d bytes and got error %v, want %d and a BoundsError", read, err, servercert.MaxHandshake)
+	}
+	near.Close()
+	if n := <-sent; n != servercert.MaxHandshake {
+		t.Errorf("the server could send %d bytes, want %d", n, servercert.MaxHandshake)
+	}
+
+	pair := certificatetest.New(t, "one.test")
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert.Certificate = append(cert.Certificate, slices.Repeat([][]byte{certificate(t, &key.PublicKey, 20<<10)}, 4)...)
+	if _, err := handshake(t, &tls.Config{RootCAs: pair.Pool(t)}, "one.test", &cert); !errors.As(err, new(servercert.BoundsError)) || !strings.Contains(err.Error(), "in its TLS handshake") {
+		t.Errorf("got error %v, want the bound of the handshake", err)
 	}
 }

@@ -80,9 +80,9 @@ func dialTLS(ctx context.Context, dialer *net.Dialer, cfg *Config, network, addr
 		return nil, err
 	}
 	secure := &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
-	servercert.Require(secure, host)
-	conn := tls.Client(raw, secure)
-	if err := conn.HandshakeContext(ctx); err != nil {
+	below := servercert.Below(raw)
+	conn, err := servercert.Handshake(ctx, below, below, secure, host)
+	if err != nil {
 		_ = raw.Close()
 		return nil, err
 	}
