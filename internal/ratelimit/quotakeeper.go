@@ -494,7 +494,20 @@ func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
 			own = append(own, q)
 		}
 	}
-	for slices.ContainsFunc(own, func(q *Quota) bool { return q.flush.Load() }) {
+	if len(own) > 0 {
+		if err := k.settleOwn(ctx, own); err != nil {
+			return err
+		}
+	}
+	if k.alone {
+		return nil
+	}
+	return k.settleOthers(ctx, keys)
+}
+
+// settleOwn waits until rounds that begin from now on have claimed for the quotas whose flush is set.
+func (k *QuotaKeeper) settleOwn(ctx context.Context, own []*Quota) error {
+	for {
 		k.mu.Lock()
 		current, stopped := k.round, k.stopped
 		k.mu.Unlock()
@@ -513,11 +526,11 @@ func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		// A round claims for quotasAtOnce at most, and not for those that were dropped meanwhile.
+		if !slices.ContainsFunc(own, func(q *Quota) bool { return q.flush.Load() && quotaWord(q.word.Load()) != closedQuota }) {
+			return nil
+		}
 	}
-	if k.alone {
-		return nil
-	}
-	return k.settleOthers(ctx, keys)
 }
 
 func (k *QuotaKeeper) settleOthers(ctx context.Context, keys []QuotaKey) error {
