@@ -46,6 +46,7 @@ type QuotaKeeper struct {
 	// Used only by the goroutine.
 	pending []*Quota
 	holds   bool // some quota may have units left
+	ending  bool // no more units are taken
 
 	mu      sync.Mutex
 	round   *round // the round that will serve new requests
@@ -114,6 +115,7 @@ func (k *QuotaKeeper) Stop(ctx context.Context) error {
 	k.mu.Unlock()
 	current.err = errStopped()
 	close(current.done)
+	k.ending = true
 	var all []*Quota
 	k.each(func(q *Quota) {
 		q.release()
@@ -298,6 +300,9 @@ func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
 	}
 	if s.end != 0 {
 		c.Window = time.Unix(0, s.start).UTC()
+	}
+	if q.keeper.ending {
+		c.Need, wants = 0, false
 	}
 	if c.Want = c.Need; (wants || c.Need > 0) && left*2 <= size {
 		c.Want += size - left
