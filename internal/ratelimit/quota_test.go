@@ -318,18 +318,3 @@ func TestQuotaNeverReservesMoreThanCrashesMayLose(t *testing.T) {
 		}
 	})
 }
-
-// TestStoppingTakesNothing stops a process right after a charge that asks for the next range.
-func TestStoppingTakesNothing(t *testing.T) {
-	for passed := int64(20); passed < 80; passed++ {
-		bubble(t, func(t *testing.T) {
-			m := quotatest.New()
-			n := startQuotas(t, m, "a", 1)
-			n.passes(monthly(10_000), int(passed))
-			n.stop()
-			if w := m.Window(aKey()); w.All != (ratelimit.QuotaFigures{Taken: passed}) {
-				t.Errorf("the store has %+v after %d requests", w.All, passed)
-			}
-		})
-	}
-}
