@@ -95,19 +95,24 @@ func TestMigrationBySeveralNodes(t *testing.T) {
 // Guarantee: the owners that keys of a database of the first schema name become owners, also if the migration was
 // interrupted before.
 func TestOwnersOfOldKeys(t *testing.T) {
-	url := postgrestest.Empty(t)
-	MigrateTo(t, url, 1, func(db *sql.DB) error { return storetest.InsertOldKeys(t.Context(), db) })
-	db := openWith(t, Config{URL: url})
-	storetest.CheckOldKeys(t, db)
-	for _, statement := range []string{
-		`DELETE FROM goose_db_version WHERE version_id = 3`, `DROP INDEX keys_plan`, `UPDATE keys SET owner_id = NULL WHERE id < 'key_2'`,
-		`DELETE FROM owners WHERE external_id = 'gone'`, `UPDATE keys SET owner_id = NULL WHERE owner = 'gone'`,
-	} {
-		if _, err := db.writer.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
+	for _, interrupted := range []bool{false, true} {
+		url := postgrestest.Empty(t)
+		MigrateTo(t, url, 1, func(db *sql.DB) error { return storetest.InsertOldKeys(t.Context(), db) })
+		if interrupted {
+			MigrateTo(t, url, 3, func(db *sql.DB) error {
+				for _, statement := range []string{
+					`DELETE FROM goose_db_version WHERE version_id = 3`, `DROP INDEX keys_plan`, `UPDATE keys SET owner_id = NULL WHERE id < 'key_2'`,
+					`DELETE FROM owners WHERE external_id = 'gone'`, `UPDATE keys SET owner_id = NULL WHERE owner = 'gone'`,
+				} {
+					if _, err := db.ExecContext(t.Context(), statement); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
 		}
+		storetest.CheckOldKeys(t, openWith(t, Config{URL: url}))
 	}
-	storetest.CheckOldKeys(t, openWith(t, Config{URL: url}))
 }
 
 // Guarantee: what a node of the version before writes, which knows owners only as texts of keys, names owners that

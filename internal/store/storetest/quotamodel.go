@@ -151,8 +151,8 @@ func (m *quotaModel) expect(p *modelProcess, c ratelimit.QuotaClaim) ratelimit.Q
 	if c.Terms.Allow {
 		free = 1 << 53
 	}
-	ahead := max(1, c.Terms.Count/100) - all.Reserved // what crashes may lose
-	c.Granted = max(0, min(c.Want, free-all.Taken, max(c.Need, ahead)))
+	ahead := max(0, max(1, c.Terms.Count/100)-all.Reserved) // what crashes may lose
+	c.Granted = max(0, min(c.Want, free-all.Taken, c.Need+ahead))
 	own := present.shares[p.name]
 	own.Taken, own.Reserved = own.Taken+c.Granted, own.Reserved+c.Granted
 	present.shares[p.name] = own
