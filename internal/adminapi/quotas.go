@@ -103,9 +103,7 @@ func (a *API) quotaOperations() []operation {
 		body: reflect.TypeFor[createGrantRequest](), replayable: true,
 		success: http.StatusCreated, result: grant, errors: []int{http.StatusConflict},
 		run: takes(func(c *call, req createGrantRequest) (response, error) {
-			return respond(newGrantResponse)(searching(c, func() (*plan.Grant, error) {
-				return a.cfg.Control.GrantToOwner(withIdempotency(c, newGrantResponse), &c.actor, c.params["owner_id"], req.input())
-			}))
+			return grantUnits(c, a.cfg.Control.GrantToOwner, c.params["owner_id"], req.input())
 		}),
 	}, {
 		id: "listOwnerGrants", method: http.MethodGet, path: "/v1/owners/{owner_id}/grants", tag: "Owners",
@@ -125,9 +123,7 @@ func (a *API) quotaOperations() []operation {
 		body: reflect.TypeFor[createGrantRequest](), replayable: true,
 		success: http.StatusCreated, result: grant, errors: []int{http.StatusConflict},
 		run: takes(func(c *call, req createGrantRequest) (response, error) {
-			return respond(newGrantResponse)(searching(c, func() (*plan.Grant, error) {
-				return a.cfg.Control.GrantToKey(withIdempotency(c, newGrantResponse), &c.actor, c.params["key_id"], req.input())
-			}))
+			return grantUnits(c, a.cfg.Control.GrantToKey, c.params["key_id"], req.input())
 		}),
 	}, {
 		id: "listKeyGrants", method: http.MethodGet, path: "/v1/keys/{key_id}/grants", tag: "Keys",
@@ -139,6 +135,13 @@ func (a *API) quotaOperations() []operation {
 
 func (r *createGrantRequest) input() control.GrantInput {
 	return control.GrantInput{Limit: r.Limit, Units: r.Units, Reason: value(r.Reason)}
+}
+
+// grantUnits grants units to an owner or a key. Finding the quota may take long, as a search does.
+func grantUnits(c *call, to func(context.Context, *control.Actor, string, control.GrantInput) (*plan.Grant, error), subjectID string, in control.GrantInput) (response, error) {
+	return respond(newGrantResponse)(searching(c, func() (*plan.Grant, error) {
+		return to(withIdempotency(c, newGrantResponse), &c.actor, subjectID, in)
+	}))
 }
 
 // usage shows the usage of an owner or a key.

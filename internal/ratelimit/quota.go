@@ -103,7 +103,7 @@ func (q *Quota) read() (quotaWord, *quotaState) {
 // isNow reports whether the window of s has the time wall. Where a store has a clock of its own, that decides: its answer
 // holds a moment beyond the end.
 func (q *Quota) isNow(s *quotaState, wall int64) bool {
-	if q.keeper.alone {
+	if q.keeper.cfg.Alone {
 		return wall >= s.start && wall < s.end
 	}
 	return wall >= s.start-clockTolerance && (wall < s.end || s.asked >= s.end && wall-s.asked < second/10)
@@ -136,7 +136,7 @@ func (q *Quota) check(m *moment, t *QuotaTerms, v *view) finding {
 func (q *Quota) room(wall int64, t *QuotaTerms, s *quotaState, left, amount int64) finding {
 	switch {
 	case s.used(left)+amount > t.limit(s.grants):
-		if q.keeper.alone || s.hold == 0 && wall-s.asked < askEvery {
+		if q.keeper.cfg.Alone || s.hold == 0 && wall-s.asked < askEvery {
 			return refuses
 		}
 		return mustReserve
@@ -185,7 +185,7 @@ func (q *Quota) refund(v *view) {
 			return
 		}
 		if q.word.CompareAndSwap(uint64(w), uint64(w)+uint64(v.amount)) {
-			if w.left() > 2*s.low || !q.keeper.alone {
+			if w.left() > 2*s.low || !q.keeper.cfg.Alone {
 				q.keeper.enqueue(q) // it holds more than a range, or what other processes may need
 			}
 			return

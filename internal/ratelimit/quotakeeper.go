@@ -35,7 +35,6 @@ type QuotaKeeperConfig struct {
 // requests wait for them. One goroutine makes all claims, in rounds of up to 500.
 type QuotaKeeper struct {
 	cfg    QuotaKeeperConfig
-	alone  bool
 	shards [shards]quotaShard
 	count  atomic.Int64          // of quotas
 	lost   atomic.Bool           // the last round failed
@@ -80,7 +79,7 @@ func NewQuotaKeeper(cfg QuotaKeeperConfig) (*QuotaKeeper, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Process = cmp.Or(cfg.Process, rand.Text())
-	k := &QuotaKeeper{cfg: cfg, alone: cfg.Alone, wake: make(chan struct{}, 1), round: &round{done: make(chan struct{})}}
+	k := &QuotaKeeper{cfg: cfg, wake: make(chan struct{}, 1), round: &round{done: make(chan struct{})}}
 	for i := range k.shards {
 		empty := newIndex[Quota](0)
 		k.shards[i].current.Store(&empty)
@@ -145,7 +144,7 @@ func (k *QuotaKeeper) run(ctx context.Context) {
 		}
 	}
 	for {
-		if recall == nil && k.holds && !k.alone {
+		if recall == nil && k.holds && !k.cfg.Alone {
 			recall = time.After(recallEvery)
 		}
 		select {
@@ -258,8 +257,8 @@ func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
 	return nil
 }
 
-// ahead returns how many units to hold when the window has used units used or held elsewhere: half of what all crashes
-// may still lose, and no more than a fair part of the rest, with several nodes. Near the end, it is 0.
+// ahead returns how many units this process should hold: half of what crashes may still lose, and at most a quarter of the
+// node's share of what remains of the window. Near the end of the count it is 0.
 func (t *QuotaTerms) ahead(s *quotaState, left, nodes int64) int64 {
 	size := max(0, budgetOf(t.Count)-s.others.Reserved) / 2
 	if !t.Allow {
@@ -504,7 +503,7 @@ func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
 			return err
 		}
 	}
-	if k.alone {
+	if k.cfg.Alone {
 		return nil
 	}
 	return k.settleOthers(ctx, keys)

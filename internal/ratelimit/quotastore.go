@@ -76,8 +76,8 @@ type QuotaStore interface {
 	//
 	// If less than Need was granted and other processes hold units, these are asked to give them back.
 	ClaimQuotas(ctx context.Context, process string, now time.Time, claims []QuotaClaim) (time.Time, error)
-	// RecalledQuotas returns the quotas of which other processes need the units that this one holds, at most most.
-	RecalledQuotas(ctx context.Context, process string, most int) ([]QuotaKey, error)
+	// RecalledQuotas returns up to limit quotas of which this process holds units that other processes need.
+	RecalledQuotas(ctx context.Context, process string, limit int) ([]QuotaKey, error)
 	// RecallQuotas asks the other processes that live and hold units of the quotas to write what they have used, and to
 	// give the rest back. It returns how many of them have not answered yet.
 	RecallQuotas(ctx context.Context, process string, keys []QuotaKey) (waiting int, err error)
@@ -124,7 +124,7 @@ type QuotaTerms struct {
 	Calendar calendar.Calendar
 }
 
-// limit returns how many units may be taken of a window with the grants: all that a count can express if none is refused.
+// limit returns how many units may be taken of a window with the grants. If nothing is refused, that is MaxUnits.
 func (t *QuotaTerms) limit(grants int64) int64 {
 	if t.Allow {
 		return MaxUnits
@@ -141,5 +141,5 @@ func (t *QuotaTerms) unitsAt(percent int, grants int64) int64 {
 	return whole/100*int64(percent) + (whole%100*int64(percent)+99)/100
 }
 
-// MaxUnits is the largest count of a quota, and the most that is counted (plans.md, section 3).
+// MaxUnits is the largest count of a quota (plans.md, section 3). No more units are counted in a window.
 const MaxUnits = 1<<53 - 1

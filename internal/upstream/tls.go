@@ -17,8 +17,8 @@ const handshakeTimeout = 10 * time.Second
 // errHandshakeTimeout is the cause of a TLS handshake that took too long.
 var errHandshakeTimeout = fmt.Errorf("TLS handshake: %w", errConnectTimeout)
 
-// handshake speaks TLS over a new connection to address: over below, or over what reads from it. It gives up with the
-// cause of ctx.
+// handshake does the TLS handshake with the server at address. over is the new connection, which is below or reads from
+// it. If ctx ends, the error is its cause.
 func handshake(ctx context.Context, over net.Conn, below *servercert.Conn, address string, cfg *tls.Config) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
