@@ -828,6 +828,24 @@ func (e UpstreamErrorEventReason) Valid() bool {
 	}
 }
 
+// Values of UsageEntryState.
+const (
+	UsageEntryStateFinal UsageEntryState = "final"
+	UsageEntryStateOpen  UsageEntryState = "open"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UsageEntryState) Valid() bool {
+	switch e {
+	case UsageEntryStateFinal:
+		return true
+	case UsageEntryStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of VerificationCode.
 const (
 	VerificationCodeKeyExpired        VerificationCode = "key_expired"
@@ -3251,6 +3269,114 @@ type UpstreamErrorEvent struct {
 
 // UpstreamErrorEventReason is an enumerated string; see its constants.
 type UpstreamErrorEventReason string
+
+// UsageEntry is the schema UsageEntry of the OpenAPI document.
+type UsageEntry struct {
+	// GatewayID Gateway that was called.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// KeyID Key that was used.
+	//
+	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
+	KeyID string `json:"key_id"`
+
+	// KeyPrefix First characters of the key.
+	//
+	// Example: kg_4tQx9Z
+	KeyPrefix string `json:"key_prefix"`
+
+	// Meter What was counted: requests, bytes_in or bytes_out.
+	//
+	// Example: requests
+	Meter string `json:"meter"`
+
+	// Owner External ID of the key's owner; null for a key without one.
+	//
+	// Example: customer-42
+	Owner *string `json:"owner"`
+
+	// OwnerID Identifier of that owner.
+	//
+	// Example: own_01jz8y5c3te9b8r2m6q4v7x0aa
+	OwnerID *string `json:"owner_id"`
+
+	// When the period ended.
+	PeriodEnd time.Time `json:"period_end"`
+
+	// When the period began: an hour in UTC, or the part of it from where a window of one
+	// of the quotas began.
+	PeriodStart time.Time `json:"period_start"`
+
+	// Plan Name of the plan of the key, of its owner or of the gateway, the first that there was, at the first request of the record; null without one.
+	//
+	// Example: pro
+	Plan *string `json:"plan"`
+
+	// Requests Number of requests that used more than 0 units.
+	//
+	// Example: 4120
+	Requests int64 `json:"requests"`
+
+	// RouteID Route that was called; null if it was not known.
+	//
+	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
+	RouteID *string `json:"route_id"`
+
+	// Sequence 1 for the first record of this usage; one more for each time at which more of the same hour was counted after a record had become final.
+	//
+	// Example: 1
+	Sequence int64 `json:"sequence"`
+
+	// open while the hour runs: the figures grow. final: the record never changes.
+	State UsageEntryState `json:"state"`
+
+	// Units Units that were used.
+	//
+	// Example: 4120
+	Units int64 `json:"units"`
+
+	// UsageID Identifier of the record: 64 hexadecimal digits. The same record always has the same one, so it can be the idempotency key of a billing system.
+	//
+	// Example: 5b1e1c1f6a3d4f0e9c7b2a8d6e5f4c3b2a1908f7e6d5c4b3a29180f7e6d5c4b3
+	UsageID string `json:"usage_id"`
+}
+
+// UsageEntryState is an enumerated string; see its constants.
+type UsageEntryState string
+
+// UsageEntryList is the schema UsageEntryList of the OpenAPI document.
+type UsageEntryList struct {
+	// One page of records, newest first.
+	Data []UsageEntry `json:"data"`
+
+	// true if the newest records are missing, because the store did not take them;
+	// otherwise absent.
+	Incomplete *bool `json:"incomplete,omitempty"`
+
+	// IncompleteReason Why records are missing; absent if none are.
+	//
+	// Example: the newest records are missing, and are added as soon as the store takes them: the disk is full
+	IncompleteReason *string `json:"incomplete_reason,omitempty"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// UsageFinalizedEvent is the schema UsageFinalizedEvent of the OpenAPI document.
+type UsageFinalizedEvent struct {
+	// When the hour ended.
+	PeriodEnd time.Time `json:"period_end"`
+
+	// When the hour began.
+	PeriodStart time.Time `json:"period_start"`
+
+	// Records Number of records that became final.
+	//
+	// Example: 312
+	Records int64 `json:"records"`
+}
 
 // Verification is the schema Verification of the OpenAPI document.
 type Verification struct {

@@ -80,6 +80,7 @@ type Record struct {
 
 	Request                      [16]byte
 	Account, Gateway, Route, Key [16]byte
+	OwnerID                      [16]byte // of the key
 	Client                       [16]byte // the client's address (netip.Addr.As16), as reported by trusted proxies
 
 	// Trace is the W3C trace that the request belongs to, or zeros if tracing is off or the
@@ -90,6 +91,10 @@ type Record struct {
 	// For the result Limited, Limit, Remaining and ResetAt describe the limit that refused. ResetAt
 	// is the Unix time in seconds at which the request would be admitted.
 	Limit, Remaining, ResetAt int64
+
+	// PeriodStart and PeriodEnd are the period of usage records in which the request is counted, in Unix seconds; 0 if it
+	// was not charged, because it was refused or nothing of it has reached the upstream. See SetPeriod.
+	PeriodStart, PeriodEnd uint32
 
 	Status         uint16 // sent to the client
 	UpstreamStatus uint16 // received from the upstream; 0 if none
@@ -104,12 +109,24 @@ type Record struct {
 	Prefix         [10]byte // key_prefix of a string with the format and checksum of a key, padded with zeros
 }
 
+// SetPeriod sets the period of usage records of a request that was charged: the hour, in UTC, in which it began, cut where
+// a window of one of its quotas begins (plans.md, section 8). from and until are the edges of these windows, in Unix
+// nanoseconds, between which the request was counted, whatever the clock of this process says: 0 and math.MaxInt64 without
+// quotas.
+func (r *Record) SetPeriod(from, until int64) {
+	const second, hour = 1e9, 3600e9
+	at := min(max(r.Start*1000, from, 0), until-1)
+	begins := at - at%hour
+	r.PeriodStart, r.PeriodEnd = uint32(max(begins, from)/second), uint32(min(begins+hour, until)/second)
+}
+
 // Entry is a record with its texts.
 type Entry struct {
 	Record
 	MethodText string // for OtherMethod
 	Path       string // without the query, byte for byte; at most 16 KiB
-	Owner      string // of the key; "" if it has none
+	Owner      string // external ID of the key's owner; "" if it has none
+	Plan       string // name of the plan of the key, of its owner, or of the gateway: the first there is; or ""
 	Target     string // the URL of the target to which the request was sent last; "" if it was not
 	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
 	// addresses, which only the operator may see, but no secrets. For the results NoGateway, NoRoute and NoMethod

@@ -17,7 +17,7 @@ type Shard struct {
 
 // Texts are the texts of a record. Method is used only for OtherMethod.
 type Texts struct {
-	Method, Path, Owner, Target, Detail string
+	Method, Path, Owner, Plan, Target, Detail string
 }
 
 // Emit adds a record with a method and a path. It is EmitTexts without further texts.
@@ -25,7 +25,7 @@ func (s *Shard) Emit(r *Record, methodText, path string) {
 	s.EmitTexts(r, &Texts{Method: methodText, Path: path})
 }
 
-// EmitTexts adds a record. It copies its arguments, except the owner and the target, which must not
+// EmitTexts adds a record. It copies its arguments, except the owner, the plan and the target, which must not
 // share the memory of a request. It does not block, and allocates only while the Collector's
 // memory grows to its bound, and for a path of more than 1 KiB. Long texts are cut. A record
 // for which there is no room is counted as lost.

@@ -93,6 +93,12 @@ type quotaThresholdEventRecord struct {
 	KeyID       *string `json:"key_id" doc:"Key that the quota counts by itself; null if it counts all keys of the owner together. Of the keys of a rotation, it is the first." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 }
 
+type usageFinalizedEventRecord struct {
+	PeriodStart string `json:"period_start" format:"date-time" doc:"When the hour began."`
+	PeriodEnd   string `json:"period_end" format:"date-time" doc:"When the hour ended."`
+	Records     int    `json:"records" doc:"Number of records that became final." example:"312"`
+}
+
 // describeEvents returns the webhooks of the document: the requests that are
 // delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
@@ -121,6 +127,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.OwnerResumed, "onOwnerResumed", "Owner resumed", "A suspended owner was resumed. Gateways accept its keys again.", reflect.TypeFor[ownerEventRecord]()},
 		{event.QuotaThreshold, "onQuotaThreshold", "Quota threshold passed", "An owner or a key has used a percentage of a quota that its warn_at lists. There is one event for each percentage, window and owner or key.",
 			reflect.TypeFor[quotaThresholdEventRecord]()},
+		{event.UsageFinalized, "onUsageFinalized", "Usage records final", "Usage records of requests that began in the period became final. If more is counted in it later, it has another event.",
+			reflect.TypeFor[usageFinalizedEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

@@ -96,7 +96,7 @@ func page[T, R any](c *call, name, filters string, read func(control.Page) ([]T,
 	if v := c.query.Get("limit"); v != "" {
 		limit, _ = strconv.Atoi(v) // checked by pageParams
 	}
-	binding := name + "\x00" + c.actor.Account.ID + "\x00" + filters
+	binding := cursorBindingOf(c, name, filters)
 	p := control.Page{Limit: limit + 1}
 	if v := c.query.Get("cursor"); v != "" {
 		after, valid := decodeCursor(binding, v)
@@ -133,6 +133,11 @@ func page[T, R any](c *call, name, filters string, read func(control.Page) ([]T,
 		content, err = first(n)
 	}
 	return response{status: http.StatusOK, raw: content}.with("Content-Type", jsonType), err
+}
+
+// cursorBindingOf returns what the cursors of a list are bound to.
+func cursorBindingOf(c *call, name, filters string) string {
+	return name + "\x00" + c.actor.Account.ID + "\x00" + filters
 }
 
 // A cursor is the position in the list after which the next page starts, preceded

@@ -284,7 +284,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 		v.KeyReason = d.whyInvalid(g, secret)
 		return false
 	}
-	v.Caller = &k.Caller
+	v.Caller, v.holder = &k.Caller, &k.Caller
 	now := d.now.Wall / 1000
 	if k.ExpiredAt(now) {
 		v.unauthorized(accesslog.KeyExpired, fault.KeyExpired)
@@ -379,7 +379,7 @@ func (d *decision) addPlanLimits(g *snapshot.Gateway, r *snapshot.Route) (proble
 	if !d.known {
 		return ""
 	}
-	d.known = false
+	d.known, d.verdict.plan = false, g.PlanOf(d.verdict.Caller)
 	return g.AddPlanLimits(&d.verdict.Charge, d.verdict.Caller, r)
 }
 

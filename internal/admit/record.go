@@ -21,6 +21,10 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if r.Key = v.RevokedKey; v.Caller.Kind() == snapshot.KeyCaller {
 		r.Key = v.Caller.UUID()
 	}
+	r.OwnerID = v.holder.OwnerUUID()
+	if from, until, kept := v.Charge.Kept(); kept {
+		r.SetPeriod(from, until)
+	}
 	copy(r.Prefix[:], v.KeyPrefix)
 	if r.Result == accesslog.Limited {
 		s := v.Charge.Worst()
@@ -30,6 +34,13 @@ func (v *Verdict) Record(r *accesslog.Record) {
 		}
 	}
 }
+
+// Owner returns the external ID of the owner of the key that was authenticated, even if the request was withdrawn since;
+// otherwise "".
+func (v *Verdict) Owner() string { return v.holder.Owner() }
+
+// Plan returns the name of the first plan that there is of the caller's key, its owner and the gateway; "" without one.
+func (v *Verdict) Plan() string { return v.plan }
 
 // result returns the result of the checks.
 func (v *Verdict) result() accesslog.Result {

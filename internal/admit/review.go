@@ -166,7 +166,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	v.Action = Refuse
 	switch result {
 	case accesslog.NoGateway:
-		v.Charge.Clear()
+		v.Charge.Keep()
 		v.refuse(result, fault.GatewayNotFound, "")
 		if r.snapshot.GatewayByID(v.Gateway.ID) != nil {
 			v.reason = withdrawn

@@ -73,8 +73,10 @@ type Verdict struct {
 	queryHead, queryTail string           // together, the query to forward
 	hasQuery             bool
 
-	version     uint64 // of the configuration that was in force, or of an earlier one
-	unconfirmed bool   // the lease is not held
+	holder      *snapshot.Caller // the caller that was authenticated, even if the request was withdrawn since
+	plan        string           // name of the first plan that there is of the key, its owner and the gateway
+	version     uint64           // of the configuration that was in force, or of an earlier one
+	unconfirmed bool             // the lease is not held
 }
 
 // reset clears v, except for the answers that Wait has got for the charge.
@@ -89,7 +91,7 @@ func (v *Verdict) resetDecision() {
 	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, [16]byte{}, nil, "", false
 	v.RevokedKey, v.KeyReason = [16]byte{}, accesslog.NoReason
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
-	v.version, v.unconfirmed = 0, false
+	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
 	v.Charge.Clear()
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 )
 
 // Sources report on the data plane. Without one of them, as in an offline command, the operations that
@@ -22,6 +23,7 @@ import (
 type Sources struct {
 	AccessLog Syncer // flushes the access records of finished requests to the sinks
 	Traffic   TrafficSource
+	Usage     usage.Source // what Traffic has counted for usage records
 	Requests  RequestSource
 	Levels    LevelSource
 	Routes    RouteSource // without it, new keys have no warnings

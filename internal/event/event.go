@@ -26,6 +26,7 @@ const (
 	OwnerSuspended       Type = "owner.suspended"
 	OwnerResumed         Type = "owner.resumed"
 	QuotaThreshold       Type = "quota.threshold"
+	UsageFinalized       Type = "usage.finalized"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these
@@ -55,6 +56,13 @@ type Owner struct {
 	OwnerID string  `json:"owner_id"`
 	Owner   string  `json:"owner"` // the external ID
 	Name    *string `json:"name"`
+}
+
+// Finalized is the data of usage.finalized: Records usage records of requests that began in the period became final.
+type Finalized struct {
+	PeriodStart time.Time `json:"period_start"`
+	PeriodEnd   time.Time `json:"period_end"`
+	Records     int       `json:"records"`
 }
 
 // Threshold is the data of quota.threshold. Count has the grants. Owner and OwnerID are nil for a key without an owner,

@@ -51,7 +51,7 @@ func (x *Exchange) end() {
 
 // emit emits a record with the texts of the exchange.
 func (x *Exchange) emit(r *accesslog.Record, target, detail string) {
-	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Caller.Owner(), Target: target, Detail: cmp.Or(detail, x.Verdict.Detail())})
+	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Owner(), Plan: x.Verdict.Plan(), Target: target, Detail: cmp.Or(detail, x.Verdict.Detail())})
 }
 
 // EmitNoResponse emits the record of a request that got no response: the client hung up,
@@ -89,18 +89,19 @@ func (x *Exchange) Detach(status int) *Detached {
 	}
 	x.EmitStarted()
 	x.end()
-	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Caller.Owner(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
 
 // Detached is the record of a tunnel.
 type Detached struct {
-	record                      accesslog.Record
-	cfg                         *Config
-	shard                       *accesslog.Shard
-	start                       int64
-	method, path, owner, target string
+	record              accesslog.Record
+	cfg                 *Config
+	shard               *accesslog.Shard
+	start               int64
+	method, path        string
+	owner, plan, target string
 }
 
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
@@ -110,7 +111,7 @@ func (d *Detached) Emit(in, out int64) {
 		return
 	}
 	d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
-	d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Target: d.target})
+	d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Plan: d.plan, Target: d.target})
 }
 
 // fill sets the fields that all records of the exchange have in common.

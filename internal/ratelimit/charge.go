@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"context"
+	"math"
 	"slices"
 )
 
@@ -28,6 +29,9 @@ type Charge struct {
 	shown int     // number of statuses, which belong to the first entries
 	worst int     // the index of Worst, if there is one
 	taken bool
+	kept  bool // after Settle, until Clear
+	// What Kept returns, in Unix nanoseconds.
+	from, until int64
 
 	came   Instant // when Decide was called
 	ticket *ticket // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
@@ -69,7 +73,7 @@ func (c *Charge) entries() []entry {
 
 // Clear removes the limits, so that the same request can be decided again with other limits. Charges that the
 // limit store has made for the request are still used, or given back by Release.
-func (c *Charge) Clear() { c.count, c.shown, c.taken = 0, 0, false }
+func (c *Charge) Clear() { c.count, c.shown, c.taken, c.kept = 0, 0, false, false }
 
 // Keep removes the limits whose scopes are not among scopes. Settle or release c before.
 func (c *Charge) Keep(scopes ...Scope) {
@@ -81,7 +85,22 @@ func (c *Charge) Keep(scopes ...Scope) {
 }
 
 // Settle keeps what was taken.
-func (c *Charge) Settle() { c.taken = false }
+func (c *Charge) Settle() {
+	if !c.taken {
+		return
+	}
+	c.taken, c.kept, c.from, c.until = false, true, 0, math.MaxInt64
+	entries := c.entries()
+	for i := range entries {
+		if q := entries[i].quota; entries[i].Quota != nil && q.end != 0 {
+			c.from, c.until = max(c.from, q.start), min(c.until, q.end)
+		}
+	}
+}
+
+// Kept reports whether Settle has kept what was taken. from and until are then the time, in Unix nanoseconds, in which
+// the windows of all quotas are those that were charged: 0 and math.MaxInt64 without quotas.
+func (c *Charge) Kept() (from, until int64, kept bool) { return c.from, c.until, c.kept }
 
 // Wait waits for what Decide lacked when it returned NeedsReservation or NeedsTicket. The caller must then
 // decide again. The error is ctx.Err(), or has the code fault.Unavailable if the store of the daily cap

@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/traffic/meter"
+	"github.com/keygate/keygate/internal/usage/closing"
 )
 
 // openAuditLog returns the sink that writes the audit log.
@@ -33,7 +34,23 @@ func (s *Server) openMeter() (_ sink, err error) {
 	}
 	s.metrics.Counter("keygate_traffic_lost_total", "Requests missing from traffic reports.",
 		func() float64 { return float64(s.meter.Lost()) })
+	s.metrics.Counter("keygate_usage_lost_total", "Requests, at most, missing from usage records.",
+		func() float64 { return float64(s.meter.LostUsage() + s.collector.Lost()) })
 	return s.meter, nil
+}
+
+// startUsage starts what makes usage records final.
+func (s *Server) startUsage(ctx context.Context) error {
+	closer, err := closing.New(closing.Config{
+		Store: s.db, Process: s.node.process(), Alone: s.node == nil, Now: s.clock.WallTime, Retention: s.retention.Now, Log: s.log,
+		Flush: func(ctx context.Context) error { return s.syncers(s.collector, s.meter).Sync(ctx) },
+	})
+	if err != nil {
+		return err
+	}
+	s.metrics.Gauge("keygate_usage_lag_seconds", "Time since the end of the newest hour whose usage records are not final yet; 0 if there is none.",
+		func() float64 { return closer.Lag().Seconds() })
+	return s.running.Start(ctx, closer)
 }
 
 // openRequestLog returns the sink that keeps refused and failed requests.

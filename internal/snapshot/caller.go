@@ -91,6 +91,14 @@ func (c *Caller) Owner() string {
 	return c.owner.externalID
 }
 
+// OwnerUUID returns the 16 bytes that the identifier of the owner encodes; zeros without one.
+func (c *Caller) OwnerUUID() [16]byte {
+	if c == nil || c.owner == nil {
+		return [16]byte{}
+	}
+	return c.owner.id
+}
+
 // OwnerSuspended reports whether the owner is suspended now.
 func (c *Caller) OwnerSuspended() bool { return c != nil && c.owner != nil && c.owner.suspended.Load() }
 

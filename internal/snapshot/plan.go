@@ -25,6 +25,7 @@ type planSlot struct {
 // compiledPlan is a plan as it is now. It is immutable, but for the state of its buckets.
 type compiledPlan struct {
 	accountID        string // "" if the record has never been readable
+	name             string
 	perOwner, perKey []planLimit
 	unusable         bool // the record cannot be read or compiled: what it would limit is refused
 }
@@ -223,7 +224,7 @@ func (p *compiledPlan) limit(name string, per plan.Subject) *planLimit {
 func unusablePlan(was *compiledPlan) *compiledPlan {
 	p := &compiledPlan{unusable: true}
 	if was != nil {
-		p.accountID, p.perOwner, p.perKey = was.accountID, was.perOwner, was.perKey
+		p.accountID, p.name, p.perOwner, p.perKey = was.accountID, was.name, was.perOwner, was.perKey
 	}
 	return p
 }
@@ -249,7 +250,7 @@ func (f *Follower) putPlan(record *plan.Plan) {
 // compilePlan returns the form of a plan that follows was, which may be nil. The error says that an identifier is not
 // valid.
 func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan) (*compiledPlan, error) {
-	next := &compiledPlan{accountID: record.AccountID}
+	next := &compiledPlan{accountID: record.AccountID, name: record.Name}
 	for i := range record.Limits {
 		l, err := newPlanLimit(record.Name, &record.Limits[i])
 		if err == nil && !record.Limits[i].Quota.IsZero() {

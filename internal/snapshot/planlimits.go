@@ -25,6 +25,17 @@ func (g *Gateway) plansFor(c *Caller) (perOwner, perKey *compiledPlan) {
 	return perOwner, perKey
 }
 
+// PlanOf returns the name of the first plan that there is of c, of its owner and of g; "" if there is none, or for nobody.
+func (g *Gateway) PlanOf(c *Caller) string {
+	if c == nil {
+		return ""
+	}
+	if _, p := g.plansFor(c); p != nil {
+		return p.name
+	}
+	return ""
+}
+
 // load returns the plan in the slot, which may be nil.
 func (s *planSlot) load() *compiledPlan {
 	if s == nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -33,6 +34,7 @@ type Engine interface {
 	auditwriter.Store
 	auditwriter.Keeper
 	traffic.Store
+	usage.Store
 	requestlog.Store
 	retention.Store
 	fanout.Store

@@ -18,6 +18,7 @@ const (
 	Keys                 // by gateway, route, key and status
 	Seconds              // requests that reached the limits, by gateway, route, key and second
 	Methods              // requests by gateway, route and method, in the form of Seconds: see MethodID
+	Usage                // what counts for usage records (package usage), in tier Open alone
 )
 
 // MethodID returns the identifier that stands for a method, instead of a key, in part Methods. Methods without a name
@@ -36,6 +37,7 @@ const (
 	Minutes Tier = iota
 	Hours
 	Days
+	Open // an hour of part Usage, until it makes usage records
 )
 
 // Length returns the length of the tier's interval in seconds.
@@ -43,7 +45,7 @@ func (t Tier) Length() int64 {
 	switch t {
 	case Minutes:
 		return 60
-	case Hours:
+	case Hours, Open:
 		return 3600
 	default:
 		return 86400

@@ -55,7 +55,7 @@ func BenchmarkTake(b *testing.B) {
 			for _, w := range []*window{m.active, m.spare} {
 				for _, batch := range batches {
 					for i := range batch {
-						w.add(&batch[i].Record)
+						w.add(&batch[i])
 					}
 				}
 				w.reset()
@@ -191,7 +191,7 @@ func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog
 	for _, batch := range batches {
 		for i := range batch {
 			batch[i].Start = end.UnixMicro() - 1
-			w.add(&batch[i].Record)
+			w.add(&batch[i])
 		}
 	}
 	pattern := w.chunks()

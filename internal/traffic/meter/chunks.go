@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 )
 
 // sortedCell is the index of a cell, with the first half of its key for sorting.
@@ -56,6 +57,35 @@ func (w *window) chunks() (made []traffic.Chunk) {
 		made = append(made, w.measuredChunks(c, measured[:m])...)
 		made = append(made, w.byMethod(c, measured[:m])...)
 		sorted, measured = sorted[n:], measured[m:]
+	}
+	return append(made, w.usageChunks()...)
+}
+
+// usageChunks encodes what counts for usage records, as chunks of hours.
+func (w *window) usageChunks() (made []traffic.Chunk) {
+	for account, t := range w.used {
+		if t.Len() > 0 {
+			made = append(made, usageChunks(t, traffic.Chunk{AccountID: id.Format(id.Account, account), Part: traffic.Usage, Tier: traffic.Open, State: traffic.Fresh})...)
+		}
+	}
+	return made
+}
+
+// usageChunks encodes a table as chunks like c, each of one hour.
+func usageChunks(t *usage.Table, c traffic.Chunk) (made []traffic.Chunk) {
+	uses := t.Sorted()
+	slices.SortStableFunc(uses, func(a, b *usage.Use) int { return cmp.Compare(a.Hour(), b.Hour()) })
+	for len(uses) > 0 {
+		c.Start = uses[0].Hour()
+		n := 1
+		for n < len(uses) && uses[n].Hour() == c.Start {
+			n++
+		}
+		for _, body := range usage.Encode(uses[:n]) {
+			c.Body = body.Bytes
+			made = append(made, c)
+		}
+		uses = uses[n:]
 	}
 	return made
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 )
 
 // transactionSize is the maximum size of the bodies of one transaction in bytes, so that
@@ -74,7 +75,7 @@ func (m *Meter) collect() {
 		m.size += len(c.Body)
 	}
 	m.forget()
-	if len(w.cells) > flushCells { // free the memory of a burst
+	if len(w.cells) > flushCells || w.usage > flushCells { // free the memory of a burst
 		w = newWindow()
 	}
 	w.reset()
@@ -90,8 +91,11 @@ func (m *Meter) forget() {
 	for ; m.size > maxPending && end < len(m.pending); end++ {
 		c := &m.pending[end]
 		m.size -= len(c.Body)
-		if c.Part == traffic.Keys { // this part has every request once
+		switch c.Part {
+		case traffic.Keys: // this part has every request once
 			m.lost.Add(uint64(c.Requests()))
+		case traffic.Usage:
+			m.unbilled.Add(usage.Total(c.Body))
 		}
 	}
 	m.pending = slices.Delete(m.pending, m.sending, end)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 )
 
 const (
@@ -28,6 +30,7 @@ const (
 func (m *Meter) Maintain(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
 	return errors.Join(
+		m.joinUsage(ctx),
 		m.raise(ctx, traffic.Minutes, traffic.Fresh, now-traffic.Minutes.Length()+1),
 		m.raise(ctx, traffic.Minutes, traffic.Merged, now-now%traffic.Hours.Length()),
 		m.raise(ctx, traffic.Hours, traffic.Merged, now-now%traffic.Days.Length()),
@@ -86,6 +89,9 @@ type sum interface {
 }
 
 func newSum(p traffic.Part) sum {
+	if p == traffic.Usage {
+		return new(usageSum)
+	}
 	if p == traffic.Seconds || p == traffic.Methods {
 		return traffic.NewArrivals()
 	}
@@ -144,6 +150,35 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 	}
 	return nil
 }
+
+// manyChunks is the number of fresh chunks of an account and hour of part Usage from which on they are merged.
+const manyChunks = 100
+
+// joinUsage merges the chunks of part Usage where there are many of an hour, so that whoever sums them reads few. Package
+// closing does the rest.
+func (m *Meter) joinUsage(ctx context.Context) error {
+	list, err := m.cfg.Store.TrafficBacklog(ctx, traffic.Open, traffic.Fresh, math.MaxInt64, backlogSets)
+	if err != nil {
+		return fmt.Errorf("find usage to merge: %w", err)
+	}
+	var errs []error
+	for _, b := range list {
+		if len(b.Seqs) < manyChunks {
+			continue
+		}
+		to := merge{b.AccountID, b.Part, b.Start}
+		if err := m.raiseOne(ctx, traffic.Open, traffic.Fresh, to, b.Seqs); err != nil { // a damaged chunk does not hold up the others
+			errs = append(errs, fmt.Errorf("merge usage of %s: %w", time.Unix(to.start, 0).UTC().Format(time.RFC3339), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// usageSum is a sum of chunks of part Usage.
+type usageSum struct{ usage.Table }
+
+// Chunks implements sum.
+func (s *usageSum) Chunks(c traffic.Chunk) []traffic.Chunk { return usageChunks(&s.Table, c) }
 
 // trim removes chunks beyond their retention.
 func (m *Meter) trim(ctx context.Context) error {

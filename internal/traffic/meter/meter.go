@@ -64,6 +64,7 @@ type Meter struct {
 	sending  int               // number of the first pending chunks in the open batch
 
 	lost       atomic.Uint64
+	unbilled   atomic.Uint64 // requests that usage records lack, although reports have them
 	complained atomic.Int64 // Unix nanoseconds of the last log line about a failure
 
 	// Semaphores of the expensive reads, so that these never use all readers of the
@@ -105,13 +106,13 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 		if r.Part == accesslog.Started || r.Account == [16]byte{} {
 			continue
 		}
-		if len(w.cells) >= maxCells {
+		if len(w.cells) >= maxCells || w.usage >= maxCells {
 			m.lost.Add(1)
 			continue
 		}
-		w.add(r)
+		w.add(&batch[i])
 	}
-	full := len(w.cells) >= flushCells || len(w.arrivals) >= flushArrivals
+	full := len(w.cells) >= flushCells || w.usage >= flushCells || len(w.arrivals) >= flushArrivals
 	m.mu.Unlock()
 	if full {
 		m.wake.Notify()
@@ -121,6 +122,10 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 // Lost returns the number of requests that are missing from reports because the store did
 // not take them in time.
 func (m *Meter) Lost() uint64 { return m.lost.Load() }
+
+// LostUsage returns the number of requests, at most, that are missing from usage records because the store did not take
+// them in time.
+func (m *Meter) LostUsage() uint64 { return m.lost.Load() + m.unbilled.Load() }
 
 // AddLost counts requests that the store had kept to add them later, and has lost.
 func (m *Meter) AddLost(requests int) { m.lost.Add(uint64(requests)) }

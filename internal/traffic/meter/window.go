@@ -1,11 +1,13 @@
 package meter
 
 import (
+	"bytes"
 	"encoding/binary"
 	"math/bits"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 )
 
 // identity is what the cells of a window are grouped by.
@@ -62,12 +64,15 @@ type window struct {
 	slots    []uint32 // a hash table: indexes in cells, plus one; its length is a power of two, at most half used
 	arrivals []arrival
 
+	used  map[[16]byte]*usage.Table // by account
+	usage int                       // number of identities in used
+
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
 }
 
 func newWindow() *window {
-	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}}
+	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, used: map[[16]byte]*usage.Table{}}
 }
 
 // reset removes all counts and keeps the memory.
@@ -81,10 +86,20 @@ func (w *window) reset() {
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
+	if w.usage = 0; len(w.used) > keptTables {
+		clear(w.used)
+	}
+	for _, t := range w.used {
+		t.Clear()
+	}
 }
 
+// keptTables is the number of accounts whose tables of usage are kept for the next window.
+const keptTables = 64
+
 // add counts a request.
-func (w *window) add(r *accesslog.Record) {
+func (w *window) add(e *accesslog.Entry) {
+	r := &e.Record
 	second := max(r.Start, 0) / 1e6
 	c := w.cell(&identity{account: r.Account, gateway: r.Gateway, route: r.Route, key: r.Key, minute: uint32(second / 60), status: r.Status})
 	c.Requests++
@@ -103,6 +118,26 @@ func (w *window) add(r *accesslog.Record) {
 	if cameToLimits(r) {
 		w.arrive(c, uint32(second%60))
 	}
+	if r.PeriodEnd != 0 && r.Key != [16]byte{} {
+		w.use(e)
+	}
+}
+
+// use counts a request for usage records.
+func (w *window) use(e *accesslog.Entry) {
+	t := w.used[e.Account]
+	if t == nil {
+		t = new(usage.Table)
+		w.used[e.Account] = t
+	}
+	u, isNew := t.Of(&usage.Identity{Owner: e.OwnerID, Key: e.Key, Gateway: e.Gateway, Route: e.Route, From: e.PeriodStart, Until: e.PeriodEnd})
+	if isNew {
+		w.usage++
+		u.Texts = usage.Texts{ExternalID: e.Owner, Plan: e.Plan, Prefix: string(bytes.TrimRight(e.Prefix[:], "\x00"))}
+	}
+	u.Count(usage.Requests, 1, 1)
+	u.Count(usage.BytesIn, e.BytesIn, 1)
+	u.Count(usage.BytesOut, e.BytesOut, 1)
 }
 
 // cameToLimits reports whether the request reached the rate limits of its route.

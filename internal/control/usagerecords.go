@@ -1,0 +1,123 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/usage"
+)
+
+// usageSource returns where usage records are read.
+func (s *Service) usageSource(actor *Actor) (usage.Source, error) {
+	if err := actor.check(); err != nil {
+		return nil, err
+	}
+	if s.cfg.Sources.Usage == nil {
+		return nil, fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
+	}
+	return s.cfg.Sources.Usage, nil
+}
+
+// UsageRecords lists final usage records, in the order in which they became final. Page.After is the text of a
+// usage.Position; a position of no such text is fault.ValidationFailed.
+func (s *Service) UsageRecords(ctx context.Context, actor *Actor, f usage.Filter, p Page) (list []usage.Record, err error) {
+	from, ok := usage.ParsePosition(p.After)
+	if !ok {
+		return nil, fault.Invalid("cursor", "is not a position in this list")
+	}
+	source, err := s.usageSource(actor)
+	if err != nil {
+		return nil, err
+	}
+	end, err := usage.Ends(ctx, source, actor.Account.ID, f.Tier)
+	if err != nil {
+		return nil, err
+	}
+	_, err = usage.Final(ctx, source, actor.Account.ID, f, from, end, func(r *usage.Record) bool {
+		list = append(list, *r)
+		return len(list) < p.Limit
+	})
+	return list, err
+}
+
+// OpenUsage lists open usage records, complete up to now, in an order that does not change. Page.After is a
+// usage.Record.Cursor.
+func (s *Service) OpenUsage(ctx context.Context, actor *Actor, f usage.Filter, p Page) ([]usage.Record, error) {
+	list, err := s.allOpenUsage(ctx, actor, f)
+	if err != nil {
+		return nil, err
+	}
+	if p.After != "" {
+		list = usage.After(list, p.After)
+	}
+	return list[:min(len(list), p.Limit)], nil
+}
+
+func (s *Service) allOpenUsage(ctx context.Context, actor *Actor, f usage.Filter) ([]usage.Record, error) {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
+		return nil, err
+	}
+	source, err := s.usageSource(actor)
+	if err != nil {
+		return nil, err
+	}
+	return usage.Open(ctx, source, actor.Account.ID, f)
+}
+
+// UsageExport is the usage records of an account that a filter selects, as they were when the export began.
+type UsageExport struct {
+	source   usage.Source
+	account  string
+	filter   usage.Filter
+	from, to usage.Position
+	open     []usage.Record
+}
+
+// ExportUsage begins an export of final records, from a position, which is "" for the first. A text that is no position is
+// fault.ValidationFailed with the field cursor.
+func (s *Service) ExportUsage(ctx context.Context, actor *Actor, f usage.Filter, after string) (*UsageExport, error) {
+	from, ok := usage.ParsePosition(after)
+	if !ok {
+		return nil, fault.Invalid("cursor", "is not a position in this list")
+	}
+	source, err := s.usageSource(actor)
+	if err != nil {
+		return nil, err
+	}
+	end, err := usage.Ends(ctx, source, actor.Account.ID, f.Tier)
+	return &UsageExport{source: source, account: actor.Account.ID, filter: f, from: from, to: end}, err
+}
+
+// ExportOpenUsage begins an export of open records.
+func (s *Service) ExportOpenUsage(ctx context.Context, actor *Actor, f usage.Filter) (*UsageExport, error) {
+	list, err := s.allOpenUsage(ctx, actor, f)
+	return &UsageExport{open: list}, err
+}
+
+// End returns the position from which a later export has only what this one lacks.
+func (e *UsageExport) End() string {
+	if e.from.Block > e.to.Block { // a cursor of what was restored to an earlier state
+		return e.from.String()
+	}
+	return e.to.String()
+}
+
+// Read calls yield for each of the next records, which it must not keep, and reports whether there are others. It reads
+// about most records.
+func (e *UsageExport) Read(ctx context.Context, most int, yield func(*usage.Record)) (more bool, err error) {
+	if e.source == nil {
+		some := e.open[:min(len(e.open), most)]
+		for i := range some {
+			yield(&some[i])
+		}
+		e.open = e.open[len(some):]
+		return len(e.open) > 0, nil
+	}
+	read := 0
+	e.from, err = usage.Final(ctx, e.source, e.account, e.filter, e.from, e.to, func(r *usage.Record) bool {
+		yield(r)
+		read++
+		return read < most
+	})
+	return err == nil && e.from.Block < e.to.Block, err
+}

@@ -1,0 +1,231 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// Filter selects records. "" and the zero time do not filter. Since is inclusive and Until exclusive; both are about the
+// start of the period.
+type Filter struct {
+	Tier                      Tier
+	OwnerID, KeyID, GatewayID string
+	Meter                     string
+	Since, Until              time.Time
+}
+
+// Source is where records are read.
+type Source interface {
+	UsageBlocks(ctx context.Context, q BlockQuery, yield func(*Block) error) error
+	UsageEnd(ctx context.Context, accountID string, t Tier) (number int64, err error)
+	ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*traffic.Chunk) error) error
+}
+
+// blocksAtOnce is how many blocks one call of Source.UsageBlocks reads.
+const blocksAtOnce = 32
+
+// String returns the text of a position.
+func (p Position) String() string { return fmt.Sprintf("%d.%d", p.Block, p.Record) }
+
+// Next returns the position behind a record at p.
+func (p Position) Next() Position { return Position{p.Block, p.Record + 1} }
+
+// ParsePosition is the inverse of Position.String; "" is the first position.
+func ParsePosition(s string) (p Position, ok bool) {
+	if s == "" {
+		return Position{}, true
+	}
+	block, record, _ := strings.Cut(s, ".")
+	var errs [2]error
+	p.Block, errs[0] = strconv.ParseInt(block, 10, 64)
+	p.Record, errs[1] = strconv.Atoi(record)
+	return p, errs == [2]error{} && p.Block >= 0 && p.Record >= 0
+}
+
+// Ends returns the position behind all final records of an account and tier.
+func Ends(ctx context.Context, source Source, accountID string, t Tier) (Position, error) {
+	last, err := source.UsageEnd(ctx, accountID, t)
+	return Position{Block: last + 1}, err
+}
+
+// matcher is a Filter with parsed identifiers.
+type matcher struct {
+	*Filter
+	owner, key, gateway [16]byte
+	none                bool // nothing matches
+}
+
+func (f *Filter) matcher() matcher {
+	m := matcher{Filter: f}
+	for _, one := range []struct {
+		text string
+		kind id.Kind
+		to   *[16]byte
+	}{{f.OwnerID, id.Owner, &m.owner}, {f.KeyID, id.Key, &m.key}, {f.GatewayID, id.Gateway, &m.gateway}} {
+		if one.text == "" {
+			continue
+		}
+		u, ok := id.Parse(one.kind, one.text)
+		*one.to = u
+		m.none = m.none || !ok
+	}
+	return m
+}
+
+// use reports whether records of u may match.
+func (m *matcher) use(u *Use) bool {
+	from := time.Unix(int64(u.From), 0)
+	return (m.OwnerID == "" || u.Owner == m.owner) && (m.KeyID == "" || u.Key == m.key) && (m.GatewayID == "" || u.Gateway == m.gateway) &&
+		(m.Since.IsZero() || !from.Before(m.Since)) && (m.Until.IsZero() || from.Before(m.Until))
+}
+
+// times returns the Unix seconds between which hours or days that may match begin.
+func (m *matcher) times() (from, before int64) {
+	before = 1 << 32
+	if !m.Since.IsZero() {
+		from = m.Since.Unix() - 86400
+	}
+	if !m.Until.IsZero() {
+		before = m.Until.Unix() + 1
+	}
+	return from, before
+}
+
+// Final calls yield for each final record of an account that f selects from one position to another, in their order, until
+// yield returns false. yield must not keep the record. It returns the position at which to go on.
+func Final(ctx context.Context, source Source, accountID string, f Filter, from, to Position, yield func(*Record) bool) (Position, error) {
+	m := f.matcher()
+	if m.none {
+		return to, nil
+	}
+	q := BlockQuery{AccountID: accountID, Tier: f.Tier, First: from.Block, Limit: blocksAtOnce}
+	q.From, q.Before = m.times()
+	at := from
+	for at.Block < to.Block {
+		read := 0
+		err := source.UsageBlocks(ctx, q, func(b *Block) error {
+			read++
+			if b.Number >= to.Block {
+				return errEnough
+			}
+			skip := 0
+			if b.Number == from.Block {
+				skip = from.Record
+			}
+			at = Position{Block: b.Number}
+			err := Each(b.Body, func(u *Use) error {
+				use := m.use(u)
+				for i := range u.Amounts {
+					n := at.Record
+					if at.Record++; n < skip || !use || m.Meter != "" && u.Amounts[i].Meter != m.Meter {
+						continue
+					}
+					if r := u.record(accountID, i, Position{b.Number, n}); !yield(&r) {
+						return errEnough
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			at = Position{Block: b.Number + 1}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return at, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		if read < blocksAtOnce {
+			break
+		}
+		q.First = at.Block
+	}
+	return to, nil
+}
+
+var errEnough = errors.New("enough")
+
+// Open returns the open records of an account that f selects: what the final records lack so far, in the order of their
+// identities and meters. Their sequences are those that they would have if they became final now.
+func Open(ctx context.Context, source Source, accountID string, f Filter) ([]Record, error) {
+	m := f.matcher()
+	if m.none || f.Tier != Hours {
+		return nil, nil
+	}
+	from, before := m.times()
+	var sum Table
+	err := source.ReadTraffic(ctx, traffic.ChunkQuery{AccountID: accountID, Part: traffic.Usage, Tier: traffic.Open, From: from, Before: before}, func(c *traffic.Chunk) error {
+		return Each(c.Body, func(u *Use) error {
+			if m.use(u) {
+				sum.Add(u)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	hours := map[int64]bool{}
+	for i := range sum.uses {
+		hours[i.Hour()] = true
+	}
+	for hour := range hours {
+		q := BlockQuery{AccountID: accountID, From: hour, Before: hour + 1, Limit: 1 << 30}
+		if err := source.UsageBlocks(ctx, q, func(b *Block) error { return sum.Follow(b.Body) }); err != nil {
+			return nil, err
+		}
+	}
+	var list []Record
+	for _, u := range sum.Sorted() {
+		u.Sequence++
+		for i := range u.Amounts {
+			if m.Meter == "" || u.Amounts[i].Meter == m.Meter {
+				r := u.record(accountID, i, Position{})
+				r.Final, r.order = false, u.order(u.Amounts[i].Meter)
+				list = append(list, r)
+			}
+		}
+	}
+	return list, nil
+}
+
+// order returns a text that sorts as the identity and the meter.
+func (u *Use) order(meter string) string {
+	i := &u.Identity
+	var b []byte
+	for _, part := range []*[16]byte{&i.Owner, &i.Key, &i.Gateway, &i.Route} {
+		b = append(b, part[:]...)
+	}
+	return fmt.Sprintf("%s%08x%08x%s", hex.EncodeToString(b), i.From, i.Until, meter)
+}
+
+// Cursor returns the text of the position behind a record: for a final one that of a Position, for an open one that for
+// After.
+func (r *Record) Cursor() string {
+	if r.Final {
+		return r.Position.Next().String()
+	}
+	return r.order
+}
+
+// After returns the open records behind a cursor of Record.Cursor, or all of them for "".
+func After(list []Record, cursor string) []Record {
+	for i := range list {
+		if cmp.Compare(list[i].order, cursor) > 0 {
+			return list[i:]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package usage
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+)
+
+// Table sums uses. The zero value is empty.
+type Table struct {
+	uses  map[Identity]*Use
+	spare []*Use // their memory is used again
+}
+
+// Of returns what the table has for an identity, to count for it. isNew says that there was nothing: then the caller sets
+// its texts, which must not share the memory of a request.
+func (t *Table) Of(i *Identity) (u *Use, isNew bool) {
+	if u = t.uses[*i]; u != nil {
+		return u, false
+	}
+	if t.uses == nil {
+		t.uses = map[Identity]*Use{}
+	}
+	if last := len(t.spare) - 1; last >= 0 {
+		u, t.spare = t.spare[last], t.spare[:last]
+	} else {
+		u = new(Use)
+	}
+	u.Identity = *i
+	t.uses[*i] = u
+	return u, true
+}
+
+// Count adds units of a meter, if there are any, that requests have used.
+func (u *Use) Count(meter string, units, requests int64) { u.add(Amount{meter, units, requests}) }
+
+// Add adds a use.
+func (t *Table) Add(u *Use) {
+	to, isNew := t.Of(&u.Identity)
+	if isNew {
+		to.Texts = u.Texts
+	}
+	for _, a := range u.Amounts {
+		to.add(a)
+	}
+}
+
+// AddBody adds the uses of a chunk or block. It returns an error if that is damaged; some of it may have been added.
+func (t *Table) AddBody(body []byte) error {
+	return Each(body, func(u *Use) error {
+		t.Add(u)
+		return nil
+	})
+}
+
+// AddDay is AddBody, but adds each use to the day of its period, in UTC.
+func (t *Table) AddDay(body []byte) error {
+	return Each(body, func(u *Use) error {
+		u.From -= u.From % 86400
+		u.Until = u.From + 86400
+		t.Add(u)
+		return nil
+	})
+}
+
+// Follow sets the sequences of uses in the table to those of earlier records in a block, if these are greater.
+func (t *Table) Follow(body []byte) error {
+	return Each(body, func(earlier *Use) error {
+		if u := t.uses[earlier.Identity]; u != nil {
+			u.Sequence = max(u.Sequence, earlier.Sequence)
+		}
+		return nil
+	})
+}
+
+// Len returns the number of identities.
+func (t *Table) Len() int { return len(t.uses) }
+
+// Sorted returns the uses in the order of Identity.Compare, their meters in the order of their names.
+func (t *Table) Sorted() []*Use {
+	list := slices.SortedFunc(maps.Values(t.uses), func(a, b *Use) int { return a.Compare(&b.Identity) })
+	for _, u := range list {
+		slices.SortFunc(u.Amounts, func(a, b Amount) int { return cmp.Compare(a.Meter, b.Meter) })
+	}
+	return list
+}
+
+// Clear removes all uses, and keeps their memory for others: those that Sorted has returned are no longer valid.
+func (t *Table) Clear() {
+	for _, u := range t.uses {
+		*u = Use{Amounts: u.Amounts[:0]}
+		t.spare = append(t.spare, u)
+	}
+	clear(t.uses)
+}
+
+func (u *Use) total() (most int64) {
+	for _, a := range u.Amounts {
+		most = max(most, a.Requests)
+	}
+	return most
+}

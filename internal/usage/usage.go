@@ -1,0 +1,135 @@
+package usage
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"time"
+
+	"github.com/keygate/keygate/internal/id"
+)
+
+// The meters that Keygate counts by itself.
+const (
+	Requests = "requests"
+	BytesIn  = "bytes_in"
+	BytesOut = "bytes_out"
+)
+
+// How long records are kept.
+const (
+	HoursKept = 35 * 24 * time.Hour
+	DaysKept  = 400 * 24 * time.Hour
+)
+
+// Identity is whose usage a record has, where and when. From and Until are Unix seconds: the hour in which the requests
+// began, cut where a window of one of their quotas begins.
+type Identity struct {
+	Owner, Key, Gateway, Route [16]byte // Owner is zero for a key without one
+	From, Until                uint32
+}
+
+// Hour returns the Unix second at which the hour of the period begins.
+func (i *Identity) Hour() int64 { return int64(i.From - i.From%3600) }
+
+// Compare orders identities: the order of records of one hour.
+func (i *Identity) Compare(o *Identity) int {
+	return cmp.Or(bytes.Compare(i.Owner[:], o.Owner[:]), bytes.Compare(i.Key[:], o.Key[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]),
+		bytes.Compare(i.Route[:], o.Route[:]), cmp.Compare(i.From, o.From), cmp.Compare(i.Until, o.Until))
+}
+
+// Texts is what a record says beside its identity: of its first request.
+type Texts struct {
+	ExternalID string // of the owner
+	Plan       string // name
+	Prefix     string // of the key
+}
+
+// Amount is what was used of one meter. Requests is the number of requests that cost more than 0.
+type Amount struct {
+	Meter           string
+	Units, Requests int64
+}
+
+// Use is what was used by requests with one identity. Each meter is there once, with more than 0 units.
+type Use struct {
+	Identity
+	Texts
+	Amounts []Amount
+	// Sequence is 1 for the first records of the identity, and one more for each time at which others followed; 0 in a chunk.
+	Sequence int64
+}
+
+// add adds to a meter.
+func (u *Use) add(a Amount) {
+	if a.Units <= 0 {
+		return
+	}
+	for i := range u.Amounts {
+		if known := &u.Amounts[i]; known.Meter == a.Meter {
+			known.Units += a.Units
+			known.Requests += a.Requests
+			return
+		}
+	}
+	u.Amounts = append(u.Amounts, a)
+}
+
+// ID returns the identifier of the record of a meter: 64 hexadecimal digits. It is a hash of the account, the identity, the
+// meter and the sequence, so a record has the same one wherever and whenever it is asked for.
+func (u *Use) ID(accountID, meter string) string {
+	b := make([]byte, 0, 256)
+	b = append(b, accountID...)
+	for _, part := range []*[16]byte{&u.Owner, &u.Key, &u.Gateway, &u.Route} {
+		b = append(b, part[:]...)
+	}
+	b = binary.BigEndian.AppendUint32(b, u.From)
+	b = binary.BigEndian.AppendUint32(b, u.Until)
+	b = binary.BigEndian.AppendUint64(b, uint64(u.Sequence))
+	sum := sha256.Sum256(append(b, meter...))
+	return hex.EncodeToString(sum[:])
+}
+
+// Record is one usage record: what was used of one meter.
+type Record struct {
+	ID                 string
+	Sequence           int64
+	PeriodStart        time.Time
+	PeriodEnd          time.Time
+	Owner, OwnerID     string // "" for a key without an owner
+	KeyID, KeyPrefix   string
+	Plan               string // name; "" if there was none
+	GatewayID, RouteID string
+	Meter              string
+	Units, Requests    int64
+	Final              bool
+	Position           Position // among the final records of its account; zero for an open one
+	order              string   // of an open record
+}
+
+// record returns the final record of a meter, by its index, at a position.
+func (u *Use) record(accountID string, i int, at Position) Record {
+	a := &u.Amounts[i]
+	return Record{
+		ID: u.ID(accountID, a.Meter), Sequence: u.Sequence, PeriodStart: time.Unix(int64(u.From), 0).UTC(), PeriodEnd: time.Unix(int64(u.Until), 0).UTC(),
+		Owner: u.ExternalID, OwnerID: format(id.Owner, u.Owner), KeyID: format(id.Key, u.Key), KeyPrefix: u.Prefix, Plan: u.Plan,
+		GatewayID: format(id.Gateway, u.Gateway), RouteID: format(id.Route, u.Route), Meter: a.Meter, Units: a.Units, Requests: a.Requests,
+		Final: true, Position: at,
+	}
+}
+
+func format(kind id.Kind, u [16]byte) string {
+	if u == [16]byte{} {
+		return ""
+	}
+	return id.Format(kind, u)
+}
+
+// Position is where a final record is in the order of an account's records: in which block, and which record of it, from 0.
+// Blocks are numbered without gaps in the order in which they became final, so nothing ever appears before a position.
+type Position struct {
+	Block  int64
+	Record int
+}
