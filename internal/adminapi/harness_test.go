@@ -161,7 +161,7 @@ func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follo
 	s.shard, s.events = collector.Shard(), &events{next: auditLog}
 	s.logs = syncers{collector, auditLog}
 	cfg.AuditSync = s.logs
-	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: readLevels{live, s}, Routes: live}
+	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Usage: db, Requests: requests, Levels: readLevels{live, s}, Routes: live}
 }
 
 // syncers calls Sync of several, one after the other.

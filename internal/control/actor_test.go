@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/usage"
 )
 
 // Guarantee: every operation refuses an invalid actor and changes nothing: the zero Actor, an actor with everything
@@ -116,8 +117,14 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 func callsOnOwnersAndPlans(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
 	p := control.Page{Limit: 1}
 	return map[string]func(ctx context.Context) error{
-		"Owner":       func(ctx context.Context) error { return second(h.Owner(ctx, c, "own_x")) },
-		"Owners":      func(ctx context.Context) error { return second(h.Owners(ctx, c, control.OwnerFilter{}, p)) },
+		"Owner":        func(ctx context.Context) error { return second(h.Owner(ctx, c, "own_x")) },
+		"Owners":       func(ctx context.Context) error { return second(h.Owners(ctx, c, control.OwnerFilter{}, p)) },
+		"UsageRecords": func(ctx context.Context) error { return second(h.UsageRecords(ctx, c, usage.Filter{}, control.Page{})) },
+		"OpenUsage":    func(ctx context.Context) error { return second(h.OpenUsage(ctx, c, usage.Filter{}, control.Page{})) },
+		"ExportUsage":  func(ctx context.Context) error { return second(h.ExportUsage(ctx, c, usage.Filter{}, "")) },
+		"ExportOpenUsage": func(ctx context.Context) error {
+			return second(h.ExportOpenUsage(ctx, c, usage.Filter{}))
+		},
 		"OwnerUsage":  func(ctx context.Context) error { return second(h.OwnerUsage(ctx, c, "own_x")) },
 		"KeyUsage":    func(ctx context.Context) error { return second(h.KeyUsage(ctx, c, "key_x")) },
 		"OwnerGrants": func(ctx context.Context) error { return second(h.OwnerGrants(ctx, c, "own_x", control.Page{Limit: 1})) },

@@ -65,12 +65,12 @@ func (w *writer) use(u *Use) {
 	w.text(u.ExternalID)
 	w.text(u.Plan)
 	w.text(u.Prefix)
-	w.number(u.Sequence)
 	w.number(int64(len(u.Amounts)))
 	for _, a := range u.Amounts {
 		w.text(a.Meter)
 		w.number(a.Units)
 		w.number(a.Requests)
+		w.number(a.Sequence)
 	}
 	w.Records += len(u.Amounts)
 	w.Requests += u.total()
@@ -150,7 +150,6 @@ func (r *reader) use(u *Use) {
 	}
 	u.From, u.Until = uint32(from), uint32(from+length)
 	u.Texts = Texts{ExternalID: r.text(), Plan: r.text(), Prefix: r.text()}
-	u.Sequence = r.number()
 	n := r.number()
 	if n > int64(len(r.b)) {
 		r.fail()
@@ -158,7 +157,7 @@ func (r *reader) use(u *Use) {
 	}
 	u.Amounts = u.Amounts[:0]
 	for range n {
-		u.Amounts = append(u.Amounts, Amount{r.text(), r.number(), r.number()})
+		u.Amounts = append(u.Amounts, Amount{r.text(), r.number(), r.number(), r.number()})
 	}
 }
 

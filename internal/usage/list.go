@@ -188,8 +188,7 @@ func Open(ctx context.Context, source Source, accountID string, f Filter) ([]Rec
 		}
 	}
 	var list []Record
-	for _, u := range sum.Sorted() {
-		u.Sequence++
+	for _, u := range sum.Finish() {
 		for i := range u.Amounts {
 			if m.Meter == "" || u.Amounts[i].Meter == m.Meter {
 				r := u.record(accountID, i, Position{})

@@ -32,7 +32,9 @@ func (t *Table) Of(i *Identity) (u *Use, isNew bool) {
 }
 
 // Count adds units of a meter, if there are any, that requests have used.
-func (u *Use) Count(meter string, units, requests int64) { u.add(Amount{meter, units, requests}) }
+func (u *Use) Count(meter string, units, requests int64) {
+	u.add(Amount{Meter: meter, Units: units, Requests: requests})
+}
 
 // Add adds a use.
 func (t *Table) Add(u *Use) {
@@ -66,11 +68,29 @@ func (t *Table) AddDay(body []byte) error {
 // Follow sets the sequences of uses in the table to those of earlier records in a block, if these are greater.
 func (t *Table) Follow(body []byte) error {
 	return Each(body, func(earlier *Use) error {
-		if u := t.uses[earlier.Identity]; u != nil {
-			u.Sequence = max(u.Sequence, earlier.Sequence)
+		u := t.uses[earlier.Identity]
+		if u == nil {
+			return nil
+		}
+		for _, e := range earlier.Amounts {
+			if a := u.of(e.Meter); a != nil {
+				a.Sequence = max(a.Sequence, e.Sequence)
+			}
 		}
 		return nil
 	})
+}
+
+// Finish makes records of the table: it returns the uses as Sorted does, each amount with the sequence that follows those
+// which Follow has found.
+func (t *Table) Finish() []*Use {
+	uses := t.Sorted()
+	for _, u := range uses {
+		for i := range u.Amounts {
+			u.Amounts[i].Sequence++
+		}
+	}
+	return uses
 }
 
 // Len returns the number of identities.

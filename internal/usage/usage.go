@@ -51,6 +51,8 @@ type Texts struct {
 type Amount struct {
 	Meter           string
 	Units, Requests int64
+	// Sequence is 1 for the first record of the identity and meter, and one more for each that followed; 0 in a chunk.
+	Sequence int64
 }
 
 // Use is what was used by requests with one identity. Each meter is there once, with more than 0 units.
@@ -58,8 +60,6 @@ type Use struct {
 	Identity
 	Texts
 	Amounts []Amount
-	// Sequence is 1 for the first records of the identity, and one more for each time at which others followed; 0 in a chunk.
-	Sequence int64
 }
 
 // add adds to a meter.
@@ -67,19 +67,27 @@ func (u *Use) add(a Amount) {
 	if a.Units <= 0 {
 		return
 	}
+	if known := u.of(a.Meter); known != nil {
+		known.Units += a.Units
+		known.Requests += a.Requests
+		return
+	}
+	u.Amounts = append(u.Amounts, Amount{Meter: a.Meter, Units: a.Units, Requests: a.Requests})
+}
+
+// of returns the amount of a meter, or nil.
+func (u *Use) of(meter string) *Amount {
 	for i := range u.Amounts {
-		if known := &u.Amounts[i]; known.Meter == a.Meter {
-			known.Units += a.Units
-			known.Requests += a.Requests
-			return
+		if a := &u.Amounts[i]; a.Meter == meter {
+			return a
 		}
 	}
-	u.Amounts = append(u.Amounts, a)
+	return nil
 }
 
 // ID returns the identifier of the record of a meter: 64 hexadecimal digits. It is a hash of the account, the identity, the
 // meter and the sequence, so a record has the same one wherever and whenever it is asked for.
-func (u *Use) ID(accountID, meter string) string {
+func (u *Use) ID(accountID string, a *Amount) string {
 	b := make([]byte, 0, 256)
 	b = append(b, accountID...)
 	for _, part := range []*[16]byte{&u.Owner, &u.Key, &u.Gateway, &u.Route} {
@@ -87,8 +95,8 @@ func (u *Use) ID(accountID, meter string) string {
 	}
 	b = binary.BigEndian.AppendUint32(b, u.From)
 	b = binary.BigEndian.AppendUint32(b, u.Until)
-	b = binary.BigEndian.AppendUint64(b, uint64(u.Sequence))
-	sum := sha256.Sum256(append(b, meter...))
+	b = binary.BigEndian.AppendUint64(b, uint64(a.Sequence))
+	sum := sha256.Sum256(append(b, a.Meter...))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -113,7 +121,7 @@ type Record struct {
 func (u *Use) record(accountID string, i int, at Position) Record {
 	a := &u.Amounts[i]
 	return Record{
-		ID: u.ID(accountID, a.Meter), Sequence: u.Sequence, PeriodStart: time.Unix(int64(u.From), 0).UTC(), PeriodEnd: time.Unix(int64(u.Until), 0).UTC(),
+		ID: u.ID(accountID, a), Sequence: a.Sequence, PeriodStart: time.Unix(int64(u.From), 0).UTC(), PeriodEnd: time.Unix(int64(u.Until), 0).UTC(),
 		Owner: u.ExternalID, OwnerID: format(id.Owner, u.Owner), KeyID: format(id.Key, u.Key), KeyPrefix: u.Prefix, Plan: u.Plan,
 		GatewayID: format(id.Gateway, u.Gateway), RouteID: format(id.Route, u.Route), Meter: a.Meter, Units: a.Units, Requests: a.Requests,
 		Final: true, Position: at,

@@ -139,6 +139,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"TrafficTrim", testTrafficTrim},
 		{"TrafficReadIsOneState", testTrafficReadIsOneState},
 		{"TrafficBytes", testTrafficBytes},
+		{"UsageClosing", testUsageClosing},
+		{"UsageState", testUsageState},
 		{"RepeatedBatch", testRepeatedBatch},
 		{"RequestRoundTrip", testRequestRoundTrip},
 		{"RequestList", testRequestList},

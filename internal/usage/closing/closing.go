@@ -229,11 +229,7 @@ func (c *Closer) finish(ctx context.Context, closing *usage.Closing, sum *usage.
 	if err != nil {
 		return fmt.Errorf("read earlier records: %w", err)
 	}
-	uses := sum.Sorted()
-	for _, u := range uses {
-		u.Sequence++
-	}
-	closing.Made = usage.Encode(uses)
+	closing.Made = usage.Encode(sum.Finish())
 	if err := c.cfg.Store.CloseUsage(ctx, closing, c.cfg.Now()); err != nil && fault.CodeOf(err) != fault.Conflict {
 		return fmt.Errorf("store records: %w", err)
 	}

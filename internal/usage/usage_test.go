@@ -1,0 +1,125 @@
+package usage
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// anyUse returns a use with few different identities.
+func anyUse(t *rapid.T) *Use {
+	part := func(name string) (u [16]byte) {
+		u[15] = rapid.ByteRange(0, 2).Draw(t, name)
+		return u
+	}
+	u := &Use{Identity: Identity{Owner: part("owner"), Key: part("key"), Gateway: part("gateway"), Route: part("route"), From: 3600, Until: 7200}}
+	if rapid.Bool().Draw(t, "cut") {
+		u.From, u.Until = 5400, 7200
+	}
+	u.Texts = Texts{ExternalID: rapid.SampledFrom([]string{"", "customer-42"}).Draw(t, "external ID"), Plan: rapid.SampledFrom([]string{"", "pro"}).Draw(t, "plan"), Prefix: "kg_abcdef"}
+	for _, meter := range []string{Requests, BytesIn, "tokens"} {
+		u.Count(meter, rapid.Int64Range(0, 1<<53-1).Draw(t, meter), rapid.Int64Range(1, 9).Draw(t, "requests"))
+	}
+	for i := range u.Amounts {
+		u.Amounts[i].Sequence = rapid.Int64Range(0, 3).Draw(t, "sequence")
+	}
+	return u
+}
+
+// Guarantee: whatever is encoded is decoded, in its order; bodies say what they have.
+func TestBodiesKeepUses(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		uses := rapid.SliceOf(rapid.Custom(anyUse)).Draw(t, "uses")
+		var got []Use
+		records := 0
+		for _, b := range Encode(uses) {
+			n := 0
+			if err := Each(b.Bytes, func(u *Use) error {
+				n += len(u.Amounts)
+				c := *u
+				c.Amounts = slices.Clone(u.Amounts)
+				got = append(got, c)
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if n != b.Records || uint64(b.Requests) != Total(b.Bytes) {
+				t.Fatalf("a body says that it has %d records and %d requests, and has %d and %d", b.Records, b.Requests, n, Total(b.Bytes))
+			}
+			records += n
+		}
+		if len(got) != len(uses) {
+			t.Fatalf("got %d uses, want %d", len(got), len(uses))
+		}
+		for i, u := range uses {
+			if got[i].Identity != u.Identity || got[i].Texts != u.Texts || !slices.Equal(got[i].Amounts, u.Amounts) {
+				t.Fatalf("use %d: got %+v, want %+v", i, got[i], *u)
+			}
+		}
+	})
+}
+
+// Guarantee: large bodies are cut at about BodySize, so that a reader of some records reads little.
+func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 1))
+	var uses []*Use
+	for range 5000 {
+		u := &Use{Identity: Identity{Until: 3600}}
+		for i := range u.Key {
+			u.Key[i], u.Owner[i] = byte(random.Uint32()), byte(random.Uint32())
+		}
+		u.Count(Requests, 1, 1)
+		uses = append(uses, u)
+	}
+	bodies := Encode(uses)
+	for _, b := range bodies {
+		if len(b.Bytes) > BodySize+1024 {
+			t.Errorf("a body has %d bytes, want about %d", len(b.Bytes), BodySize)
+		}
+	}
+	if len(bodies) < 5 {
+		t.Errorf("got %d bodies of 5,000 uses, want several", len(bodies))
+	}
+}
+
+// Guarantee: the identifier of a record never changes between versions, and differs in every part of the identity.
+func TestRecordsHaveLastingIdentifiers(t *testing.T) {
+	t.Parallel()
+	u := &Use{Identity: Identity{Owner: [16]byte{1}, Key: [16]byte{2}, Gateway: [16]byte{3}, Route: [16]byte{4}, From: 3600, Until: 7200}}
+	a := &Amount{Meter: Requests, Sequence: 1}
+	const want = "fabd39981649ada45ec18245f4bea0edde1d0cfd8db7cae881896282a870deee"
+	if got := u.ID("acct_1", a); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	seen := map[string]bool{u.ID("acct_1", a): true}
+	for _, change := range []func(*Use){
+		func(u *Use) { u.Owner[0]++ }, func(u *Use) { u.Key[0]++ }, func(u *Use) { u.Gateway[0]++ }, func(u *Use) { u.Route[0]++ },
+		func(u *Use) { u.From++ }, func(u *Use) { u.Until++ },
+	} {
+		other := *u
+		change(&other)
+		seen[other.ID("acct_1", a)] = true
+	}
+	seen[u.ID("acct_2", a)], seen[u.ID("acct_1", &Amount{Meter: BytesIn, Sequence: 1})], seen[u.ID("acct_1", &Amount{Meter: Requests, Sequence: 2})] = true, true, true
+	if len(seen) != 10 {
+		t.Errorf("got %d different identifiers, want 10", len(seen))
+	}
+}
+
+// Guarantee: no body, however damaged, makes a reader panic or take much more memory than it has.
+func FuzzBody(f *testing.F) {
+	u := &Use{Identity: Identity{Key: [16]byte{2}, Until: 3600}, Texts: Texts{Plan: "pro"}}
+	u.Count(Requests, 3, 3)
+	f.Add(Encode([]*Use{u})[0].Bytes)
+	f.Add([]byte{version, 0})
+	f.Fuzz(func(t *testing.T, body []byte) {
+		var sum Table
+		if err := sum.AddBody(body); err == nil && sum.Len() > len(body) {
+			t.Errorf("%d bytes have %d uses", len(body), sum.Len())
+		}
+	})
+}
