@@ -117,6 +117,8 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['plan-new', 'plans/new'],
   ['plan', `plans/${id.plan}`],
   ['plan-edit', `plans/${id.plan}/edit`],
+  ['usage-records', 'usage-records?state=open'],
+  ['usage-records-none', 'usage-records'],
   ['requests', 'requests'],
   ['request', `requests/${id.request}`],
   ['webhooks', 'webhooks'],

@@ -5,6 +5,7 @@ interface MenuItem {
   label: string;
   icon: IconName;
   key: string; // goes there after "g"
+  search?: Record<string, string>; // with which the screen opens
   also?: string[]; // paths of other screens that are part of it
 }
 
@@ -16,6 +17,8 @@ export const menu: MenuItem[] = [
   { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
   { to: '/owners', label: 'Owners', icon: 'owner', key: 'n' },
   { to: '/plans', label: 'Plans', icon: 'plan', key: 'p' },
+  // The oldest records come first, so that the screen begins with those of the last day.
+  { to: '/usage-records', label: 'Usage records', icon: 'usage', key: 'u', search: { since: '24h' } },
   { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },
   { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
   { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },

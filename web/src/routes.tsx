@@ -120,6 +120,13 @@ const editPlan = createRoute({
   component: lazyRouteComponent(() => import('./screens/plans/edit')),
 });
 
+const usageRecords = createRoute({
+  getParentRoute: at,
+  path: '/usage-records',
+  validateSearch: pick('owner_id', 'key_id', 'gateway_id', 'meter', 'since', 'until', 'state', 'interval', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/usage/list')),
+});
+
 const requests = createRoute({
   getParentRoute: at,
   path: '/requests',
@@ -212,6 +219,7 @@ export const router = createRouter({
     newPlan,
     plan,
     editPlan,
+    usageRecords,
     requests,
     request,
     webhooks,

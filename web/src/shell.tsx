@@ -69,6 +69,7 @@ export function Shell() {
             <li key={p.to}>
               <Link
                 to={p.to}
+                search={p.search as never}
                 activeOptions={{ exact: p.to === '/', includeSearch: false }}
                 title={narrow ? p.label : undefined}
                 aria-current={p.also?.some((a) => path === a || path.startsWith(`${a}/`)) ? 'true' : undefined}

@@ -25,7 +25,7 @@ export function useShortcuts(actions: { palette: () => void; help: () => void } 
       const item = e.timeStamp - pressedG < 1500 ? menu.find((i) => i.key === e.key) : undefined;
       if (item) {
         e.preventDefault();
-        void navigate({ to: item.to as '/' });
+        void navigate({ to: item.to as '/', search: (item.search ?? {}) as never });
       } else if (e.key === '/') {
         const box = document.querySelector<HTMLElement>('main [data-search]');
         e.preventDefault();

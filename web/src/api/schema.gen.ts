@@ -1120,6 +1120,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/usage-records": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List usage records
+         * @description Returns how many units of each meter each key has used on each route in each hour: final records in the order in which they became final, so that nothing ever appears before a cursor; or open records, of what is not final yet, complete up to the call. A request counts in the hour in which it began, once it was sent to the upstream. An hour becomes final seconds after its end, when all nodes have stored what they counted, and after 2 hours at the latest. What is counted later, such as a long stream, makes another record with the next sequence. With format, returns all matching records as they are at the time of the call, in one response that may be of any length. Its header X-Keygate-Cursor is the cursor with which a later export has what this one lacks; it is valid if the response ended properly. At most 2 such responses, of this list and the audit log together, run at a time for each account, and 8 in all; one more is a 429.
+         */
+        get: operations["listUsageRecords"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/webhook-deliveries": {
         parameters: {
             query?: never;
@@ -1508,6 +1528,26 @@ export interface webhooks {
          * @description A request exceeded a rate limit. This event is raised for the 1st, 101st, 201st … such request of each gateway, route and limit scope.
          */
         post: operations["onRateLimitExceeded"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "usage.finalized": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Usage records final
+         * @description Usage records of requests that began in the period became final. If more is counted in it later, it has another event.
+         */
+        post: operations["onUsageFinalized"];
         delete?: never;
         options?: never;
         head?: never;
@@ -5219,6 +5259,117 @@ export interface components {
              */
             incomplete_reason?: string;
         };
+        UsageEntry: {
+            /**
+             * @description Gateway that was called.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description Key that was used.
+             * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            key_id: string;
+            /**
+             * @description First characters of the key.
+             * @example kg_4tQx9Z
+             */
+            key_prefix: string;
+            /**
+             * @description What was counted: requests, bytes_in or bytes_out.
+             * @example requests
+             */
+            meter: string;
+            /**
+             * @description External ID of the key's owner; null for a key without one.
+             * @example customer-42
+             */
+            owner: string | null;
+            /**
+             * @description Identifier of that owner.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the period ended.
+             */
+            period_end: string;
+            /**
+             * Format: date-time
+             * @description When the period began: an hour in UTC, or the part of it from where a window of one of the quotas began.
+             */
+            period_start: string;
+            /**
+             * @description Name of the plan of the key, of its owner or of the gateway, the first that there was, at the first request of the record; null without one.
+             * @example pro
+             */
+            plan: string | null;
+            /**
+             * Format: int64
+             * @description Number of requests that used more than 0 units.
+             * @example 4120
+             */
+            requests: number;
+            /**
+             * @description Route that was called; null if it was not known.
+             * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            route_id: string | null;
+            /**
+             * Format: int64
+             * @description 1 for the first record of this usage; one more for each time at which more of the same hour was counted after a record had become final.
+             * @example 1
+             */
+            sequence: number;
+            /**
+             * @description open while the hour runs: the figures grow. final: the record never changes.
+             * @enum {string}
+             */
+            state: "open" | "final";
+            /**
+             * Format: int64
+             * @description Units that were used.
+             * @example 4120
+             */
+            units: number;
+            /**
+             * @description Identifier of the record: 64 hexadecimal digits. The same record always has the same one, so it can be the idempotency key of a billing system.
+             * @example 5b1e1c1f6a3d4f0e9c7b2a8d6e5f4c3b2a1908f7e6d5c4b3a29180f7e6d5c4b3
+             */
+            usage_id: string;
+        };
+        UsageEntryList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["UsageEntry"][];
+            /** @description true if the newest records are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why records are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        UsageFinalizedEvent: {
+            /**
+             * Format: date-time
+             * @description When the hour ended.
+             */
+            period_end: string;
+            /**
+             * Format: date-time
+             * @description When the hour began.
+             */
+            period_start: string;
+            /**
+             * Format: int64
+             * @description Number of records that became final.
+             * @example 312
+             */
+            records: number;
+        };
         Verification: {
             /**
              * @description Why the request would be refused; null if valid is true.
@@ -6147,7 +6298,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -9743,6 +9894,81 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listUsageRecords: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only records of keys of this owner.
+                 * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                owner_id?: string;
+                /**
+                 * @description Only records of this key.
+                 * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+                 */
+                key_id?: string;
+                /**
+                 * @description Only records of this gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id?: string;
+                /**
+                 * @description Only records of this meter: requests, bytes_in or bytes_out.
+                 * @example requests
+                 */
+                meter?: string;
+                /** @description Only records in this state. */
+                state?: "final" | "open";
+                /** @description 1h returns records of hours, which are kept for 35 days; 1d returns records of the days before, which are kept for 400 days. */
+                interval?: "1h" | "1d";
+                /**
+                 * @description Only records whose period begins at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
+                 * @example 2026-03-01T12:00:00Z
+                 */
+                since?: string;
+                /**
+                 * @description Only records whose period begins before this time, in the same form as since.
+                 * @example 2026-03-01T12:00:00Z
+                 */
+                until?: string;
+                /** @description Return all matching records in one response instead of a page: jsonl for one JSON object per line, csv for one row per line, after a row with the names of the columns, cloudevents for one structured CloudEvent per line. limit cannot be used with it. cursor can: it is that of the header X-Keygate-Cursor of an earlier export, or next_cursor of a page. */
+                format?: "jsonl" | "csv" | "cloudevents";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UsageEntryList"];
+                    "application/jsonl": string;
+                    "text/csv": string;
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listDeliveries: {
         parameters: {
             query?: {
@@ -9763,7 +9989,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -11112,6 +11338,77 @@ export interface operations {
                     /** @enum {string} */
                     type?: "rate_limit.exceeded";
                     data?: components["schemas"]["RateLimitExceededEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onUsageFinalized: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "usage.finalized";
+                    data?: components["schemas"]["UsageFinalizedEvent"];
                 };
             };
         };

@@ -60,7 +60,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const word = text.trim().toLowerCase();
   const items: Item[] = [
     ...byIdentifier(text.trim()),
-    ...[...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to })), ...actions]
+    ...[...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to, search: p.search })), ...actions]
       .filter((i) => i.label.toLowerCase().includes(word))
       .map((i) => ({ ...i, why: i.needs && refusal(scope, ...i.needs) })),
     ...(asked !== '' && word !== '' ? (gateways.data?.data.data ?? []) : []).map((g): Item => ({

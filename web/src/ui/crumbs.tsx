@@ -11,6 +11,7 @@ const words: Record<string, string> = {
   keys: 'Keys',
   owners: 'Owners',
   plans: 'Plans',
+  'usage-records': 'Usage records',
   requests: 'Requests',
   webhooks: 'Webhooks',
   deliveries: 'Deliveries',

@@ -36,9 +36,12 @@ export function KeyUsage({ keyId }: { keyId: string }) {
           ))}
         </dl>
         <TrafficChart label="Requests of the key" traffic={traffic} />
-        <p>
+        <p className="flex flex-wrap gap-x-6 gap-y-1">
           <Link to="/requests" search={{ key_id: keyId }} className="link">
             Refused and failed requests of this key
+          </Link>
+          <Link to="/usage-records" search={{ key_id: keyId, since: '24h' }} className="link">
+            Usage records of this key
           </Link>
         </p>
       </div>

@@ -1,4 +1,4 @@
-import { useParams } from '@tanstack/react-router';
+import { Link, useParams } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
 import { useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
@@ -93,7 +93,14 @@ function OwnerDetail({ ownerId }: { ownerId: string }) {
           />
         </Panel>
         <div className="flex min-w-0 flex-col gap-4">
-          <Quotas quotas={quotas} />
+          <Quotas
+            quotas={quotas}
+            more={
+              <Link to="/usage-records" search={{ owner_id: ownerId, since: '24h' }} className="link">
+                Usage records of this owner
+              </Link>
+            }
+          />
           <Applying of={limits} />
         </div>
       </div>

@@ -3,6 +3,7 @@ import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import { type Ref, useNames } from '../../api/names';
 import { useAccount, useRefusal } from '../../api/session';
+import { useTypedKey } from '../../api/typed';
 import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
@@ -47,7 +48,7 @@ export default function Requests() {
     { path: { key_id: url.key_id ?? '' } },
     { enabled: Boolean(url.key_id?.startsWith('key_')) && !noKeys, staleTime: 60_000, retry: false },
   ).data?.data;
-  const unclear = useTyped(url, change, gateways, noGateways, noKeys);
+  const unclear = useTyped(url, change, gateways, noGateways);
   const filters: Filter[] = [
     { name: 'status', label: 'Status', values: statuses, other: /^[45]\d\d$/, shown: (v) => v },
     {
@@ -119,31 +120,23 @@ function useTyped(
   change: (changes: { [P in Names]?: string }, replace?: boolean) => void,
   gateways: { gateway_id: string }[],
   noGateways: string | null,
-  noKeys: string | null,
 ): string | null {
-  const key = url.key_id && !url.key_id.startsWith('key_') ? url.key_id : '';
+  const key = useTypedKey(url.key_id);
   const route = url.route_id && !url.route_id.startsWith('rt_') ? url.route_id : '';
   const gateway = url.gateway_id ?? (gateways.length === 1 ? gateways[0]?.gateway_id : undefined) ?? '';
-  const keys = useRecord('/v1/keys', { query: { q: key, level: 'gateway', limit: 2 } }, { enabled: key !== '' && !noKeys }).data?.data.data;
   const routes = useRecord(
     '/v1/gateways/{gateway_id}/routes',
     { path: { gateway_id: gateway }, query: { q: route, limit: 100 } },
     { enabled: route !== '' && gateway !== '' && !noGateways },
   ).data?.data.data;
   const found = routes?.filter((r) => r.path === route);
-  const foundKey = keys?.length === 1 ? keys[0]?.key_id : undefined;
+  const foundKey = key.id;
   const foundRoute = (found?.length === 1 ? found : routes?.length === 1 ? routes : undefined)?.[0]?.route_id;
   useEffect(() => {
     if (foundKey || foundRoute)
       change({ ...(foundKey && { key_id: foundKey }), ...(foundRoute && { route_id: foundRoute, gateway_id: gateway }) }, true);
   }, [foundKey, foundRoute, gateway, change]);
-  if (key) {
-    if (noKeys) return `${noKeys} Use the identifier of the key.`;
-    if (!keys || foundKey) return 'Looking for the key…';
-    return keys.length === 0
-      ? `No key has “${key}” in its name or begins with it.`
-      : `Several keys match “${key}”. Type more of the prefix, or the identifier.`;
-  }
+  if (key.why) return key.why;
   if (route) {
     if (noGateways) return `${noGateways} Use the identifier of the route.`;
     if (!gateway) return 'Choose the gateway of the route first.';

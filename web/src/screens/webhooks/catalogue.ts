@@ -1,6 +1,6 @@
 import type { Schemas } from '../../api/client';
 
-type Type = Schemas['Event']['type'];
+type Type = Schemas['Event']['type'] | 'usage.finalized';
 
 // An Entry describes one type of event, with the data that it carries.
 export interface Entry {
@@ -32,6 +32,11 @@ const threshold: Schemas['QuotaThresholdEvent'] = {
   owner: 'customer-42',
   owner_id: 'own_01jz8y5c3te9b8r2m6q4v7x0aa',
   key_id: null,
+};
+const finalized: Schemas['UsageFinalizedEvent'] = {
+  period_start: '2026-03-01T11:00:00Z',
+  period_end: '2026-03-01T12:00:00Z',
+  records: 312,
 };
 const rotated: Schemas['KeyRotatedEvent'] = {
   key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd',
@@ -104,6 +109,11 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Quota threshold passed',
     text: 'An owner or a key has used a percentage of a quota at which its plan warns. Raised once for each of them in a window.',
     data: { ...threshold },
+  },
+  'usage.finalized': {
+    title: 'Usage records final',
+    text: 'The usage records of an hour became final. If more of that hour is counted later, it has another event.',
+    data: { ...finalized },
   },
   'gateway.upstream_error': {
     title: 'Upstream error',

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { meterWords, periodWords, toView, unitsOf, viewOf } from './usage';
+
+// Guarantee: units of bytes have a unit, all others every digit, beyond 2^53 as well.
+test('unitsOf', () => {
+  expect(unitsOf('requests', 4120)).toBe('4,120');
+  expect(unitsOf('requests', 9_007_199_254_740_993n)).toBe('9,007,199,254,740,993');
+  expect(unitsOf('bytes_in', 1536)).toBe('1.5 KiB');
+  expect(unitsOf('bytes_out', 12n)).toBe('12 B');
+});
+
+test('meterWords shows a meter that is not known by its name', () => {
+  expect(meterWords('bytes_out')).toBe('bytes out');
+  expect(meterWords('tokens')).toBe('tokens');
+});
+
+// Guarantee: hours are shown in the browser's zone, also those that a quota's window has cut, and days in UTC.
+test('periodWords', () => {
+  const words = (from: string, to: string, zone: string) => periodWords({ period_start: from, period_end: to }, zone);
+  expect(words('2026-11-28T17:00:00Z', '2026-11-28T18:00:00Z', 'UTC')).toBe('28 Nov, 17:00–18:00');
+  expect(words('2026-11-28T23:00:00Z', '2026-11-29T00:00:00Z', 'UTC')).toBe('28 Nov, 23:00–00:00');
+  expect(words('2026-11-28T17:00:00Z', '2026-11-28T18:00:00Z', 'Asia/Kolkata')).toBe('28 Nov, 22:30–23:30');
+  expect(words('2026-11-28T17:20:00Z', '2026-11-28T18:00:00Z', 'UTC')).toBe('28 Nov, 17:20–18:00');
+  expect(words('2026-11-28T00:00:00Z', '2026-11-29T00:00:00Z', 'America/New_York')).toBe('28 Nov 2026');
+});
+
+// Guarantee: days are never asked for open records, which they do not have, and a time of hours is not kept for days.
+test('the views of the screen', () => {
+  expect(viewOf({})).toBe('final');
+  expect(viewOf({ state: 'open' })).toBe('open');
+  expect(viewOf({ state: 'open', interval: '1d' })).toBe('days');
+  expect(toView('open', 'days')).toEqual({ state: undefined, interval: '1d', since: undefined, until: undefined });
+  expect(toView('days', 'final')).toEqual({ state: undefined, interval: undefined, since: undefined, until: undefined });
+  expect(toView('final', 'open')).not.toHaveProperty('since');
+});

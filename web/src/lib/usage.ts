@@ -1,0 +1,43 @@
+import type { Schemas } from '../api/client';
+import { bytes, type Count, count } from './format';
+
+export type UsageRecord = Schemas['UsageEntry'];
+
+// meters has the meters that Keygate counts by itself, with the words for them.
+export const meters: Record<string, string> = { requests: 'requests', bytes_in: 'bytes in', bytes_out: 'bytes out' };
+
+export const meterWords = (meter: string): string => meters[meter] ?? meter;
+
+// unitsOf shows units of a meter: 4,120, or 1.5 MiB.
+export const unitsOf = (meter: string, units: Count): string => (meter.startsWith('bytes_') ? bytes(units) : count(units));
+
+const day = 86_400_000;
+
+// periodWords shows the period of a record: "28 Nov, 17:00–18:00" in the browser's zone, or, for a day, which is one of UTC,
+// "28 Nov 2026".
+export function periodWords({ period_start, period_end }: Pick<UsageRecord, 'period_start' | 'period_end'>, timeZone?: string): string {
+  const [start, end] = [new Date(period_start), new Date(period_end)];
+  if (end.getTime() - start.getTime() === day)
+    return start.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', year: 'numeric', timeZone: 'UTC' });
+  const date = start.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', timeZone });
+  const clock = (t: Date) => t.toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit', timeZone });
+  return `${date}, ${clock(start)}–${clock(end)}`;
+}
+
+// The views of the screen. Days have no open records.
+export type View = 'final' | 'open' | 'days';
+
+export const viewOf = (url: { state?: string; interval?: string }): View =>
+  url.interval === '1d' ? 'days' : url.state === 'open' ? 'open' : 'final';
+
+// paramsOf returns the parameters of a view.
+export const paramsOf = (view: View): { state?: 'open'; interval?: '1d' } => ({
+  state: view === 'open' ? 'open' : undefined,
+  interval: view === 'days' ? '1d' : undefined,
+});
+
+// toView returns what changes in the URL for another view. Hours become days, so that both have other times.
+export const toView = (from: View, to: View): ReturnType<typeof paramsOf> & { since?: undefined; until?: undefined } => ({
+  ...paramsOf(to),
+  ...((from === 'days') !== (to === 'days') && { since: undefined, until: undefined }),
+});
