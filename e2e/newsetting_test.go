@@ -73,7 +73,7 @@ func TestANewSettingIsARow(t *testing.T) {
 			t.Errorf("%s has no %q (%v)", file, want, err)
 		}
 	}
-	run(t, dir, "go", "test", "-trimpath", "./internal/gateway", "-run", "Setting|Refuse|Schema")
+	run(t, dir, "go", "test", "-trimpath", "-vet=off", "./internal/gateway", "-run", "Setting|Refuse|Schema")
 	program := filepath.Join(dir, "keygate")
 	run(t, dir, "go", "build", "-trimpath", "-o", program, "./cmd/keygate")
 	checkSetting(t, startBinary(t, program))
