@@ -504,4 +504,7 @@ func callQuotas(ctx context.Context, c *client.Client, discard func(any, error))
 	for range c.KeyGrants(ctx, "{key_id}", client.ListOptions{}) {
 		break
 	}
+	for range c.UsageRecords(ctx, client.UsageFilter{}) {
+		break
+	}
 }

@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// The formats of OpenAuditExport.
+// The formats of OpenAuditExport and OpenUsageExport.
 const (
-	FormatJSONL = "jsonl" // one record per line, each as in the list
-	FormatCSV   = "csv"   // one record per line (RFC 4180), after a line with the names of the columns
+	FormatJSONL       = "jsonl"       // one record per line, each as in the list
+	FormatCSV         = "csv"         // one record per line (RFC 4180), after a line with the names of the columns
+	FormatCloudEvents = "cloudevents" // one structured CloudEvent per line, with the record as its data; not for OpenAuditExport
 )
 
 // ExportAuditLog returns all records of the audit log that f matches, oldest first, as the log
@@ -66,13 +67,17 @@ const maxRecordBytes = 16 << 20
 func (c *Client) OpenAuditExport(ctx context.Context, format string, f AuditFilter) (io.ReadCloser, error) {
 	query := f.query()
 	query.Set("format", format)
-	return c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/audit-log?" + query.Encode()})
+	body, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/audit-log?" + query.Encode()})
+	if err != nil {
+		return nil, err
+	}
+	return body, nil
 }
 
 // open makes a call and returns the body of its response, which may be of any length. It makes
 // one attempt. Config.Timeout limits the time until the response begins, and the time without
 // any data.
-func (c *Client) open(ctx context.Context, r *Request) (io.ReadCloser, error) {
+func (c *Client) open(ctx context.Context, r *Request) (*streamBody, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stalled := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("no data for %s", c.cfg.Timeout)) })
 	req, err := c.request(ctx, r, "")
@@ -87,7 +92,7 @@ func (c *Client) open(ctx context.Context, r *Request) (io.ReadCloser, error) {
 		cancel(nil)
 		return nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
 	}
-	body := &streamBody{client: c, body: res.Body, stalled: stalled, cancel: cancel}
+	body := &streamBody{client: c, header: res.Header, body: res.Body, stalled: stalled, cancel: cancel}
 	if res.StatusCode < http.StatusMultipleChoices {
 		c.incomplete(res.Header.Get("X-Keygate-Incomplete"))
 		return body, nil
@@ -103,6 +108,7 @@ func (c *Client) open(ctx context.Context, r *Request) (io.ReadCloser, error) {
 // streamBody is the body of a response of any length.
 type streamBody struct {
 	client  *Client
+	header  http.Header
 	body    io.ReadCloser
 	stalled *time.Timer
 	cancel  context.CancelCauseFunc

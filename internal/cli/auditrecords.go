@@ -30,11 +30,9 @@ func (o *auditExport) exportRecords(ctx context.Context, api *client.Client) (er
 		}
 		out = file
 	}
-	x := &exporter{out: out, limit: o.limit, header: o.format == client.FormatCSV}
-	if _, terminal := terminal.IsTerminal(o.Err); terminal {
-		x.progress = o.Err
-	}
-	err = x.copy(ctx, api, o.format, o.filter)
+	x := o.exporter(out, o.format)
+	x.limit = o.limit
+	err = x.copy(func() (io.ReadCloser, error) { return api.OpenAuditExport(ctx, o.format, o.filter) })
 	x.clear()
 	if file != nil {
 		err = errors.Join(err, file.Sync(), file.Close())
@@ -95,11 +93,20 @@ type exporter struct {
 // exportPiece is the size of the pieces in which an export is copied, in bytes.
 const exportPiece = 256 << 10
 
-// copy copies the export until its end, or until the limit is reached.
-func (x *exporter) copy(ctx context.Context, api *client.Client, format string, f client.AuditFilter) error {
+// exporter returns an exporter of all records.
+func (a *app) exporter(out io.Writer, format string) *exporter {
+	x := &exporter{out: out, header: format == client.FormatCSV}
+	if _, terminal := terminal.IsTerminal(a.Err); terminal {
+		x.progress = a.Err
+	}
+	return x
+}
+
+// copy copies an export until its end, or until the limit is reached.
+func (x *exporter) copy(open func() (io.ReadCloser, error)) error {
 	x.began = time.Now()
 	x.shown = x.began
-	body, err := api.OpenAuditExport(ctx, format, f)
+	body, err := open()
 	if err != nil {
 		return err
 	}

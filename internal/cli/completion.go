@@ -127,10 +127,10 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"level": fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
 		"plan":  plansOf(c), "default-plan": fromServer(planNames), "owner": fromServer(ownerNames),
 		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
-		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
+		"interval": intervalsOf(c), "meter": fixed("requests", "bytes_in", "bytes_out"), "group-by": fixed("gateway", "route", "key", "status"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit", "address\teach client address has its own limit"),
-		"method": separated(gateway.EverydayMethods()...), "cors-method": separated(gateway.EverydayMethods()...), "status": fixed(statuses()...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
+		"method": separated(gateway.EverydayMethods()...), "cors-method": separated(gateway.EverydayMethods()...), "status": fixed(statuses()...), "format": formatsOf(c), "result": fixed(requestlog.Results()...),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
 	}[flag]
@@ -166,6 +166,25 @@ func kindsOf(c *cobra.Command) values {
 	return fixed("authentication", "management")
 }
 
+// isOfUsage reports whether c is a command on usage records.
+func isOfUsage(c *cobra.Command) bool { return c.Parent() != nil && c.Parent().Name() == "usage" }
+
+// intervalsOf returns the values of --interval.
+func intervalsOf(c *cobra.Command) values {
+	if isOfUsage(c) {
+		return fixed("1h", "1d")
+	}
+	return fixed("1m", "1h", "1d")
+}
+
+// formatsOf returns the values of --format.
+func formatsOf(c *cobra.Command) values {
+	if isOfUsage(c) {
+		return fixed(client.FormatJSONL, client.FormatCSV, client.FormatCloudEvents)
+	}
+	return fixed(client.FormatJSONL, client.FormatCSV)
+}
+
 // statesOf returns the values of --state.
 func statesOf(c *cobra.Command) values {
 	switch parent := c.Parent(); {
@@ -173,6 +192,8 @@ func statesOf(c *cobra.Command) values {
 		return nil
 	case parent.Name() == "keys":
 		return fixed("active", "expired", "revoked")
+	case isOfUsage(c):
+		return fixed("final", "open")
 	case parent.Name() == "accounts" || parent.Name() == "owners":
 		return fixed("active", "suspended")
 	case parent.Name() == "deliveries":

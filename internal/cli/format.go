@@ -30,6 +30,8 @@ func identityOf(path string) identity {
 		return identity{"owner_id", "external_id"} // by which commands find an owner
 	case "keygate grants":
 		return identity{"grant_id", ""}
+	case "keygate usage list":
+		return identity{"usage_id", ""}
 	case "keygate routes":
 		return identity{"route_id", ""}
 	case "keygate spec revisions":
@@ -109,7 +111,7 @@ func (a *app) readFilter(c *cobra.Command) error {
 func printsRecords(path string) bool {
 	switch path {
 	case "keygate serve", "keygate demo", "keygate login", "keygate context use", "keygate context delete", "keygate config validate",
-		"keygate config export", "keygate spec get", "keygate audit-log export":
+		"keygate config export", "keygate spec get", "keygate audit-log export", "keygate usage export":
 		return false
 	default:
 		return !strings.HasPrefix(path, "keygate completion")

@@ -42,3 +42,21 @@ func checkPrivate(path string, f *os.File) error {
 	}
 	return nil
 }
+
+// tryLock locks a file until it is closed, and reports whether no other process has locked it.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncDir makes the entries of a directory survive a power failure.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -48,3 +49,16 @@ func isOwn(f *os.File) (bool, error) {
 	}
 	return owner.Equals(user.User.Sid) || owner.IsWellKnown(windows.WinBuiltinAdministratorsSid), nil
 }
+
+// tryLock locks a file until it is closed, and reports whether no other process has locked it.
+func tryLock(f *os.File) (bool, error) {
+	var at windows.Overlapped
+	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &at)
+	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// syncDir does nothing: Windows cannot make the entries of a directory durable.
+func syncDir(string) error { return nil }

@@ -41,15 +41,25 @@ func (q *quotaSubject) identify(a *app, api *client.Client) (err error) {
 func newUsage(a *app) *cobra.Command {
 	of := &quotaSubject{}
 	c := &cobra.Command{
-		Use: "usage {--owner ID | --key ID}", Short: "Show what an owner or a key has used of its quotas",
+		Use: "usage {--owner ID | --key ID}", Short: "Show what an owner or a key has used of its quotas, and usage records",
 		Long: `Show what an owner, or a key with the other keys of its rotation, has used of the quotas
 of its plan in the present windows: true up to now on one node, up to 2 seconds before on
 several. OF is the count with what was granted in addition.
 
-Quotas per owner are those of the owner, quotas per key those of each of its keys.`,
-		Example: "  keygate usage --owner customer-42", Args: noArgs,
+Quotas per owner are those of the owner, quotas per key those of each of its keys.
+
+Usage records, for billing, are what list and export show.`,
+		Example: "  keygate usage --owner customer-42",
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return group(c, args)
+			}
+			return nil
+		},
+		SuggestionsMinimumDistance: maxTypos,
 	}
 	of.add(c)
+	c.AddCommand(newUsageList(a), newUsageExport(a))
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := of.check(c, args); err != nil {
 			return err

@@ -44,10 +44,8 @@ func parseTime(flag, v string, now time.Time) (time.Time, error) {
 	if v == "" {
 		return time.Time{}, nil
 	}
-	for _, layout := range []string{time.RFC3339, time.DateOnly} {
-		if t, err := time.Parse(layout, v); err == nil {
-			return t.UTC(), nil
-		}
+	if t, ok := exactTime(v); ok {
+		return t, nil
 	}
 	ago, err := time.ParseDuration(v)
 	if days, isDays := strings.CutSuffix(v, "d"); isDays {
@@ -59,6 +57,16 @@ func parseTime(flag, v string, now time.Time) (time.Time, error) {
 		return time.Time{}, usagef("--%s %q is not a valid time: give 2026-03-01T12:00:00Z, 2026-03-01, or how long ago, such as 15m, 24h or 7d", flag, v)
 	}
 	return now.Add(-ago).UTC(), nil
+}
+
+// exactTime parses a time or a date (midnight UTC).
+func exactTime(v string) (t time.Time, ok bool) {
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, v); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
 }
 
 // expiresUsage is the end of the help for a flag --expires.
