@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -134,13 +135,23 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
 	}[flag]
-	for _, s := range gateway.Settings() {
-		if s.Flag.Name == flag && s.Choices != nil {
-			return fixed(s.Choices...), true
-		}
+	if choices := settingChoices()[flag]; choices != nil {
+		return fixed(choices...), true
 	}
 	return v, known
 }
+
+// settingChoices returns the choices of gateways' settings that have some, by the names of their flags. They are
+// collected once: every command asks for those of every flag.
+var settingChoices = sync.OnceValue(func() map[string][]string { //nolint:gochecknoglobals // constant
+	all := map[string][]string{}
+	for _, s := range gateway.Settings() {
+		if all[s.Flag.Name] == nil && s.Choices != nil {
+			all[s.Flag.Name] = s.Choices
+		}
+	}
+	return all
+})
 
 // statuses returns the statuses of the requests that keygate explain lists.
 func statuses() []string {

@@ -16,10 +16,10 @@ func (db *DB) ClaimQuotas(ctx context.Context, process string, now time.Time, cl
 	if len(claims) == 0 {
 		return at, ctx.Err()
 	}
-	removed := false // at the attempt before
+	removed := false // at an attempt before
 	err = db.reserve(ctx, func(ctx context.Context, t *tx) (err error) {
 		at, err = t.ClaimQuotas(ctx, process, now, claims, removed)
-		removed = errors.Is(err, rows.ErrRemoved)
+		removed = removed || errors.Is(err, rows.ErrRemoved)
 		return err
 	})
 	return at, err
