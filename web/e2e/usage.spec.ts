@@ -135,10 +135,10 @@ test('what was used is shown, filtered and exported', async ({ page, keygate, up
 
   // A text that names no owner, and one that names no key, are said to.
   await page.goto(`${keygate.url}usage-records?owner_id=nobody`);
-  await expect(page.getByText('No owner has “nobody” in its name or identifier.')).toBeVisible();
+  await expect(page.getByRole('paragraph').filter({ hasText: 'No owner has “nobody” in its name or identifier.' })).toBeVisible();
   await expect(page.getByRole('button', { name: 'Export' })).toHaveAttribute('aria-disabled', 'true');
   await page.goto(`${keygate.url}usage-records?key_id=nothing`);
-  await expect(page.getByText('No key has “nothing” in its name or begins with it.')).toBeVisible();
+  await expect(page.getByRole('paragraph').filter({ hasText: 'No key has “nothing” in its name or begins with it.' })).toBeVisible();
   await page.goto(`${keygate.url}usage-records?meter=tokens`);
   await page.getByRole('button', { name: 'Clear the filters' }).click();
   await expect(page).toHaveURL(/usage-records$/);
