@@ -153,14 +153,14 @@ function columns(
   return [
     {
       title: view === 'days' ? 'Day' : 'Period',
-      className: 'whitespace-nowrap',
+      className: 'w-px @4xl:whitespace-nowrap', // where it is narrow, the hour stands below the date
       cell: (r) => (
         <button
           type="button"
           className="row-link link text-left tabular-nums"
           title={`${exact(r.period_start)} to ${exact(r.period_end)}`}
           onClick={() => onOpen(r)}>
-          {periodWords(r)}
+          <Period of={r} />
           {Number(r.sequence) > 1 && (
             <span className="ml-1.5 text-sm text-muted">
               <span className="sr-only">sequence </span>#{count(r.sequence)}
@@ -171,7 +171,7 @@ function columns(
     },
     {
       title: 'Owner',
-      className: 'w-28 max-w-28 min-w-28 hidden @3xl:table-cell',
+      className: 'w-28 max-w-28 min-w-28 hidden @4xl:table-cell',
       cell: (r) =>
         r.owner_id ? (
           <Link to="/owners/$ownerId" params={{ ownerId: r.owner_id }} className="link block truncate" title={r.owner ?? r.owner_id}>
@@ -183,7 +183,7 @@ function columns(
     },
     {
       title: 'Key',
-      className: 'hidden @3xl:table-cell',
+      className: 'hidden @4xl:table-cell',
       cell: (r) => (
         <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm whitespace-nowrap">
           {r.key_prefix}
@@ -191,21 +191,22 @@ function columns(
       ),
     },
     {
-      title: 'Gateway and route',
+      title: 'Route',
       className: 'w-full max-w-0',
       cell: (r) => {
         const route = r.route_id ? routeName(r.route_id) : 'route not known';
         return (
           <span className="block truncate" title={`${gatewayName(r.gateway_id)}\n${route}`}>
-            {gatewayName(r.gateway_id)} <span className="font-mono text-sm text-muted">{route}</span>
-            <span className="block truncate text-muted @3xl:hidden">{whose(r)}</span>
+            <span className={r.route_id ? 'hidden @xl:inline' : ''}>{gatewayName(r.gateway_id)} </span>
+            <span className={r.route_id ? 'font-mono text-sm' : 'text-muted'}>{route}</span>
+            <span className="block truncate text-muted @4xl:hidden">{whose(r)}</span>
           </span>
         );
       },
     },
     {
       title: 'Plan',
-      className: 'w-20 max-w-20 min-w-20 hidden @5xl:table-cell',
+      className: 'w-20 max-w-20 min-w-20 hidden @6xl:table-cell',
       cell: (r) => (
         <span className="block truncate" title={r.plan ?? undefined}>
           {r.plan ?? <span className="text-muted">–</span>}
@@ -223,9 +224,25 @@ function columns(
         </span>
       ),
     },
-    { title: 'Requests', number: true, className: 'hidden @4xl:table-cell', cell: (r) => count(r.requests) },
-    { title: 'State', className: 'hidden @6xl:table-cell', cell: (r) => <UsageState record={r} /> },
+    { title: 'Requests', number: true, className: 'hidden @5xl:table-cell', cell: (r) => count(r.requests) },
+    { title: 'State', className: 'hidden @7xl:table-cell', cell: (r) => <UsageState record={r} /> },
   ];
+}
+
+// Period is a period that is broken between the date and the hour alone.
+function Period({ of }: { of: UsageRecord }) {
+  const [date, hour] = periodWords(of).split(', ');
+  return (
+    <>
+      <span className="whitespace-nowrap">{hour ? `${date},` : date}</span>
+      {hour && (
+        <>
+          {' '}
+          <span className="whitespace-nowrap">{hour}</span>
+        </>
+      )}
+    </>
+  );
 }
 
 // None says when there will be records, and shows those that there may be.
