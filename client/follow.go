@@ -35,7 +35,7 @@ func (c *Client) FollowRequests(ctx context.Context, f RequestFilter) iter.Seq2[
 			yield(FollowedRequest{}, err)
 			return
 		}
-		defer body.Close()
+		defer func() { _ = body.Close() }()
 		events := eventReader{lines: bufio.NewScanner(body)}
 		events.lines.Buffer(nil, maxEventBytes)
 		for {

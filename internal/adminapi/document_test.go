@@ -185,6 +185,15 @@ func TestEventsAreDocumented(t *testing.T) {
 	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {
 		t.Errorf("%d events are documented, want %d", len(doc.Webhooks), len(webhook.EventTypes()))
 	}
+	for schema, property := range map[string]string{"Event": "type", "CreateWebhookRequest": "events", "UpdateWebhookRequest": "events"} {
+		s := doc.Components.Schemas.Map()[schema].Properties[property]
+		if s.Items != nil {
+			s = s.Items
+		}
+		if len(s.Enum) != len(webhook.EventTypes()) {
+			t.Errorf("%s.%s takes %d events, want %d", schema, property, len(s.Enum), len(webhook.EventTypes()))
+		}
+	}
 	for _, typ := range webhook.EventTypes() {
 		item := doc.Webhooks[string(typ)]
 		if item == nil || item.Post == nil {

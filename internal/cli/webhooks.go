@@ -23,7 +23,7 @@ func newWebhooks(a *app) *cobra.Command {
 // eventTypes lists the event types in help texts.
 const eventTypes = `Events: key.created, key.rotated, key.revoked, key.expired,
 rate_limit.exceeded, gateway.upstream_error, gateway.spec_pushed,
-gateway.sync_failed, owner.suspended, owner.resumed, quota.threshold.`
+gateway.sync_failed, owner.suspended, owner.resumed, quota.threshold, usage.finalized.`
 
 type webhooksCreate struct {
 	*app

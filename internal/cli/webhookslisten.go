@@ -68,7 +68,7 @@ The server must run on this machine and be allowed to deliver to it: start it wi
 func allEvents() []string {
 	return []string{
 		"key.created", "key.rotated", "key.revoked", "key.expired", "rate_limit.exceeded", "gateway.upstream_error", "gateway.spec_pushed", "gateway.sync_failed",
-		"owner.suspended", "owner.resumed", "quota.threshold",
+		"owner.suspended", "owner.resumed", "quota.threshold", "usage.finalized",
 	}
 }
 

@@ -15,7 +15,8 @@ type Table struct {
 // Of returns what the table has for an identity, to count for it. isNew says that there was nothing: then the caller sets
 // its texts, which must not share the memory of a request.
 func (t *Table) Of(i *Identity) (u *Use, isNew bool) {
-	if u = t.uses[*i]; u != nil {
+	u, known := t.uses[*i]
+	if known {
 		return u, false
 	}
 	if t.uses == nil {

@@ -65,7 +65,7 @@ type Meter struct {
 
 	lost       atomic.Uint64
 	unbilled   atomic.Uint64 // requests that usage records lack, although reports have them
-	complained atomic.Int64 // Unix nanoseconds of the last log line about a failure
+	complained atomic.Int64  // Unix nanoseconds of the last log line about a failure
 
 	// Semaphores of the expensive reads, so that these never use all readers of the
 	// store. A simulation may use one core for seconds.

@@ -1,6 +1,6 @@
 import type { Schemas } from '../../api/client';
 
-type Type = Schemas['Event']['type'] | 'usage.finalized';
+type Type = Schemas['Event']['type'];
 
 // An Entry describes one type of event, with the data that it carries.
 export interface Entry {
