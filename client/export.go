@@ -67,48 +67,44 @@ const maxRecordBytes = 16 << 20
 func (c *Client) OpenAuditExport(ctx context.Context, format string, f AuditFilter) (io.ReadCloser, error) {
 	query := f.query()
 	query.Set("format", format)
-	body, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/audit-log?" + query.Encode()})
-	if err != nil {
-		return nil, err
-	}
-	return body, nil
+	body, _, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/audit-log?" + query.Encode()})
+	return body, err
 }
 
-// open makes a call and returns the body of its response, which may be of any length. It makes
+// open makes a call and returns the body and the header of its response. The body may be of any length. It makes
 // one attempt. Config.Timeout limits the time until the response begins, and the time without
 // any data.
-func (c *Client) open(ctx context.Context, r *Request) (*streamBody, error) {
+func (c *Client) open(ctx context.Context, r *Request) (io.ReadCloser, http.Header, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stalled := time.AfterFunc(c.cfg.Timeout, func() { cancel(fmt.Errorf("no data for %s", c.cfg.Timeout)) })
 	req, err := c.request(ctx, r, "")
 	if err != nil {
 		cancel(nil)
-		return nil, err
+		return nil, nil, err
 	}
 	res, err := c.http.Do(req) //nolint:bodyclose // the caller closes it
 	stalled.Stop()
 	if err != nil {
 		err = cmp.Or(context.Cause(ctx), err)
 		cancel(nil)
-		return nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
+		return nil, nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
 	}
-	body := &streamBody{client: c, header: res.Header, body: res.Body, stalled: stalled, cancel: cancel}
+	body := &streamBody{client: c, body: res.Body, stalled: stalled, cancel: cancel}
 	if res.StatusCode < http.StatusMultipleChoices {
 		c.incomplete(res.Header.Get("X-Keygate-Incomplete"))
-		return body, nil
+		return body, res.Header, nil
 	}
 	defer func() { _ = body.Close() }()
 	content, err := c.readBody(body, r, maxErrorBytes)
 	if err != nil && !errors.Is(err, ErrTooLarge) {
-		return nil, err
+		return nil, nil, err
 	}
-	return nil, errorOf(res, content)
+	return nil, nil, errorOf(res, content)
 }
 
 // streamBody is the body of a response of any length.
 type streamBody struct {
 	client  *Client
-	header  http.Header
 	body    io.ReadCloser
 	stalled *time.Timer
 	cancel  context.CancelCauseFunc

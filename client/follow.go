@@ -30,7 +30,7 @@ const maxEventBytes = 1 << 20
 // account run already, the error is an *Error with status 429.
 func (c *Client) FollowRequests(ctx context.Context, f RequestFilter) iter.Seq2[FollowedRequest, error] {
 	return func(yield func(FollowedRequest, error) bool) {
-		body, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/requests/stream?" + f.of().Encode()})
+		body, _, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/requests/stream?" + f.of().Encode()})
 		if err != nil {
 			yield(FollowedRequest{}, err)
 			return

@@ -47,9 +47,9 @@ func (c *Client) OpenUsageExport(ctx context.Context, format string, f UsageFilt
 	if cursor != "" {
 		query.Set("cursor", cursor)
 	}
-	opened, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/usage-records?" + query.Encode()})
+	body, header, err := c.open(ctx, &Request{Method: http.MethodGet, Path: "/v1/usage-records?" + query.Encode()})
 	if err != nil {
 		return nil, "", err
 	}
-	return opened, opened.header.Get("X-Keygate-Cursor"), nil
+	return body, header.Get("X-Keygate-Cursor"), nil
 }

@@ -40,9 +40,9 @@ repeating loses nothing, and an export that was complete is not repeated.
 Discard the standard output of an export whose exit status is not 0, and repeat it. To
 lose nothing if the program that reads a pipe fails, write to --file and process that.
 
-A cursor belongs to the filters: give the same ones with the same cursor file each time. If
-the server's data is restored from a backup, its cursors are no longer valid for what it
-records from then on: remove the cursor file.
+A cursor belongs to the filters: give the same ones with the same cursor file each time.
+After the server's data was restored from a backup, go on with a new cursor file, and with
+--since the hour of the backup: the old cursor would pass over new records.
 
 A file gets its name once it is complete; until then it is FILE.part. CURSORFILE.lock keeps
 two exports from using a cursor file at the same time. In CSV, a cell that a spreadsheet
