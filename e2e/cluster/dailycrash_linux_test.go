@@ -32,6 +32,8 @@ type cappedFleet struct {
 	cap   int64
 	nodes []*node
 	key   string
+	keyID string
+	api   *client.Client
 
 	numbers, arrivals atomic.Int64
 	refusals          []atomic.Int64 // by node: 429s without another response in between
@@ -94,7 +96,7 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.key = k.Secret
+	f.key, f.keyID, f.api = k.Secret, k.KeyID, api
 	return f
 }
 
@@ -201,6 +203,38 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 		for _, n := range f.nodes {
 			f.Logf("%s:\n%s", n.name, &n.output)
 		}
+	}
+	if f.kind == ofPlan {
+		f.checkUsage()
+	}
+}
+
+// checkUsage checks that usage records have no unit that the quota has not counted, and each record once. A crash loses the
+// records of a moment (plans.md, section 8), and a share whose process was killed has used units among its reserved ones.
+func (f *cappedFleet) checkUsage() {
+	f.Helper()
+	usages, err := f.api.KeyUsage(f.Context(), f.keyID)
+	if err != nil || len(usages) != 1 {
+		f.Fatalf("got %d quotas and the error %v, want one", len(usages), err)
+	}
+	var units int64
+	ids := map[string]bool{}
+	for _, state := range []string{"final", "open"} {
+		for r, err := range f.api.UsageRecords(f.Context(), client.UsageFilter{KeyID: f.keyID, Meter: "requests", State: state}) {
+			if err != nil {
+				f.Fatal(err)
+			}
+			if ids[r.UsageID] {
+				f.Errorf("the usage record %s is there twice", r.UsageID)
+			}
+			ids[r.UsageID] = true
+			units += r.Units
+		}
+	}
+	counted := usages[0].Used + usages[0].Reserved
+	f.Logf("%d units are in usage records, and %d in the quota; %d requests have arrived", units, counted, f.arrivals.Load())
+	if units > counted || units == 0 {
+		f.Errorf("usage records have %d units, want some, and at most the %d of the quota", units, counted)
 	}
 }
 

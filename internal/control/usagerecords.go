@@ -19,7 +19,7 @@ func (s *Service) usageSource(actor *Actor) (usage.Source, error) {
 }
 
 // UsageRecords lists final usage records, in the order in which they became final. Page.After is the text of a
-// usage.Position; a position of no such text is fault.ValidationFailed.
+// usage.Position; another text, and a position behind all records, are fault.ValidationFailed with the field cursor.
 func (s *Service) UsageRecords(ctx context.Context, actor *Actor, f usage.Filter, p Page) (list []usage.Record, err error) {
 	from, ok := usage.ParsePosition(p.After)
 	if !ok {
@@ -32,6 +32,9 @@ func (s *Service) UsageRecords(ctx context.Context, actor *Actor, f usage.Filter
 	end, err := usage.Ends(ctx, source, actor.Account.ID, f.Tier)
 	if err != nil {
 		return nil, err
+	}
+	if from.Block > end.Block {
+		return nil, errBeyondEnd()
 	}
 	_, err = usage.Final(ctx, source, actor.Account.ID, f, from, end, func(r *usage.Record) bool {
 		list = append(list, *r)
@@ -73,8 +76,8 @@ type UsageExport struct {
 	open     []usage.Record
 }
 
-// ExportUsage begins an export of final records, from a position, which is "" for the first. A text that is no position is
-// fault.ValidationFailed with the field cursor.
+// ExportUsage begins an export of final records, from a position, which is "" for the first. A text that is no position, and
+// a position behind all records, are fault.ValidationFailed with the field cursor.
 func (s *Service) ExportUsage(ctx context.Context, actor *Actor, f usage.Filter, after string) (*UsageExport, error) {
 	from, ok := usage.ParsePosition(after)
 	if !ok {
@@ -85,7 +88,15 @@ func (s *Service) ExportUsage(ctx context.Context, actor *Actor, f usage.Filter,
 		return nil, err
 	}
 	end, err := usage.Ends(ctx, source, actor.Account.ID, f.Tier)
+	if err == nil && from.Block > end.Block {
+		err = errBeyondEnd()
+	}
 	return &UsageExport{source: source, account: actor.Account.ID, filter: f, from: from, to: end}, err
+}
+
+// errBeyondEnd is the error of a position behind all records.
+func errBeyondEnd() error {
+	return fault.Invalid("cursor", "is of records that this server does not have, as after a restore of a backup: start again without cursor, with since=the time of the backup")
 }
 
 // ExportOpenUsage begins an export of open records.
@@ -95,12 +106,7 @@ func (s *Service) ExportOpenUsage(ctx context.Context, actor *Actor, f usage.Fil
 }
 
 // End returns the position from which a later export has only what this one lacks.
-func (e *UsageExport) End() string {
-	if e.from.Block > e.to.Block { // a cursor of what was restored to an earlier state
-		return e.from.String()
-	}
-	return e.to.String()
-}
+func (e *UsageExport) End() string { return e.to.String() }
 
 // Read calls yield for each of the next records, which it must not keep, and reports whether there are others. It reads
 // about most records.
