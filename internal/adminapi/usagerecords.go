@@ -3,6 +3,7 @@ package adminapi
 import (
 	"bytes"
 	"encoding/csv"
+	"encoding/json"
 	"net/http"
 	"reflect"
 	"slices"
@@ -187,6 +188,7 @@ type usageEncoder struct {
 	format, account string
 	dst             bytes.Buffer
 	rows            *csv.Writer
+	objects         *json.Encoder
 	err             error
 }
 
@@ -211,20 +213,20 @@ func (e *usageEncoder) row(row []string) {
 
 // usageEvent is a usage record as a structured CloudEvent (CloudEvents 1.0, JSON format).
 type usageEvent struct {
-	SpecVersion     string           `json:"specversion"`
-	ID              string           `json:"id"`
-	Type            string           `json:"type"`
-	Source          string           `json:"source"`
-	Subject         string           `json:"subject"`
-	Time            time.Time        `json:"time"`
-	DataContentType string           `json:"datacontenttype"`
-	Data            usageEntryRecord `json:"data"`
+	SpecVersion     string            `json:"specversion"`
+	ID              string            `json:"id"`
+	Type            string            `json:"type"`
+	Source          string            `json:"source"`
+	Subject         string            `json:"subject"`
+	Time            time.Time         `json:"time"`
+	DataContentType string            `json:"datacontenttype"`
+	Data            *usageEntryRecord `json:"data"`
 }
 
 // add adds a record.
 func (e *usageEncoder) add(r *usage.Record) {
 	out := presentUsageRecord(r)
-	var line any = out
+	var line any = &out
 	switch e.format {
 	case usageCSV:
 		e.row([]string{
@@ -237,13 +239,15 @@ func (e *usageEncoder) add(r *usage.Record) {
 		if subject == "" {
 			subject = r.KeyID
 		}
-		line = usageEvent{"1.0", out.UsageID, "keygate.usage.v1", "/accounts/" + e.account, subject, out.PeriodStart, jsonType, out}
+		line = &usageEvent{"1.0", out.UsageID, "keygate.usage.v1", "/accounts/" + e.account, subject, out.PeriodStart, jsonType, &out}
 	}
-	content, err := encode(line)
-	if e.err == nil {
+	if e.objects == nil {
+		e.objects = json.NewEncoder(&e.dst)
+		e.objects.SetEscapeHTML(false)
+	}
+	if err := e.objects.Encode(line); e.err == nil {
 		e.err = err
 	}
-	e.dst.Write(content)
 }
 
 // csvText returns a cell that no spreadsheet takes for a formula.

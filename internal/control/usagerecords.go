@@ -45,18 +45,19 @@ func (s *Service) UsageRecords(ctx context.Context, actor *Actor, f usage.Filter
 
 // OpenUsage lists open usage records, complete up to now, in an order that does not change. Page.After is a
 // usage.Record.Cursor.
-func (s *Service) OpenUsage(ctx context.Context, actor *Actor, f usage.Filter, p Page) ([]usage.Record, error) {
-	list, err := s.allOpenUsage(ctx, actor, f)
+func (s *Service) OpenUsage(ctx context.Context, actor *Actor, f usage.Filter, p Page) (list []usage.Record, err error) {
+	open, err := s.allOpenUsage(ctx, actor, f)
 	if err != nil {
 		return nil, err
 	}
-	if p.After != "" {
-		list = usage.After(list, p.After)
-	}
-	return list[:min(len(list), p.Limit)], nil
+	open.After(p.After, func(r *usage.Record) bool {
+		list = append(list, *r)
+		return len(list) < p.Limit
+	})
+	return list, nil
 }
 
-func (s *Service) allOpenUsage(ctx context.Context, actor *Actor, f usage.Filter) ([]usage.Record, error) {
+func (s *Service) allOpenUsage(ctx context.Context, actor *Actor, f usage.Filter) (*usage.Opened, error) {
 	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err
 	}
@@ -73,7 +74,8 @@ type UsageExport struct {
 	account  string
 	filter   usage.Filter
 	from, to usage.Position
-	open     []usage.Record
+	open     *usage.Opened // instead of final ones
+	after    string        // cursor of the last open record that was read
 }
 
 // ExportUsage begins an export of final records, from a position, which is "" for the first. A text that is no position, and
@@ -101,8 +103,8 @@ func errBeyondEnd() error {
 
 // ExportOpenUsage begins an export of open records.
 func (s *Service) ExportOpenUsage(ctx context.Context, actor *Actor, f usage.Filter) (*UsageExport, error) {
-	list, err := s.allOpenUsage(ctx, actor, f)
-	return &UsageExport{open: list}, err
+	open, err := s.allOpenUsage(ctx, actor, f)
+	return &UsageExport{open: open}, err
 }
 
 // End returns the position from which a later export has only what this one lacks.
@@ -111,15 +113,16 @@ func (e *UsageExport) End() string { return e.to.String() }
 // Read calls yield for each of the next records, which it must not keep, and reports whether there are others. It reads
 // about most records.
 func (e *UsageExport) Read(ctx context.Context, most int, yield func(*usage.Record)) (more bool, err error) {
-	if e.source == nil {
-		some := e.open[:min(len(e.open), most)]
-		for i := range some {
-			yield(&some[i])
-		}
-		e.open = e.open[len(some):]
-		return len(e.open) > 0, nil
-	}
 	read := 0
+	if e.open != nil {
+		e.open.After(e.after, func(r *usage.Record) bool {
+			yield(r)
+			e.after = r.Cursor()
+			read++
+			return read < most
+		})
+		return read == most, nil
+	}
 	e.from, err = usage.Final(ctx, e.source, e.account, e.filter, e.from, e.to, func(r *usage.Record) bool {
 		yield(r)
 		read++

@@ -1,15 +1,16 @@
 package usage
 
 import (
-	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/traffic"
 )
@@ -157,12 +158,23 @@ func Final(ctx context.Context, source Source, accountID string, f Filter, from,
 
 var errEnough = errors.New("enough")
 
-// Open returns the open records of an account that f selects: what the final records lack so far, in the order of their
-// identities and meters. Their sequences are those that they would have if they became final now.
-func Open(ctx context.Context, source Source, accountID string, f Filter) ([]Record, error) {
+// MostOpen is the maximum number of identities whose open records one call of Open reads.
+const MostOpen = 1 << 17
+
+// Opened is the open records of an account: what the final records lack so far, in the order of their identities and meters.
+// Their sequences are those that they would have if they became final now.
+type Opened struct {
+	accountID, meter string // meter filters unless it is ""
+	uses             []*Use
+}
+
+// Open reads the open records of an account that f selects. If they have more than MostOpen identities, the error is
+// fault.ValidationFailed with the field state.
+func Open(ctx context.Context, source Source, accountID string, f Filter) (*Opened, error) {
+	o := &Opened{accountID: accountID, meter: f.Meter}
 	m := f.matcher()
 	if m.none || f.Tier != Hours {
-		return nil, nil
+		return o, nil
 	}
 	from, before := m.times()
 	var sum Table
@@ -170,6 +182,9 @@ func Open(ctx context.Context, source Source, accountID string, f Filter) ([]Rec
 		return Each(c.Body, func(u *Use) error {
 			if m.use(u) {
 				sum.Add(u)
+			}
+			if sum.Len() > MostOpen {
+				return fault.Invalid("state", "open has too many records: select some with owner_id, key_id or gateway_id")
 			}
 			return nil
 		})
@@ -187,17 +202,26 @@ func Open(ctx context.Context, source Source, accountID string, f Filter) ([]Rec
 			return nil, err
 		}
 	}
-	var list []Record
-	for _, u := range sum.Finish() {
+	o.uses = sum.Finish()
+	return o, nil
+}
+
+// After calls yield for each record behind a cursor of Record.Cursor, or for all for "", until yield returns false. yield must
+// not keep the record.
+func (o *Opened) After(cursor string, yield func(*Record) bool) {
+	at := sort.Search(len(o.uses), func(i int) bool { return o.uses[i].order("\x7f") > cursor }) // meters are ASCII
+	for _, u := range o.uses[at:] {
 		for i := range u.Amounts {
-			if m.Meter == "" || u.Amounts[i].Meter == m.Meter {
-				r := u.record(accountID, i, Position{})
-				r.Final, r.order = false, u.order(u.Amounts[i].Meter)
-				list = append(list, r)
+			order := u.order(u.Amounts[i].Meter)
+			if order <= cursor || o.meter != "" && u.Amounts[i].Meter != o.meter {
+				continue
+			}
+			r := u.record(o.accountID, i, Position{})
+			if r.Final, r.order = false, order; !yield(&r) {
+				return
 			}
 		}
 	}
-	return list, nil
 }
 
 // order returns a text that sorts as the identity and the meter.
@@ -211,20 +235,10 @@ func (u *Use) order(meter string) string {
 }
 
 // Cursor returns the text of the position behind a record: for a final one that of a Position, for an open one that for
-// After.
+// Opened.After.
 func (r *Record) Cursor() string {
 	if r.Final {
 		return r.Position.Next().String()
 	}
 	return r.order
-}
-
-// After returns the open records behind a cursor of Record.Cursor, or all of them for "".
-func After(list []Record, cursor string) []Record {
-	for i := range list {
-		if cmp.Compare(list[i].order, cursor) > 0 {
-			return list[i:]
-		}
-	}
-	return nil
 }

@@ -32,6 +32,9 @@ func (t *Table) Of(i *Identity) (u *Use, isNew bool) {
 	return u, true
 }
 
+// Has reports whether there is something for an identity.
+func (t *Table) Has(i *Identity) bool { return t.uses[*i] != nil }
+
 // Count adds units of a meter, if there are any, that requests have used.
 func (u *Use) Count(meter string, units, requests int64) {
 	u.add(Amount{Meter: meter, Units: units, Requests: requests})

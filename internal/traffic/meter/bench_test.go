@@ -3,6 +3,7 @@ package meter
 import (
 	"context"
 	"fmt"
+	"math"
 	"path/filepath"
 	"testing"
 	"time"
@@ -37,6 +38,8 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 				Start: 1_800_000_000_000_000 + int64(b)*1000, Duration: int64(n >> 40), Upstream: int64(n >> 41), BytesIn: 100, BytesOut: 2000, Status: 200}
 			if n>>40%16 == 0 {
 				r.Status, r.Result, r.Upstream = 429, accesslog.Limited, -1
+			} else {
+				r.SetPeriod(0, math.MaxInt64)
 			}
 		}
 	}

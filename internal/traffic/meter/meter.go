@@ -33,6 +33,7 @@ const (
 	flushCells    = 1 << 17 // starts an early flush
 	flushArrivals = 1 << 20
 	maxCells      = 1 << 20   // further records are lost
+	maxUses       = 1 << 18   // requests of further identities are missing from usage records; one takes about 500 bytes
 	maxPending    = 256 << 20 // bytes of bodies that the store has not taken
 )
 
@@ -106,11 +107,13 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 		if r.Part == accesslog.Started || r.Account == [16]byte{} {
 			continue
 		}
-		if len(w.cells) >= maxCells || w.usage >= maxCells {
+		if len(w.cells) >= maxCells {
 			m.lost.Add(1)
 			continue
 		}
-		w.add(&batch[i])
+		if !w.add(&batch[i]) {
+			m.unbilled.Add(1)
+		}
 	}
 	full := len(w.cells) >= flushCells || w.usage >= flushCells || len(w.arrivals) >= flushArrivals
 	m.mu.Unlock()

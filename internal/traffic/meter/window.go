@@ -22,6 +22,7 @@ type cell struct {
 	identity
 	traffic.Counts
 	measured *measured
+	used     *usage.Use // where the last request of the cell counts for usage records; nil if none did
 	// The first and the last of the cell's arrivals, a linked list in their order:
 	// indexes in window.arrivals, plus one.
 	first, last uint32
@@ -97,8 +98,8 @@ func (w *window) reset() {
 // keptTables is the number of accounts whose tables of usage are kept for the next window.
 const keptTables = 64
 
-// add counts a request.
-func (w *window) add(e *accesslog.Entry) {
+// add counts a request. It reports whether what counts for usage records had room.
+func (w *window) add(e *accesslog.Entry) bool {
 	r := &e.Record
 	second := max(r.Start, 0) / 1e6
 	c := w.cell(&identity{account: r.Account, gateway: r.Gateway, route: r.Route, key: r.Key, minute: uint32(second / 60), status: r.Status})
@@ -118,26 +119,41 @@ func (w *window) add(e *accesslog.Entry) {
 	if cameToLimits(r) {
 		w.arrive(c, uint32(second%60))
 	}
-	if r.PeriodEnd != 0 && r.Key != [16]byte{} {
-		w.use(e)
-	}
+	return r.PeriodEnd == 0 || r.Key == [16]byte{} || w.use(c, e)
 }
 
-// use counts a request for usage records.
-func (w *window) use(e *accesslog.Entry) {
+// use counts a request of a cell for usage records. It returns false if there is no room for its identity.
+func (w *window) use(c *cell, e *accesslog.Entry) bool {
+	u := c.used
+	if u == nil || u.Owner != e.OwnerID || u.From != e.PeriodStart || u.Until != e.PeriodEnd {
+		if u = w.useOf(e); u == nil {
+			return false
+		}
+		c.used = u
+	}
+	u.Count(usage.Requests, 1, 1)
+	u.Count(usage.BytesIn, e.BytesIn, 1)
+	u.Count(usage.BytesOut, e.BytesOut, 1)
+	return true
+}
+
+// useOf returns where a request counts for usage records; nil if there is no room for its identity.
+func (w *window) useOf(e *accesslog.Entry) *usage.Use {
 	t := w.used[e.Account]
 	if t == nil {
 		t = new(usage.Table)
 		w.used[e.Account] = t
 	}
-	u, isNew := t.Of(&usage.Identity{Owner: e.OwnerID, Key: e.Key, Gateway: e.Gateway, Route: e.Route, From: e.PeriodStart, Until: e.PeriodEnd})
+	i := usage.Identity{Owner: e.OwnerID, Key: e.Key, Gateway: e.Gateway, Route: e.Route, From: e.PeriodStart, Until: e.PeriodEnd}
+	if w.usage >= maxUses && !t.Has(&i) {
+		return nil
+	}
+	u, isNew := t.Of(&i)
 	if isNew {
 		w.usage++
 		u.Texts = usage.Texts{ExternalID: e.Owner, Plan: e.Plan, Prefix: string(bytes.TrimRight(e.Prefix[:], "\x00"))}
 	}
-	u.Count(usage.Requests, 1, 1)
-	u.Count(usage.BytesIn, e.BytesIn, 1)
-	u.Count(usage.BytesOut, e.BytesOut, 1)
+	return u
 }
 
 // cameToLimits reports whether the request reached the rate limits of its route.

@@ -158,12 +158,21 @@ func (w *world) check() {
 	if err != nil {
 		w.Fatal(err)
 	}
-	for i := range open {
-		if _, final := w.seen[open[i].ID]; final {
-			w.Fatalf("the open record %+v has the identifier of a final one", open[i])
+	after := ""
+	open.After("", func(r *usage.Record) bool {
+		if _, final := w.seen[r.ID]; final {
+			w.Fatalf("the open record %+v has the identifier of a final one", *r)
 		}
-		add(&open[i])
-	}
+		if r.Cursor() <= after {
+			w.Fatalf("the open record %+v is out of order", *r)
+		}
+		first := ""
+		if open.After(after, func(next *usage.Record) bool { first = next.ID; return false }); first != r.ID {
+			w.Fatalf("behind the cursor %q is %s, want %s", after, first, r.ID)
+		}
+		after = r.Cursor()
+		return add(r)
+	})
 	if len(got) != len(w.counted) {
 		w.Fatalf("got %d identities, want %d", len(got), len(w.counted))
 	}
