@@ -1,11 +1,16 @@
 package usage
 
 import (
+	"context"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/traffic"
 )
 
 // anyUse returns a use with few different identities.
@@ -122,4 +127,38 @@ func FuzzBody(f *testing.F) {
 			t.Errorf("%d bytes have %d uses", len(body), sum.Len())
 		}
 	})
+}
+
+// chunks is a Source with one chunk of usage.
+type chunks struct{ body []byte }
+
+func (c chunks) ReadTraffic(_ context.Context, _ traffic.ChunkQuery, f func(*traffic.Chunk) error) error {
+	return f(&traffic.Chunk{Body: c.body})
+}
+
+func (chunks) UsageBlocks(context.Context, BlockQuery, func(*Block) error) error { return nil }
+
+func (chunks) UsageEnd(context.Context, string, Tier) (int64, error) { return 0, nil }
+
+// Guarantee: one call reads the open records of at most MostOpen identities; a filter selects some of more.
+func TestOpenRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	var w writer
+	u := &Use{Identity: Identity{Until: 3600}, Amounts: []Amount{{Meter: Requests, Units: 1, Requests: 1}}}
+	for n := range MostOpen + 1 {
+		u.Key = [16]byte{0: byte(n), 1: byte(n >> 8), 2: byte(n >> 16)}
+		w.use(u)
+	}
+	source := chunks{w.body().Bytes}
+	if _, err := Open(t.Context(), source, "acct_1", Filter{}); fault.CodeOf(err) != fault.ValidationFailed {
+		t.Errorf("got the error %v, want that there are too many", err)
+	}
+	open, err := Open(t.Context(), source, "acct_1", Filter{KeyID: id.Format(id.Key, u.Key)})
+	n := 0
+	if err == nil {
+		open.After("", func(*Record) bool { n++; return true })
+	}
+	if err != nil || n != 1 {
+		t.Errorf("got %d records of a key and the error %v, want 1", n, err)
+	}
 }
