@@ -3348,10 +3348,10 @@ type UsageEntryState string
 
 // UsageEntryList is the schema UsageEntryList of the OpenAPI document.
 type UsageEntryList struct {
-	// One page of records, newest first.
+	// One page of records: final ones in the order in which they became final.
 	Data []UsageEntry `json:"data"`
 
-	// true if the newest records are missing, because the store did not take them;
+	// true if the newest open records are missing, because the store did not take them;
 	// otherwise absent.
 	Incomplete *bool `json:"incomplete,omitempty"`
 

@@ -28,6 +28,14 @@ const (
 // usageAtOnce is about how many records of an export are read and encoded in one turn.
 const usageAtOnce = 2000
 
+// usageEntryListRecord is recordedList in another order.
+type usageEntryListRecord struct {
+	Data             []usageEntryRecord `json:"data" nullable:"false" doc:"One page of records: final ones in the order in which they became final."`
+	NextCursor       *string            `json:"next_cursor" doc:"Cursor of the next page; null on the last page."`
+	Incomplete       bool               `json:"incomplete,omitempty" doc:"true if the newest open records are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string             `json:"incomplete_reason,omitempty" doc:"Why records are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
+}
+
 type usageEntryRecord struct {
 	UsageID     string    `json:"usage_id" doc:"Identifier of the record: 64 hexadecimal digits. The same record always has the same one, so it can be the idempotency key of a billing system." example:"5b1e1c1f6a3d4f0e9c7b2a8d6e5f4c3b2a1908f7e6d5c4b3a29180f7e6d5c4b3"`
 	Sequence    int64     `json:"sequence" doc:"1 for the first record of this usage; one more for each time at which more of the same hour was counted after a record had become final." example:"1"`
@@ -81,7 +89,7 @@ func (a *API) usageRecordOperations() []operation {
 		description: "Returns how many units of each meter each key has used on each route in each hour: final records in the order in which they became final, so that nothing ever appears before a cursor; or open records, of what is not final yet, complete up to the call. " +
 			"A request counts in the hour in which it began, once it was sent to the upstream. An hour becomes final seconds after its end, when all nodes have stored what they counted, and after 2 hours at the latest. What is counted later, such as a long stream, makes another record with the next sequence. " +
 			"With format, returns all matching records as they are at the time of the call, in one response that may be of any length. Its header X-Keygate-Cursor is the cursor with which a later export has what this one lacks; it is valid if the response ended properly. At most 2 such responses, of this list and the audit log together, run at a time for each account, and 8 in all; one more is a 429.",
-		query: slices.Concat(pageParams(), usageFilters(), []queryParam{format}), success: http.StatusOK, result: reflect.TypeFor[recordedList[usageEntryRecord]](),
+		query: slices.Concat(pageParams(), usageFilters(), []queryParam{format}), success: http.StatusOK, result: reflect.TypeFor[usageEntryListRecord](),
 		media: []string{jsonlType, csvType},
 		run:   a.listUsageRecords,
 	}}

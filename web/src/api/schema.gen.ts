@@ -5340,9 +5340,9 @@ export interface components {
             usage_id: string;
         };
         UsageEntryList: {
-            /** @description One page of records, newest first. */
+            /** @description One page of records: final ones in the order in which they became final. */
             data: components["schemas"]["UsageEntry"][];
-            /** @description true if the newest records are missing, because the store did not take them; otherwise absent. */
+            /** @description true if the newest open records are missing, because the store did not take them; otherwise absent. */
             incomplete?: boolean;
             /**
              * @description Why records are missing; absent if none are.
