@@ -65,12 +65,12 @@ func (c *call) queryTime(name string) time.Time {
 	return t
 }
 
-// cursorBinding returns the given values of params in the form in which page
+// cursorBinding returns the given values of params, other than their defaults, in the form in which page
 // binds a cursor to them.
 func (c *call) cursorBinding(params []queryParam) string {
 	bound := url.Values{}
 	for _, p := range params {
-		if v := c.query.Get(p.name); v != "" {
+		if v := c.query.Get(p.name); v != "" && v != p.schema.Default {
 			bound.Set(p.name, v)
 		}
 	}

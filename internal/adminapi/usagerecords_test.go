@@ -142,6 +142,7 @@ func TestUsageExport(t *testing.T) {
 	if again := s.get("/v1/usage-records?format=jsonl&cursor=" + cursor).want(200); again.raw != "" {
 		t.Errorf("nothing has become final since, and the next export has %s", again.raw)
 	}
+	s.get("/v1/usage-records?format=jsonl&state=final&interval=1h&cursor=" + cursor).want(200) // the defaults
 	f.use()
 	f.close(s)
 	later := s.get("/v1/usage-records?format=jsonl&cursor=" + cursor).want(200)
