@@ -203,6 +203,14 @@ func (b *billing) receive(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// answers sets what the billing system answers to each post, by its number: an answer that is not its own for a number above
+// 0, and none for one below.
+func (b *billing) answers(f func(post int) int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.answer = f
+}
+
 // run runs the script once, and returns what it reports.
 func (b *billing) run(wantSuccess bool) string {
 	b.t.Helper()
@@ -262,14 +270,14 @@ func TestBillingGuide(t *testing.T) {
 				b.use("cus_b", units, billedHour.Add(time.Hour))
 			}
 			for _, status := range []int{http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusUnauthorized} {
-				b.answer = func(int) int { return status }
+				b.answers(func(int) int { return status })
 				b.run(false)
 				b.want(1, map[string]int64{"cus_a": 16, "cus_b": 7})
 			}
-			b.answer = func(post int) int { return map[int]int{2: -1}[post] }
+			b.answers(func(post int) int { return map[int]int{2: -1}[post] })
 			b.run(false)
 			b.want(2, map[string]int64{"cus_a": 16, "cus_b": 307})
-			b.answer = func(int) int { return 0 }
+			b.answers(func(int) int { return 0 })
 			b.use("cus_a", 1000, billedHour.Add(time.Hour)) // final after the export of the batch
 			b.run(true)
 			b.want(3, map[string]int64{"cus_a": 1016, "cus_b": 707})
@@ -297,13 +305,13 @@ func TestBillingGuide(t *testing.T) {
 			// A kill before the batch is removed, when its position is removed: all is sent again, and counts once.
 			b.use("cus_b", 4000, billedHour.Add(time.Hour))
 			batch := filepath.Join(b.dir, "batch.jsonl")
-			b.answer = func(int) int { return http.StatusServiceUnavailable }
+			b.answers(func(int) int { return http.StatusServiceUnavailable })
 			b.run(false)
 			content, err := os.ReadFile(batch)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.answer = func(int) int { return 0 }
+			b.answers(func(int) int { return 0 })
 			b.run(true)
 			want["cus_b"] += 4000
 			b.want(2, want)
