@@ -184,7 +184,9 @@ func filledTables() []filledTable {
 		{name: "accounts"}, {name: "plans"}, {name: "owners"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
 		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
 		{name: "account_counts"}, {name: "repositories"}, {name: "ended_gateways"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
-		{name: "daily_counts"}, {name: "daily_claims"}, {name: "quotas"}, {name: "quota_windows"}, {name: "quota_processes"}, {name: "quota_shares"}, {name: "quota_grants"}, {name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},
+		{name: "daily_counts"}, {name: "daily_claims"}, {name: "quotas"}, {name: "quota_windows"}, {name: "quota_processes"}, {name: "quota_shares"}, {name: "quota_grants"},
+		{name: "usage_blocks"}, {name: "usage_numbers"}, {name: "usage_marks"}, {name: "usage_closed"},
+		{name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},
 		{"deliveries", map[string]string{"token": "NULL", "due_at": "next_at"}}, // no process holds a lease
 		{"attempts", map[string]string{"n": "n >> 3", "number": "n & 7"}},
 		{name: "audit"}, {"audit_chunks", map[string]string{"position": "id"}}, {name: "audit_chains"}, {name: "audit_blocks"},
