@@ -43,8 +43,8 @@ const (
 	// settle is how long after an hour most of its requests have ended. Later ones are in the records that the next closing
 	// makes.
 	settle = 3 * time.Second
-	// patience is how long a node that lives and stores nothing holds up the closing of an hour.
-	patience = 2 * time.Hour
+	// closeTimeout is how long a node that lives and stores nothing holds up the closing of an hour.
+	closeTimeout = 2 * time.Hour
 	// remembered is how long a process that has stopped is known.
 	remembered = 48 * time.Hour
 	// mostRows and mostIdentities bound what one closing reads, in memory and in the transaction that it writes. What is left
@@ -135,7 +135,7 @@ func (c *Closer) Step(ctx context.Context) error {
 		return fmt.Errorf("read the state of usage: %w", err)
 	}
 	if c.closed = closed; !complete {
-		hour = now.Add(-patience).Truncate(time.Hour)
+		hour = now.Add(-closeTimeout).Truncate(time.Hour)
 	}
 	if !hour.After(closed) {
 		return nil
