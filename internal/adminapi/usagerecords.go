@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/usage"
@@ -18,12 +19,8 @@ import (
 // cursorHeader has the cursor with which a later export has only what this one lacks.
 const cursorHeader = "X-Keygate-Cursor"
 
-// The formats of exported usage records.
-const (
-	usageJSONL       = "jsonl"
-	usageCSV         = "csv"
-	usageCloudEvents = "cloudevents"
-)
+// cloudEvents is a format of exported usage records, beside those of the audit log.
+const cloudEvents audit.LineFormat = "cloudevents"
 
 // usageAtOnce is about how many records of an export are read and encoded in one turn.
 const usageAtOnce = 2000
@@ -82,7 +79,7 @@ func usageFilters() []queryParam {
 
 func (a *API) usageRecordOperations() []operation {
 	format := enumParam("format", "Return all matching records in one response instead of a page: jsonl for one JSON object per line, csv for one row per line, after a row with the names of the columns, cloudevents for one structured CloudEvent per line. "+
-		"limit cannot be used with it. cursor can: it is that of the header X-Keygate-Cursor of an earlier export, or next_cursor of a page.", usageJSONL, usageCSV, usageCloudEvents)
+		"limit cannot be used with it. cursor can: it is that of the header X-Keygate-Cursor of an earlier export, or next_cursor of a page.", string(audit.JSONL), string(audit.CSV), string(cloudEvents))
 	return []operation{{
 		id: "listUsageRecords", method: http.MethodGet, path: "/v1/usage-records", tag: "Usage records",
 		summary: "List usage records",
@@ -157,7 +154,7 @@ func (a *API) exportUsage(c *call, f usage.Filter) (response, error) {
 		a.exports.leave(slot)
 		return response{}, err
 	}
-	to := &usageEncoder{format: c.query.Get("format"), account: c.actor.Account.ID}
+	to := &usageEncoder{format: audit.LineFormat(c.query.Get("format")), account: c.actor.Account.ID}
 	res := response{status: http.StatusOK, stream: &stream{
 		write: func(emit func([]byte) error) error {
 			for more := true; more; {
@@ -178,7 +175,7 @@ func (a *API) exportUsage(c *call, f usage.Filter) (response, error) {
 		end:  func() { a.exports.leave(slot) },
 	}}
 	media := jsonlType
-	if to.format == usageCSV {
+	if to.format == audit.CSV {
 		media = csvType
 		to.header()
 	}
@@ -193,11 +190,12 @@ func (a *API) exportUsage(c *call, f usage.Filter) (response, error) {
 
 // usageEncoder encodes usage records as lines.
 type usageEncoder struct {
-	format, account string
-	dst             bytes.Buffer
-	rows            *csv.Writer
-	objects         *json.Encoder
-	err             error
+	format  audit.LineFormat
+	account string
+	dst     bytes.Buffer
+	rows    *csv.Writer
+	objects *json.Encoder
+	err     error
 }
 
 // header adds the first row of CSV.
@@ -236,13 +234,13 @@ func (e *usageEncoder) add(r *usage.Record) {
 	out := presentUsageRecord(r)
 	var line any = &out
 	switch e.format {
-	case usageCSV:
+	case audit.CSV:
 		e.row([]string{
 			out.UsageID, strconv.FormatInt(out.Sequence, 10), out.PeriodStart.Format(time.RFC3339), out.PeriodEnd.Format(time.RFC3339), csvText(r.Owner), r.OwnerID, out.KeyID,
 			out.KeyPrefix, csvText(r.Plan), out.GatewayID, r.RouteID, out.Meter, strconv.FormatInt(out.Units, 10), strconv.FormatInt(out.Requests, 10), out.State,
 		})
 		return
-	case usageCloudEvents:
+	case cloudEvents:
 		subject := r.Owner
 		if subject == "" {
 			subject = r.KeyID
@@ -260,7 +258,7 @@ func (e *usageEncoder) add(r *usage.Record) {
 
 // csvText returns a cell that no spreadsheet takes for a formula.
 func csvText(s string) string {
-	if s != "" && bytes.IndexByte([]byte("=+-@\t\r"), s[0]) >= 0 {
+	if audit.IsFormula(s) {
 		return "'" + s
 	}
 	return s

@@ -379,8 +379,9 @@ func (d *decision) addPlanLimits(g *snapshot.Gateway, r *snapshot.Route) (proble
 	if !d.known {
 		return ""
 	}
-	d.known, d.verdict.plan = false, g.PlanOf(d.verdict.Caller)
-	return g.AddPlanLimits(&d.verdict.Charge, d.verdict.Caller, r)
+	d.known = false
+	d.verdict.plan, problem = g.AddPlanLimits(&d.verdict.Charge, d.verdict.Caller, r)
+	return problem
 }
 
 // peek sets the statuses of a response that charges nothing: of the limits that are known

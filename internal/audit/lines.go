@@ -241,13 +241,16 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
+// IsFormula reports whether a spreadsheet would take a cell of CSV for a formula: an apostrophe in front keeps it from that.
+func IsFormula(s string) bool { return s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 }
+
 // appendCell appends s as a cell of CSV. A cell that would begin like a formula gets an apostrophe
 // in front.
 func appendCell(dst []byte, s string) []byte {
 	if s == "" {
 		return dst
 	}
-	formula := strings.IndexByte("=+-@\t\r", s[0]) >= 0
+	formula := IsFormula(s)
 	if !strings.ContainsAny(s, "\",\r\n") && s[0] != ' ' {
 		if formula {
 			dst = append(dst, '\'')

@@ -58,7 +58,8 @@ type Owner struct {
 	Name    *string `json:"name"`
 }
 
-// Finalized is the data of usage.finalized: Records usage records of requests that began in the period became final.
+// Finalized is the data of usage.finalized. Records is the number of usage records that became final; their requests began
+// in the period.
 type Finalized struct {
 	PeriodStart time.Time `json:"period_start"`
 	PeriodEnd   time.Time `json:"period_end"`

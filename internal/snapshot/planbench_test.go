@@ -38,7 +38,7 @@ func BenchmarkPlanChange(b *testing.B) {
 	limiter := ratelimit.NewLimiter(func() int64 { return m.clock.Now().Mono })
 	for i := range keys {
 		var c ratelimit.Charge
-		if problem := gw.AddPlanLimits(&c, &l.Current().KeyByDigest(m.digest(i)).Caller, gw.FindNode("/").Route("GET")); problem != "" {
+		if _, problem := gw.AddPlanLimits(&c, &l.Current().KeyByDigest(m.digest(i)).Caller, gw.FindNode("/").Route("GET")); problem != "" {
 			b.Fatal(problem)
 		}
 		if r := limiter.Decide(m.clock.Now(), &c); r != ratelimit.Admitted {

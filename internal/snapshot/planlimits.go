@@ -25,17 +25,6 @@ func (g *Gateway) plansFor(c *Caller) (perOwner, perKey *compiledPlan) {
 	return perOwner, perKey
 }
 
-// PlanOf returns the name of the first plan that there is of c, of its owner and of g; "" if there is none, or for nobody.
-func (g *Gateway) PlanOf(c *Caller) string {
-	if c == nil {
-		return ""
-	}
-	if _, p := g.plansFor(c); p != nil {
-		return p.name
-	}
-	return ""
-}
-
 // load returns the plan in the slot, which may be nil.
 func (s *planSlot) load() *compiledPlan {
 	if s == nil {
@@ -45,11 +34,11 @@ func (s *planSlot) load() *compiledPlan {
 }
 
 // AddPlanLimits adds to charge the limits of plans that apply to a request of c to the route of g. Without a route, r is
-// nil, and limits that name routes are left out. It returns "", or why some limit cannot be counted. It allocates only
-// for the first request of a subject.
-func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route) (problem string) {
+// nil, and limits that name routes are left out. It returns the name of the first plan that there is of c, of its owner
+// and of g, and "", or why some limit cannot be counted. It allocates only for the first request of a subject.
+func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route) (plan, problem string) {
 	if c == nil {
-		return ""
+		return "", ""
 	}
 	perOwner, perKey := g.plansFor(c)
 	fits := true
@@ -57,15 +46,16 @@ func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route) (
 		fits = addPlanLimits(charge, perOwner.perOwner, g, c, r)
 	}
 	if perKey != nil {
+		plan = perKey.name
 		fits = addPlanLimits(charge, perKey.perKey, g, c, r) && fits
 	}
 	switch {
 	case perOwner != nil && perOwner.unusable || perKey != nil && perKey.unusable:
-		return PlanUnusable
+		return plan, PlanUnusable
 	case !fits:
-		return NoRoomForPlan
+		return plan, NoRoomForPlan
 	default:
-		return ""
+		return plan, ""
 	}
 }
 

@@ -89,7 +89,7 @@ func (m *matcher) use(u *Use) bool {
 		(m.Since.IsZero() || !from.Before(m.Since)) && (m.Until.IsZero() || from.Before(m.Until))
 }
 
-// times returns the Unix seconds between which hours or days that may match begin.
+// times returns the span, in Unix seconds, in which the hours and days begin that may match.
 func (m *matcher) times() (from, before int64) {
 	before = 1 << 32
 	if !m.Since.IsZero() {
@@ -225,14 +225,7 @@ func (o *Opened) After(cursor string, yield func(*Record) bool) {
 }
 
 // order returns a text that sorts as the identity and the meter.
-func (u *Use) order(meter string) string {
-	i := &u.Identity
-	var b []byte
-	for _, part := range []*[16]byte{&i.Owner, &i.Key, &i.Gateway, &i.Route} {
-		b = append(b, part[:]...)
-	}
-	return fmt.Sprintf("%s%08x%08x%s", hex.EncodeToString(b), i.From, i.Until, meter)
-}
+func (u *Use) order(meter string) string { return hex.EncodeToString(u.append(nil)) + meter }
 
 // Cursor returns the text of the position behind a record: for a final one that of a Position, for an open one that for
 // Opened.After.

@@ -35,11 +35,6 @@ func (t *Table) Of(i *Identity) (u *Use, isNew bool) {
 // Has reports whether there is something for an identity.
 func (t *Table) Has(i *Identity) bool { return t.uses[*i] != nil }
 
-// Count adds units of a meter, if there are any, that requests have used.
-func (u *Use) Count(meter string, units, requests int64) {
-	u.add(Amount{Meter: meter, Units: units, Requests: requests})
-}
-
 // Add adds a use.
 func (t *Table) Add(u *Use) {
 	to, isNew := t.Of(&u.Identity)
@@ -47,7 +42,7 @@ func (t *Table) Add(u *Use) {
 		to.Texts = u.Texts
 	}
 	for _, a := range u.Amounts {
-		to.add(a)
+		to.Count(a.Meter, a.Units, a.Requests)
 	}
 }
 

@@ -40,6 +40,14 @@ func (i *Identity) Compare(o *Identity) int {
 		bytes.Compare(i.Route[:], o.Route[:]), cmp.Compare(i.From, o.From), cmp.Compare(i.Until, o.Until))
 }
 
+// append appends the identity in a form that sorts as Compare does.
+func (i *Identity) append(b []byte) []byte {
+	for _, part := range []*[16]byte{&i.Owner, &i.Key, &i.Gateway, &i.Route} {
+		b = append(b, part[:]...)
+	}
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, i.From), i.Until)
+}
+
 // Texts is what a record says beside its identity: of its first request.
 type Texts struct {
 	ExternalID string // of the owner
@@ -62,17 +70,17 @@ type Use struct {
 	Amounts []Amount
 }
 
-// add adds to a meter.
-func (u *Use) add(a Amount) {
-	if a.Units <= 0 {
+// Count adds units of a meter that requests have used, if there are any.
+func (u *Use) Count(meter string, units, requests int64) {
+	if units <= 0 {
 		return
 	}
-	if known := u.of(a.Meter); known != nil {
-		known.Units += a.Units
-		known.Requests += a.Requests
+	if known := u.of(meter); known != nil {
+		known.Units += units
+		known.Requests += requests
 		return
 	}
-	u.Amounts = append(u.Amounts, Amount{Meter: a.Meter, Units: a.Units, Requests: a.Requests})
+	u.Amounts = append(u.Amounts, Amount{Meter: meter, Units: units, Requests: requests})
 }
 
 // of returns the amount of a meter, or nil.
@@ -88,13 +96,7 @@ func (u *Use) of(meter string) *Amount {
 // ID returns the identifier of the record of a meter: 64 hexadecimal digits. It is a hash of the account, the identity, the
 // meter and the sequence, so a record has the same one wherever and whenever it is asked for.
 func (u *Use) ID(accountID string, a *Amount) string {
-	b := make([]byte, 0, 256)
-	b = append(b, accountID...)
-	for _, part := range []*[16]byte{&u.Owner, &u.Key, &u.Gateway, &u.Route} {
-		b = append(b, part[:]...)
-	}
-	b = binary.BigEndian.AppendUint32(b, u.From)
-	b = binary.BigEndian.AppendUint32(b, u.Until)
+	b := u.append(append(make([]byte, 0, 256), accountID...))
 	b = binary.BigEndian.AppendUint64(b, uint64(a.Sequence))
 	sum := sha256.Sum256(append(b, a.Meter...))
 	return hex.EncodeToString(sum[:])

@@ -93,16 +93,23 @@ func (s *Store) TrafficBacklog(ctx context.Context, tier traffic.Tier, state tra
 				if err := r.Scan(&b.AccountID, &b.Part, &b.Start, &seqs); err != nil {
 					return b, err
 				}
-				for text := range strings.FieldsSeq(seqs) {
-					seq, err := strconv.ParseInt(text, 10, 64)
-					if err != nil {
-						return b, err
-					}
-					b.Seqs = append(b.Seqs, seq)
-				}
-				return b, nil
+				var err error
+				b.Seqs, err = parseNumbers(seqs)
+				return b, err
 			})
 	})
+}
+
+// parseNumbers parses numbers that string_agg has joined with spaces.
+func parseNumbers(text string) (numbers []int64, err error) {
+	for one := range strings.FieldsSeq(text) {
+		n, err := strconv.ParseInt(one, 10, 64)
+		if err != nil {
+			return nil, err
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers, nil
 }
 
 // ReplaceTraffic implements traffic.Maintenance. Of two nodes that merge the same chunks, one waits

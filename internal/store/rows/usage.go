@@ -2,8 +2,7 @@ package rows
 
 import (
 	"context"
-	"strconv"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
@@ -99,16 +98,8 @@ func (t *Writer) insertUsage(ctx context.Context, c *usage.Closing) error {
 	}
 	return t.QueueEach(ctx, "insert blocks of usage", `INSERT INTO usage_blocks (account_id, tier, number, start, body)
 		SELECT account_id, tier, number, start, body FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) AS b (account_id, tier, number, start, body)`,
-		repeat(c.AccountID, len(numbers)), repeat(int64(c.Tier), len(numbers)), numbers, repeat(c.Start, len(numbers)), bodies)
-}
-
-// repeat returns a list of n times v.
-func repeat[T any](v T, n int) []T {
-	list := make([]T, n)
-	for i := range list {
-		list[i] = v
-	}
-	return list
+		slices.Repeat([]string{c.AccountID}, len(numbers)), slices.Repeat([]int64{int64(c.Tier)}, len(numbers)), numbers,
+		slices.Repeat([]int64{c.Start}, len(numbers)), bodies)
 }
 
 // tellUsage raises usage.finalized, unless the account was deleted.
@@ -161,14 +152,8 @@ func (s *Store) OldUsage(ctx context.Context, before int64, limit int) ([]usage.
 			if err := r.Scan(&o.AccountID, &o.Start, &numbers); err != nil {
 				return o, err
 			}
-			for text := range strings.FieldsSeq(numbers) {
-				n, err := strconv.ParseInt(text, 10, 64)
-				if err != nil {
-					return o, err
-				}
-				o.Numbers = append(o.Numbers, n)
-			}
-			return o, nil
+			o.Numbers, err = parseNumbers(numbers)
+			return o, err
 		})
 	})
 }
