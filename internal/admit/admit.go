@@ -380,7 +380,8 @@ func (d *decision) addPlanLimits(g *snapshot.Gateway, r *snapshot.Route) (proble
 		return ""
 	}
 	d.known = false
-	d.verdict.plan, problem = g.AddPlanLimits(&d.verdict.Charge, d.verdict.Caller, r)
+	needs := ratelimit.Used{ratelimit.UseRequest: 1, ratelimit.UseBytesIn: max(0, d.req.Length)}
+	d.verdict.plan, problem = g.AddPlanLimits(&d.verdict.Charge, d.verdict.Caller, r, &needs)
 	return problem
 }
 

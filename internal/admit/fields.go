@@ -4,7 +4,6 @@ import (
 	"strconv"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // EachField calls yield with each header field that the response must carry: the rate limit
@@ -25,11 +24,8 @@ func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte
 // AppendFields appends the fields of EachField, each as "Name: value\r\n". It allocates
 // only if dst lacks room.
 func (v *Verdict) AppendFields(dst []byte) []byte {
-	first := limitField
-	if worst := v.Charge.Worst(); worst != nil {
-		dst = v.appendStatus(dst, worst)
-		first = retryField
-	}
+	dst = v.appendStatuses(dst)
+	first := retryField
 	if v.Action == Forward && v.AllowOrigin == "" && !v.VaryOrigin {
 		return dst // nothing else applies
 	}
@@ -46,13 +42,16 @@ func (v *Verdict) AppendFields(dst []byte) []byte {
 	return dst
 }
 
-// appendStatus appends the lines of the fields up to limitsField, which almost every
+// appendStatuses appends the lines of the fields up to limitsField, which almost every
 // response has.
-func (v *Verdict) appendStatus(dst []byte, worst *ratelimit.Status) []byte {
-	dst = strconv.AppendInt(append(dst, "X-RateLimit-Limit: "...), worst.Limit, 10)
-	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Remaining: "...), worst.Remaining, 10)
-	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Reset: "...), worst.ResetAt, 10)
-	dst = append(dst, "\r\nRateLimit-Policy: "...)
+func (v *Verdict) appendStatuses(dst []byte) []byte {
+	if worst := v.Charge.Worst(); worst != nil {
+		dst = strconv.AppendInt(append(dst, "X-RateLimit-Limit: "...), worst.Limit, 10)
+		dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Remaining: "...), worst.Remaining, 10)
+		dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Reset: "...), worst.ResetAt, 10)
+		dst = append(dst, "\r\n"...)
+	}
+	dst = append(dst, "RateLimit-Policy: "...)
 	value := len(dst)
 	dst = v.Charge.AppendPolicy(dst)
 	if len(dst) == value {
@@ -154,6 +153,12 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 
 // appendLimit is appendValue for the rate limit fields.
 func (v *Verdict) appendLimit(f field, dst []byte) []byte {
+	switch f {
+	case policyField:
+		return v.Charge.AppendPolicy(dst)
+	case limitsField:
+		return v.Charge.AppendLimits(dst)
+	}
 	worst := v.Charge.Worst()
 	if worst == nil {
 		return dst
@@ -165,10 +170,6 @@ func (v *Verdict) appendLimit(f field, dst []byte) []byte {
 		return strconv.AppendInt(dst, worst.Remaining, 10)
 	case resetField:
 		return strconv.AppendInt(dst, worst.ResetAt, 10)
-	case policyField:
-		return v.Charge.AppendPolicy(dst)
-	case limitsField:
-		return v.Charge.AppendLimits(dst)
 	default:
 		if v.Code != fault.RateLimitExceeded {
 			return dst

@@ -268,7 +268,7 @@ func TestSuspensionEndsExchanges(t *testing.T) {
 		if got := r.Cut(&a); got != want {
 			t.Errorf("keeps streams %v: got result %d, want %d", keeps, got, want)
 		}
-		v.Withdraw(r.Result(&a), &r, true)
+		v.Withdraw(r.Result(&a), &r, nil)
 		if v.Auth != fault.OwnerSuspended || v.Route != [16]byte{} {
 			t.Errorf("got %v, want a 403 owner_suspended", v.Fault())
 		}

@@ -18,6 +18,8 @@ type Request struct {
 	// Header reads the other headers. It is used only for a gateway with key_headers of its
 	// own, and to record where a request that is refused has its key. It may be nil for other gateways.
 	Header Header
+	// Length is the declared length of the body in bytes: 0 without a body, and negative if it is not known.
+	Length int64
 	// Client is the client's address, as limits for each address count it.
 	Client netip.Addr
 	// Origin and PreflightMethod are the headers Origin and Access-Control-Request-Method,

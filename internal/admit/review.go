@@ -152,16 +152,16 @@ func (r *Review) Cut(a *Admission) accesslog.Result {
 }
 
 // Withdraw turns v, which admitted a request, into a refusal with the given result of Review.Result, at
-// the review r. unsent says that the request has not gone upstream; then what it was charged is given
-// back.
-func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
+// the review r. used is what the request has used, or nil if it has not gone upstream; then what it was charged is
+// given back.
+func (v *Verdict) Withdraw(result accesslog.Result, r *Review, used *ratelimit.Used) {
 	if v.Action != Forward {
 		return
 	}
-	if unsent {
+	if used == nil {
 		r.limiter.Release(&v.Charge)
 	} else {
-		v.Charge.Settle()
+		r.limiter.Settle(&v.Charge, used)
 	}
 	v.Action = Refuse
 	switch result {
@@ -192,6 +192,12 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	}
 	r.limiter.Peek(r.Now(), &v.Charge)
 }
+
+// Settle makes what an admitted request was charged what it has used, at its end (Limiter.Settle).
+func (a *Admitter) Settle(c *ratelimit.Charge, used *ratelimit.Used) { a.limiter.Settle(c, used) }
+
+// Extend charges an admitted request what it has used beyond what it was charged, while it goes on.
+func (a *Admitter) Extend(c *ratelimit.Charge, used *ratelimit.Used) { a.limiter.Extend(c, used) }
 
 // GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
 // and sets its statuses as for a response that charges nothing. The response is still the engine's.

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // reviewHarness has a gateway with a route for keys, which has a daily cap, and a public route.
@@ -119,7 +120,7 @@ func TestWithdraw(t *testing.T) {
 		c.change(h)
 		h.catchUp()
 		r := h.admit.Review()
-		v.Withdraw(c.key, &r, true)
+		v.Withdraw(c.key, &r, nil)
 		want := h.get(Request{Target: "/items/1"})
 		if got, want := v.Fault(), want.Fault(); got.Code != want.Code || got.Auth != want.Auth || got.Message != want.Message {
 			t.Errorf("%s: got %v, want %v as for a new request", c.name, got, want)
@@ -139,17 +140,17 @@ func TestWithdraw(t *testing.T) {
 func TestWithdrawnRequestsCountOnce(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		unsent    bool
+		used      *ratelimit.Used
 		admitted  int // after ten requests of which five were withdrawn
 		withdrawn int // times that each is withdrawn
-	}{{"unsent", true, 5, 1}, {"unsent, twice", true, 5, 2}, {"sent", false, 0, 1}} {
+	}{{"unsent", nil, 5, 1}, {"unsent, twice", nil, 5, 2}, {"sent", &ratelimit.Used{}, 0, 1}} {
 		h := newReviewHarness(t, false)
 		for n := range 10 {
 			v := h.admitted("/items/1")
 			if n%2 == 0 {
 				for range c.withdrawn {
 					r := h.admit.Review()
-					v.Withdraw(accesslog.KeyInvalid, &r, c.unsent)
+					v.Withdraw(accesslog.KeyInvalid, &r, c.used)
 				}
 			}
 		}
@@ -173,7 +174,7 @@ func TestWithdrawAfterMidnight(t *testing.T) {
 		h.admitted("/items/1")
 	}
 	r := h.admit.Review()
-	v.Withdraw(accesslog.KeyInvalid, &r, true)
+	v.Withdraw(accesslog.KeyInvalid, &r, nil)
 	if got := h.get(Request{Target: "/items/1"}); got.Code != fault.RateLimitExceeded {
 		t.Errorf("got %q for the eleventh request of the day, want %q", got.Code, fault.RateLimitExceeded)
 	}
@@ -216,7 +217,7 @@ func TestNothingWithoutLease(t *testing.T) {
 		t.Errorf("admitted before: got %d, cut %d; want both %d", result, cut, accesslog.Failed)
 	}
 	r := h.admit.Review()
-	before.Withdraw(accesslog.Failed, &r, true)
+	before.Withdraw(accesslog.Failed, &r, nil)
 	if got := before.Fault(); got.Code != fault.Unavailable || fields(before)["Retry-After"] != "" {
 		t.Errorf("withdrawn: got %v, want %q without Retry-After", got, fault.Unavailable)
 	}

@@ -159,6 +159,9 @@ func (v *Verdict) Fault() *fault.Error {
 	if v.Code == fault.RateLimitExceeded {
 		s := v.Charge.Worst()
 		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String(), Name: s.Label.String()}
+		if s.Label.Meter() != "" {
+			e.Limit.Units = &fault.Units{Left: s.Left, Needed: s.Needed}
+		}
 	}
 	return e
 }

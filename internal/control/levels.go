@@ -105,7 +105,7 @@ func parseCursor(cursor string) (l ratelimit.Level) {
 	l.Key, _ = id.Parse(id.Key, key)
 	l.Owner, _ = id.Parse(id.Owner, owner)
 	if plan, limit, ok := strings.Cut(last, "."); ok {
-		l.Label = ratelimit.NewLabel(plan, limit)
+		l.Label = ratelimit.NewLabel(plan, limit, ratelimit.Requests) // compared by its name
 	} else if b, err := hex.DecodeString(last); err == nil && len(b) == len(l.Address) {
 		l.Address = clientip.Group(b)
 	}

@@ -170,7 +170,7 @@ func TestGrants(t *testing.T) {
 	if d := written.audits[0].Diff; d["key_id"][1] != young.ID || d["reason"][1] != "outage" || d["limit"][1] != "per-month" || fmt.Sprint(d["units"][1]) != "50" {
 		t.Errorf("got the diff %v", d)
 	}
-	if g.Subject != k.ID || g.Plan != "pro" || g.Meter != plan.Requests || !g.WindowStart.Equal(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)) || !g.WindowEnd.Equal(g.WindowStart.AddDate(0, 1, 0)) {
+	if g.Subject != k.ID || g.Plan != "pro" || g.Meter != ratelimit.Requests || !g.WindowStart.Equal(time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)) || !g.WindowEnd.Equal(g.WindowStart.AddDate(0, 1, 0)) {
 		t.Errorf("got %+v, want the first key of the rotation and its month", g)
 	}
 	if len(e.granted) != 1 || e.granted[0].Subject != k.ID || e.granted[0].Limit != "per-month" {

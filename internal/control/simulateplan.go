@@ -66,7 +66,7 @@ func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gateway
 	w.Limits = make([]traffic.PlanLimit, len(p.Limits))
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner}
+		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != ""}
 		if l.IsQuota() {
 			c, err := p.Calendar(l.Quota.Unit, "", 0)
 			if err != nil {

@@ -184,7 +184,7 @@ func TestLimitsInPages(t *testing.T) {
 			ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.KeyScope}, Key: id.NewFast()})
 		owner := id.NewFast()
 		for _, limit := range []string{"a", "b"} {
-			all = append(all, ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.PlanScope, Label: ratelimit.NewLabel("pro", limit)}, Owner: owner})
+			all = append(all, ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.PlanScope, Label: ratelimit.NewLabel("pro", limit, ratelimit.Requests)}, Owner: owner})
 		}
 	}
 	h.withPlane(c.Account.ID, g.ID, all)

@@ -107,7 +107,11 @@ type Limit struct {
 	ResetAt   int64  // Unix time in seconds at which the request would be admitted
 	Scope     string // key, route, daily, plan, global or account
 	Name      string // <plan>.<limit>, for the scope plan
+	Units     *Units // of a limit that counts a meter; nil for a limit of requests
 }
+
+// Units is what is left of a limit that counts a meter, and what the request needs of it.
+type Units struct{ Left, Needed int64 }
 
 // Error is an error with a public message. Message says what to do and contains neither
 // secrets nor internal text. Err may contain both, and is never sent to a client.
@@ -299,6 +303,8 @@ type members struct {
 	ResetAt    *int64    `json:"reset_at,omitempty"`
 	LimitScope string    `json:"limit_scope,omitempty"`
 	LimitName  string    `json:"limit_name,omitempty"`
+	UnitsLeft  *int64    `json:"units_left,omitempty"`
+	UnitsNeed  *int64    `json:"units_needed,omitempty"`
 	RequestID  string    `json:"request_id"`
 }
 
@@ -310,6 +316,9 @@ func membersOf(e *Error, requestID string) members {
 	if e.Limit != nil {
 		m.Limit, m.Remaining, m.ResetAt, m.LimitScope = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt, e.Limit.Scope
 		m.LimitName = e.Limit.Name
+		if u := e.Limit.Units; u != nil {
+			m.UnitsLeft, m.UnitsNeed = &u.Left, &u.Needed
+		}
 	}
 	return m
 }

@@ -206,7 +206,7 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 			in.Routes, err = m.ReadTexts(at)
 			return err
 		},
-	}.read(n, at, "is not a field of a limit: use name, sustained, burst, quota, overage, warn_at, per, gateway or routes", "name")
+	}.read(n, at, "is not a field of a limit: use name, sustained, burst, quota, meter, overage, warn_at, per, gateway or routes", "name")
 	if len(in.Routes) > 0 && of == "" && !unread["gateway"] {
 		err = fault.Join(err, n.Member("routes").Invalid(at+".routes", "need gateway: give the name of the gateway that has these routes"))
 	}

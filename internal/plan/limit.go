@@ -23,9 +23,9 @@ type Limit struct {
 	Name string `json:"name"` // unique in the plan
 
 	// Either a rate, or a quota.
-	Sustained ratelimit.Rate `json:"sustained,omitzero"`
-	Burst     ratelimit.Rate `json:"burst,omitzero"`
-	Quota     Quota          `json:"quota,omitzero"`
+	Sustained ratelimit.UnitRate `json:"sustained,omitzero"`
+	Burst     ratelimit.UnitRate `json:"burst,omitzero"`
+	Quota     Quota              `json:"quota,omitzero"`
 
 	Meter   string  `json:"meter,omitempty"`   // what it counts; "" for Requests
 	Overage Overage `json:"overage,omitempty"` // of a quota; "" for OverageRefuse
@@ -42,12 +42,20 @@ const maxLimitName = 32
 
 // Rate returns the limit as the configuration of a token bucket.
 func (l *Limit) Rate() ratelimit.Config {
-	return ratelimit.Config{Sustained: l.Sustained, Burst: l.Burst}
+	return ratelimit.Config{Sustained: l.Sustained.Rate, Burst: l.Burst.Rate}
+}
+
+// Bucket returns the token bucket of a limit that is a rate.
+func (l *Limit) Bucket() ratelimit.Params {
+	if l.Meter == "" {
+		return ratelimit.Compile(l.Rate())
+	}
+	return ratelimit.CompileMeter(l.Rate())
 }
 
 // Equal reports whether l and o have the same effect and are written in the same way.
 func (l *Limit) Equal(o *Limit) bool {
-	return l.Name == o.Name && l.Sustained == o.Sustained && l.Burst == o.Burst && l.sameQuota(o) && l.Per == o.Per && l.GatewayID == o.GatewayID &&
+	return l.Name == o.Name && l.Sustained == o.Sustained && l.Burst == o.Burst && l.sameQuota(o) && l.MeterOrDefault() == o.MeterOrDefault() && l.Per == o.Per && l.GatewayID == o.GatewayID &&
 		slices.Equal(l.Routes, o.Routes)
 }
 

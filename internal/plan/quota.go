@@ -12,9 +12,6 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Requests is the meter that counts each request as one unit.
-const Requests = "requests"
-
 // Overage is what happens to requests beyond the count of a quota.
 type Overage string
 
@@ -79,8 +76,13 @@ func badQuota() error {
 // IsQuota reports whether the limit is a quota, and not a rate.
 func (l *Limit) IsQuota() bool { return !l.Quota.IsZero() }
 
+// Meters returns what limits may count: requests, or the bytes of the bodies of requests or of responses.
+func Meters() []string {
+	return []string{ratelimit.Requests, ratelimit.BytesIn, ratelimit.BytesOut}
+}
+
 // MeterOrDefault returns what the limit counts.
-func (l *Limit) MeterOrDefault() string { return cmp.Or(l.Meter, Requests) }
+func (l *Limit) MeterOrDefault() string { return cmp.Or(l.Meter, ratelimit.Requests) }
 
 // OverageOrDefault returns what happens to requests beyond the count of a quota.
 func (l *Limit) OverageOrDefault() Overage { return cmp.Or(l.Overage, OverageRefuse) }
@@ -100,7 +102,7 @@ func (l *Limit) QuotaName(accountID string) ratelimit.QuotaName {
 
 // sameQuota reports whether l and o are equal in the fields of quotas.
 func (l *Limit) sameQuota(o *Limit) bool {
-	return l.Quota == o.Quota && l.MeterOrDefault() == o.MeterOrDefault() && l.OverageOrDefault() == o.OverageOrDefault() &&
+	return l.Quota == o.Quota && l.OverageOrDefault() == o.OverageOrDefault() &&
 		slices.Equal(l.Warnings(), o.Warnings())
 }
 
@@ -118,8 +120,14 @@ func (p *Plan) Calendar(u calendar.Unit, zone string, anchor int) (calendar.Cale
 func (in *LimitInput) parseQuota(l *Limit) error {
 	var badMeter, badOverage, badWarnAt error
 	badCount := fault.Prefixed("quota", l.Quota.UnmarshalText([]byte(in.Quota)))
-	if in.Meter != "" && in.Meter != Requests {
-		badMeter = fault.Invalid("meter", "this version counts requests alone: leave out meter")
+	switch {
+	case !slices.Contains(Meters(), cmp.Or(in.Meter, ratelimit.Requests)):
+		badMeter = fault.Invalid("meter", "must be one of %s", strings.Join(Meters(), ", "))
+	case in.Meter != ratelimit.Requests:
+		l.Meter = in.Meter
+	}
+	if l.Meter == "" && badMeter == nil {
+		badCount = fault.Join(badCount, checkRequests("sustained", l.Sustained), checkRequests("burst", l.Burst))
 	}
 	switch Overage(in.Overage) {
 	case "":
@@ -140,6 +148,15 @@ func (in *LimitInput) parseQuota(l *Limit) error {
 		}
 	}
 	return fault.Join(badCount, badMeter, badOverage, badWarnAt)
+}
+
+// checkRequests checks a rate of requests, whose count is smaller than that of other meters.
+func checkRequests(field string, r ratelimit.UnitRate) error {
+	_, err := ratelimit.ParseRate(r.String())
+	if r.IsZero() {
+		return nil
+	}
+	return fault.Prefixed(field, err)
 }
 
 // onlyOfQuotas returns an error of a field that was given, unless the limit is a quota.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // ReviewAfter is how long an exchange runs before the sweepers review it at each tick. A shorter
@@ -55,7 +56,13 @@ func (c Confirmer) Confirm() error {
 // Respond. unsent is set if nothing of the request has gone upstream.
 func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
 	r := x.cfg.Admit.Review()
-	x.Verdict.Withdraw(result, &r, unsent)
+	x.meter.mu.Lock()
+	defer x.meter.mu.Unlock()
+	var used *ratelimit.Used
+	if !unsent {
+		used = x.meter.used()
+	}
+	x.Verdict.Withdraw(result, &r, used)
 	x.reason = reasonOfResult(result)
 	return x.Verdict.Fault()
 }
@@ -68,6 +75,7 @@ func (x *Exchange) EmitDenied(result accesslog.Result, bytesIn int64) {
 	if x.ended {
 		return
 	}
+	x.Passed(bytesIn, 0)
 	status, _ := fault.Response(x.Withdraw(result, false), "")
 	x.Emit(End{Result: result, Status: status, BytesIn: bytesIn})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -21,6 +22,8 @@ type Decider interface {
 	Unchanged(v *admit.Verdict) bool
 	Review() admit.Review
 	GiveBack(v *admit.Verdict)
+	Extend(c *ratelimit.Charge, used *ratelimit.Used)
+	Settle(c *ratelimit.Charge, used *ratelimit.Used)
 }
 
 // Tracer makes requests part of traces (W3C Trace Context).

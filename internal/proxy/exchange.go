@@ -57,6 +57,8 @@ type Exchange struct {
 	ended          bool             // the record of the end was emitted, or the exchange was handed over
 	logged         bool             // why the exchange failed was logged
 	record         accesslog.Record // room for the record
+	metered        bool             // limits count the bytes of the bodies
+	meter          meter
 }
 
 // Client describes the connection over which a request arrived.
@@ -116,6 +118,7 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 // gRPC call with a timeout of 0. header is the request's.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
 	x.limit, x.limited = callTimeout(header)
+	x.metered = x.Verdict.Charge.IsMetered()
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
 		return BodyTooLarge(limit)
 	}
@@ -154,7 +157,9 @@ func (x *Exchange) Late() bool {
 func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	status, body = x.errorFormat().Response(err, x.RequestID())
 	if unsent && chargesNothing(status) {
+		x.meter.mu.Lock()
 		x.cfg.Admit.GiveBack(&x.Verdict)
+		x.meter.mu.Unlock()
 	}
 	switch fault.CodeOf(err) {
 	case fault.UpstreamUnreachable, fault.UpstreamTimeout, fault.Unavailable, fault.Internal:

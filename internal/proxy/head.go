@@ -41,7 +41,7 @@ func (x *Exchange) ReadHead(trust *clientip.Trust, ask *admit.Request, h *http1.
 		}
 	}
 	x.addr = x.clientAddr(trust)
-	ask.Client = x.addr
+	ask.Client, ask.Length = x.addr, h.ContentLength()
 }
 
 // HeaderValue returns the first value of the fields with a name, and how many there are, as

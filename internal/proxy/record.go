@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // statusClientClosed is recorded for a client that hung up before a response began.
@@ -35,7 +36,7 @@ func (x *Exchange) Emit(e End) {
 	if x.ended {
 		return
 	}
-	x.end()
+	x.end(e.BytesIn, e.BytesOut)
 	if x.Client.Shard == nil {
 		return
 	}
@@ -44,9 +45,13 @@ func (x *Exchange) Emit(e End) {
 }
 
 // end is the one end of every exchange: it settles the charge, unless that was given back before.
-func (x *Exchange) end() {
+func (x *Exchange) end(bytesIn, bytesOut int64) {
 	x.ended = true
-	x.Verdict.Charge.Settle()
+	if !x.metered {
+		x.cfg.Admit.Settle(&x.Verdict.Charge, &x.meter.total)
+		return
+	}
+	x.meter.settle(x.cfg, &x.Verdict.Charge, bytesIn, bytesOut)
 }
 
 // emit emits a record with the texts of the exchange.
@@ -81,15 +86,15 @@ func (x *Exchange) EmitStarted() {
 }
 
 // Detach emits the record of the start of a tunnel and returns the record of its end,
-// which outlives the exchange. It is nil if no records are kept.
+// which outlives the exchange.
 func (x *Exchange) Detach(status int) *Detached {
-	if x.Client.Shard == nil {
-		x.end()
-		return nil
+	var charge *ratelimit.Charge
+	if x.Verdict.Charge.IsMetered() {
+		charge = x.Verdict.Charge.Detach()
 	}
 	x.EmitStarted()
-	x.end()
-	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	x.end(0, 0)
+	d := &Detached{cfg: x.cfg, charge: charge, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
@@ -102,12 +107,18 @@ type Detached struct {
 	start               int64
 	method, path        string
 	owner, plan, target string
+
+	charge *ratelimit.Charge // nil if no limit counts the bytes of the tunnel
+	meter  meter
 }
 
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
 // it.
 func (d *Detached) Emit(in, out int64) {
-	if d == nil {
+	if d.charge != nil {
+		d.meter.settle(d.cfg, d.charge, in, out)
+	}
+	if d.shard == nil {
 		return
 	}
 	d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start

@@ -13,12 +13,23 @@ const (
 	maxLimits = 5 + 2*8
 )
 
-// MaxAmount is the largest amount that a limit is charged for one request. No bucket holds more.
-const MaxAmount = MaxCount
+// Use says what of a request a limit counts.
+type Use uint8
+
+// The uses.
+const (
+	UseRequest  Use = iota // the request itself: its amount does not change
+	UseBytesIn             // the bytes of its body
+	UseBytesOut            // the bytes of its response's body
+	uses                   // their number
+)
+
+// Used is how many units a request has used, by Use. What it has for UseRequest does not matter.
+type Used [uses]int64
 
 // Charge is what one request is charged: limits, each with an amount. Limiter.Decide takes all of it or
-// nothing. Settle keeps what it took, and Limiter.Release gives it back. The first call of either counts;
-// later calls have no effect.
+// nothing. Limiter.Settle makes what it took what the request has used, and Limiter.Release gives it back. The
+// first call of either counts; later calls have no effect.
 //
 // The zero value has no limits. A Charge is for one request after the other, and for one goroutine at a
 // time.
@@ -29,7 +40,8 @@ type Charge struct {
 	shown int     // number of statuses, which belong to the first entries
 	worst int     // the index of Worst, if there is one
 	taken bool
-	kept  bool // after Settle, until Clear
+	kept  bool // after settle, until Clear
+	meter bool // some limit counts another Use than UseRequest
 	// What Kept returns, in Unix nanoseconds.
 	from, until int64
 
@@ -42,13 +54,17 @@ type Charge struct {
 type entry struct {
 	Limit
 	view
+	use    Use
 	status Status
 }
 
-// Add adds a limit that the request is charged the amount of, 1 to MaxAmount. A daily cap counts requests, so
+// Add adds a limit that the request is charged the amount of, 1 to MaxUnits. A daily cap counts requests, so
 // it is charged 1 whatever the amount. Limits must be added in the order in which the statuses are to be shown,
 // no two with the same bucket. It allocates only for the first request with more than fewLimits limits.
-func (c *Charge) Add(l Limit, amount int64) {
+func (c *Charge) Add(l Limit, amount int64) { c.AddUse(l, UseRequest, amount) }
+
+// AddUse does what Add does. The amount, 0 to MaxUnits, is what is taken for the use until Limiter.Settle knows more.
+func (c *Charge) AddUse(l Limit, use Use, amount int64) {
 	if c.count == fewLimits {
 		if c.many == nil {
 			c.many = make([]entry, 0, maxLimits)
@@ -60,7 +76,8 @@ func (c *Charge) Add(l Limit, amount int64) {
 	}
 	c.count++
 	e := &c.entries()[c.count-1]
-	e.Limit, e.amount = l, amount
+	e.Limit, e.use, e.amount = l, use, l.amountOf(amount)
+	c.meter = c.meter || use != UseRequest
 }
 
 // entries returns the limits.
@@ -73,7 +90,7 @@ func (c *Charge) entries() []entry {
 
 // Clear removes the limits, so that the same request can be decided again with other limits. Charges that the
 // limit store has made for the request are still used, or given back by Release.
-func (c *Charge) Clear() { c.count, c.shown, c.taken, c.kept = 0, 0, false, false }
+func (c *Charge) Clear() { c.count, c.shown, c.taken, c.kept, c.meter = 0, 0, false, false, false }
 
 // Keep removes the limits whose scopes are not among scopes. Settle or release c before.
 func (c *Charge) Keep(scopes ...Scope) {
@@ -84,8 +101,8 @@ func (c *Charge) Keep(scopes ...Scope) {
 	c.count, c.shown = len(kept), 0
 }
 
-// Settle keeps what was taken.
-func (c *Charge) Settle() {
+// settle keeps what was taken.
+func (c *Charge) settle() {
 	if !c.taken {
 		return
 	}
@@ -98,7 +115,7 @@ func (c *Charge) Settle() {
 	}
 }
 
-// Kept reports whether Settle has kept what was taken. from and until are then the time, in Unix nanoseconds, in which
+// Kept reports whether Limiter.Settle has kept what was taken. from and until are then the time, in Unix nanoseconds, in which
 // the windows of all quotas are those that were charged: 0 and math.MaxInt64 without quotas.
 func (c *Charge) Kept() (from, until int64, kept bool) { return c.from, c.until, c.kept }
 
@@ -120,14 +137,14 @@ func (c *Charge) Shown() int { return c.shown }
 func (c *Charge) Status(i int) *Status { return &c.entries()[i].status }
 
 // Worst returns the status for the fields X-RateLimit-*. After a refusal, this is the status of the refusing
-// limit for which the caller must wait longest; otherwise it is the status of the limit with the fewest
-// requests left (on a tie, the limit that resets later). It is nil if no status is shown.
+// limit for which the caller must wait longest; otherwise it is the status of the limit of requests with the fewest
+// left (on a tie, the limit that resets later). It is nil if no such status is shown.
 func (c *Charge) Worst() *Status {
-	if c.shown == 0 {
+	if c.shown == 0 || c.worst < 0 {
 		return nil
 	}
 	return &c.entries()[c.worst].status
 }
 
-// show sets the number of statuses, and the index of the status that Worst returns.
+// show sets the number of statuses, and the index of the status that Worst returns, or -1.
 func (c *Charge) show(worst int) { c.shown, c.worst = c.count, worst }

@@ -61,7 +61,7 @@ func peek(now Instant, limits []Limit, status []Status) int {
 
 // drawAmount draws an amount for a limit with the given capacity: mostly an amount that it can have.
 func drawAmount(t *rapid.T, capacity int64) int64 {
-	return rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, capacity), rapid.Int64Range(1, capacity), rapid.Just(capacity+1), rapid.Just(int64(MaxAmount))).Draw(t, "amount")
+	return rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, capacity), rapid.Int64Range(1, capacity), rapid.Just(capacity+1), rapid.Just(int64(MaxUnits))).Draw(t, "amount")
 }
 
 // Guarantee: if the rate is exact, a bucket decides about amounts exactly like a token bucket in rational arithmetic:
@@ -106,7 +106,7 @@ func TestAmountsEqualModel(t *testing.T) {
 	})
 }
 
-// Guarantee: no amount from 1 to MaxAmount overflows a state, at any time that a bucket can represent, of any limit
+// Guarantee: no amount from 1 to MaxUnits overflows a state, at any time that a bucket can represent, of any limit
 // and any share of it. An amount beyond the capacity never fits.
 func TestAmountsDoNotOverflow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -150,14 +150,14 @@ func TestAmountsAreGivenBackOnce(t *testing.T) {
 				t.Fatalf("%v after %v are used: got %v", amounts, used, got)
 			}
 			if keep := rapid.Bool().Draw(t, "keep"); keep {
-				c.Settle()
+				c.settle()
 				if admitted {
 					used[0], used[1] = used[0]+amounts[0], used[1]+amounts[1]
 				}
 			}
 			l.Release(&c)
 			l.Release(&c)
-			c.Settle()
+			c.settle()
 			l.Peek(now, &c)
 			if got, want := [2]int64{c.Status(0).Remaining, c.Status(1).Remaining}, [2]int64{1000 - used[0], 5000 - used[1]}; got != want {
 				t.Fatalf("%v are left, want %v", got, want)

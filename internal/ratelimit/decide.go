@@ -87,6 +87,7 @@ type view struct {
 	owed     owed           // if the kind is toShareAndStore
 	quota    *quotaState    // of a quota: what belongs to word
 	kind     chargeKind     // of a lease
+	over     bool           // of a quota: the request passes because the store is lost
 	few      bool           // little is left of a daily cap, of its range, or of granted tokens
 	refuses  bool
 }

@@ -20,7 +20,7 @@ func (c *Charge) AppendPolicy(dst []byte) []byte {
 			dst = appendPolicy(dst, e.status.Limit, e.status.Window)
 		}
 		if e.Label != nil {
-			dst = append(dst, `;qu="requests"`...)
+			dst = append(dst, e.Label.unit...)
 		}
 	}
 	return dst

@@ -84,7 +84,7 @@ func (e *Lease) check(m *moment, t *ticket, v *view) finding {
 	if v.word == closed {
 		return isStale
 	}
-	if n := tokensAt(v.word, m.Mono); n >= v.amount {
+	if n := tokensAt(v.word, m.Mono); n >= v.amount && v.amount > 0 {
 		v.next, v.few = v.word-uint64(v.amount), n-v.amount < scarce
 		return passes
 	}
@@ -93,6 +93,8 @@ func (e *Lease) check(m *moment, t *ticket, v *view) finding {
 		return e.checkShadow(m, v)
 	case e.sharing.Lost():
 		return e.checkLost(m, v)
+	case v.amount == 0:
+		return e.checkNothing(m, v)
 	case e.sharing.cfg.Mode == Leased:
 		m.load(v, &e.bucket.bucketState, e.params)
 		if f := e.params.check(v); f != passes {
@@ -101,6 +103,17 @@ func (e *Lease) check(m *moment, t *ticket, v *view) finding {
 	}
 	v.state, v.bucket, v.params = nil, nil, nil
 	return mustAsk
+}
+
+// checkNothing does what check does for an amount of 0, which is refused only while the bucket is below empty.
+func (e *Lease) checkNothing(m *moment, v *view) finding {
+	tokens := v.word
+	m.load(v, &e.bucket.bucketState, e.params)
+	if f := e.params.check(v); f != passes {
+		return f
+	}
+	v.state, v.bucket, v.params, v.word, v.next = &e.tokens, nil, nil, tokens, tokens
+	return passes
 }
 
 // checkLost does what check does, for a request that the limit store does not decide in time.
@@ -294,7 +307,7 @@ func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	e.tokens.Store(closed)
 	c := &Lease{sharing: e.sharing, name: e.name, bucket: b, params: p, debt: e.debt}
 	c.debt.gifts, c.debt.sent = nil, nil // of a limit that was changed
-	c.divided.Store(e.divided.Load())
+	c.divide(e.divided.Load())
 	e.debt = debt{}
 	if old := e.shadow.Load(); old != nil {
 		word := old.state.Swap(closed)

@@ -29,6 +29,22 @@ const (
 	isStale
 )
 
+// amountOf returns the amount of a charge of the limit for a number of units.
+func (l *Limit) amountOf(units int64) int64 {
+	if l.Params != nil && l.Params.grain > 1 {
+		return ceilDiv(units, l.Params.grain)
+	}
+	return units
+}
+
+// unitsOf returns how many units an amount of the limit stands for, at most.
+func (l *Limit) unitsOf(amount int64) int64 {
+	if l.Params != nil {
+		return amount * l.Params.grain
+	}
+	return amount
+}
+
 // isLocal reports whether the limit is a bucket of this node alone.
 func (l *Limit) isLocal() bool { return l.Bucket != nil && l.Bucket.lease == nil }
 
@@ -114,7 +130,7 @@ func (e *entry) charged(m *moment) {
 	case e.Daily != nil:
 		e.Daily.charged(dailyWord(e.next))
 	case e.Quota != nil:
-		e.Quota.charged(m, e.Terms, &e.view)
+		e.Quota.charged(m, e.Terms, &e.view, e.use)
 	case e.Bucket.lease != nil:
 		e.Bucket.lease.charged(m.Instant, &e.view, m.ticket.of(e.Bucket.lease))
 	}

@@ -73,6 +73,12 @@ type Gift struct{ Amount, Level, Part, Time int64 }
 // MaxGifts bounds the gifts of a report.
 const MaxGifts = 256
 
+// The bounds of Take.Count and Take.Per, within which the arithmetic of the limit store is exact.
+const (
+	maxTakeCount = 1<<39 - 1
+	maxTakePer   = 1<<37 - 1
+)
+
 // take returns the question about a bucket with the parameters p, which each request is charged the amount of.
 func (p *Params) take(name string, amount, version int64) Take {
 	const microsecond = 1000

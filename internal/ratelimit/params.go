@@ -30,7 +30,10 @@ const maxWord = math.MaxUint64 - 1
 // is less than jm, for every j ≥ 1.) So in every window w at most capacity + w×rate requests pass,
 // whatever the rate.
 type Params struct {
-	capacity int64  // requests of the whole limit, even in a share
+	limit    int64  // requests, or units of a meter, of the whole limit, even in a share
+	grain    int64  // how many of them the bucket counts as one; 1 unless limit is more than MaxCount
+	capacity int64  // limit, divided by grain
+	meter    bool   // it may go one capacity below empty
 	window   int64  // seconds, rounded up, from empty to full; of the whole limit
 	policy   string // ";q=" capacity ";w=" window, for RateLimit-Policy
 	n, d     uint64 // the rate, in lowest terms: n requests in d nanoseconds; of the whole limit
@@ -62,13 +65,13 @@ func Compile(c Config) Params {
 func CompileRate(r Rate) Params { return compile(r, r.Count) }
 
 // Capacity returns the number of requests that a full bucket admits at once.
-func (p *Params) Capacity() int64 { return p.capacity }
+func (p *Params) Capacity() int64 { return p.limit }
 
 func compile(refill Rate, capacity int64) Params {
 	n, d := uint64(refill.Count), uint64(refill.Per)
 	g := gcd(n, d)
 	n, d = n/g, d/g
-	p := Params{capacity: capacity, n: n, d: d}
+	p := Params{limit: capacity, grain: 1, capacity: capacity, n: n, d: d}
 
 	hi, lo := bits.Mul64(uint64(capacity), d)
 	perSecond := n * uint64(time.Second)
@@ -81,16 +84,71 @@ func compile(refill Rate, capacity int64) Params {
 	return p
 }
 
+// CompileMeter returns the token bucket of a rate, with or without a burst, of units of a meter, up to MaxUnits. The bucket
+// may go one capacity below empty (Limiter.Settle). One with a capacity of more than MaxCount counts in steps of
+// a thousand-millionth of that, and each amount is rounded up to whole steps. A bucket regains at most 15 steps a nanosecond.
+func CompileMeter(c Config) Params {
+	if c.Burst.IsZero() {
+		c.Burst.Count = c.Sustained.Count
+	}
+	grain := ceilDiv(c.Burst.Count, MaxCount)
+	n, d := meterRate(c.Sustained, grain)
+	p := Params{limit: c.Burst.Count, grain: grain, capacity: c.Burst.Count / grain, meter: true, n: n, d: d}
+	seconds := new(big.Int).Mul(big.NewInt(c.Burst.Count), big.NewInt(int64(c.Sustained.Per/time.Second)))
+	seconds.Add(seconds, big.NewInt(c.Sustained.Count-1)).Div(seconds, big.NewInt(c.Sustained.Count))
+	p.window = math.MaxInt32
+	if seconds.IsInt64() {
+		p.window = min(p.window, seconds.Int64())
+	}
+	p.policy = policyOf(p.limit, p.window)
+	p.build(n, d, p.capacity)
+	return p
+}
+
+// maxGain is how many requests a nanosecond a word can gain.
+const maxGain = 15
+
+// meterRate returns the rate in lowest terms: at most n times grain units in d nanoseconds. n is at most MaxCount.
+func meterRate(r Rate, grain int64) (n, d uint64) {
+	bigN := big.NewInt(r.Count)
+	bigD := new(big.Int).Mul(big.NewInt(int64(r.Per)), big.NewInt(grain))
+	g := new(big.Int).GCD(nil, nil, bigN, bigD)
+	bigN.Div(bigN, g)
+	bigD.Div(bigD, g)
+	round := func(by *big.Int) { // down, so that the bucket never regains more than the rate
+		bigN.Div(bigN, by)
+		bigD.Add(bigD, by).Sub(bigD, big.NewInt(1)).Div(bigD, by)
+	}
+	if most := new(big.Int).Mul(bigD, big.NewInt(maxGain)); bigN.Cmp(most) > 0 {
+		return maxGain, 1
+	}
+	if bigN.Cmp(big.NewInt(MaxCount)) > 0 {
+		round(big.NewInt(ceilDiv(bigN.Int64(), MaxCount)))
+	}
+	if bigD.BitLen() > 62 { // a step then takes a century
+		bigN.SetInt64(1)
+		bigD.SetInt64(1 << 62)
+	}
+	return bigN.Uint64(), bigD.Uint64()
+}
+
+// ceilDiv returns n/by, rounded up, for n that is not negative.
+func ceilDiv(n, by int64) int64 { return n/by + min(n%by, 1) }
+
 // build chooses the units of a bucket of the capacity that gains n requests in d nanoseconds.
 func (p *Params) build(n, d uint64, capacity int64) {
-	if n <= 15 && uint64(capacity)+1 <= (maxWord-n*horizon)/d {
+	most := capacity
+	if p.meter {
+		most *= 2
+	}
+	if n <= maxGain && uint64(most)+1 <= (maxWord-n*horizon)/d {
 		p.cost, p.gain, p.gainShift = d, n<<60, 0
 		p.wait, p.waitShift = 1<<63, 1
 		if n > 1 {
 			p.wait = inverse(n) >> 1
 		}
 	} else {
-		p.fit(n, d, capacity)
+		p.fit(n, d, most)
 	}
 	p.span = uint64(capacity) * p.cost
 	p.perCost = inverse(p.cost)
@@ -107,20 +165,24 @@ func inverse(v uint64) uint64 {
 }
 
 // fit chooses cost and gain for a refill of n requests in d nanoseconds that a word cannot
-// represent exactly.
-func (p *Params) fit(n, d uint64, capacity int64) {
+// represent exactly. most is how many requests may be used at once.
+func (p *Params) fit(n, d uint64, most int64) {
 	bigN, bigD := new(big.Int).SetUint64(n), new(big.Int).SetUint64(d)
 
-	// The word must hold horizon×n/d×cost + (capacity+1)×cost.
+	// The word must hold horizon×n/d×cost + (most+1)×cost.
 	room := new(big.Int).Lsh(bigN, 60)
-	room.Add(room, new(big.Int).Mul(big.NewInt(capacity+1), bigD))
+	room.Add(room, new(big.Int).Mul(big.NewInt(most+1), bigD))
 	cost := new(big.Int).SetUint64(maxWord)
 	cost.Mul(cost, bigD).Div(cost, room)
 	p.cost = cost.Uint64()
 
-	gain := cost.Sub(cost, big.NewInt(1))
+	gain := cost
+	if !p.meter { // whose units may be a nanosecond early
+		gain.Sub(gain, big.NewInt(1))
+		bigD.Sub(bigD, big.NewInt(1))
+	}
 	gain.Mul(gain, bigN).Lsh(gain, 124)
-	gain.Div(gain, bigD.Sub(bigD, big.NewInt(1)))
+	gain.Div(gain, bigD)
 	excess := gain.BitLen() - 64 // the gain is below 16 units, so 64 bits hold it times 2^60
 	p.gainShift = uint8(124 - excess - 60)
 	p.gain = gain.Rsh(gain, uint(excess)).Uint64()
@@ -152,7 +214,7 @@ func (p *Params) gained(ns uint64) uint64 {
 	return hi >> (p.gainShift & 63)
 }
 
-// unitsOf returns the units that the amount, 1 to MaxAmount, costs, but at most one request more than the
+// unitsOf returns the units that the amount, 0 to MaxUnits, costs, but at most one request more than the
 // capacity, so that they can be added to unitsAt.
 func (p *Params) unitsOf(amount int64) uint64 {
 	hi, lo := bits.Mul64(uint64(amount), p.cost)

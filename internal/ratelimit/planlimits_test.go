@@ -24,7 +24,7 @@ func TestChargeOfManyLimits(t *testing.T) {
 				if i == n-1 {
 					scope = GlobalScope
 				}
-				c.Add(Limit{Scope: scope, Label: NewLabel("pro", fmt.Sprint(i)), Params: &p, Bucket: &buckets[i]}, 1)
+				c.Add(Limit{Scope: scope, Label: NewLabel("pro", fmt.Sprint(i), Requests), Params: &p, Bucket: &buckets[i]}, 1)
 			}
 		}
 		decide := func() Result {

@@ -36,7 +36,9 @@ func (w quotaWord) isOf(s *quotaState) bool { return uint64(w)>>unitBits == s.tu
 type quotaState struct {
 	turn       uint64
 	start, end int64 // of the window, in Unix nanoseconds; both are 0 before the first claim
+	span       *quotaSpan
 	taken      int64 // by this process, what is left included
+	counted    int64 // how many of span.settled are in taken
 	others     QuotaFigures
 	hold       int64       // units that the other processes which live hold
 	grants     int64       // units
@@ -48,7 +50,22 @@ type quotaState struct {
 }
 
 // used returns how many units of the window are used or held by other processes when left are left.
-func (s *quotaState) used(left int64) int64 { return s.others.Taken + s.taken - left }
+func (s *quotaState) used(left int64) int64 {
+	return s.others.Taken + s.taken - left + s.span.settled.Load() - s.counted
+}
+
+// quotaSpan is what requests whose amounts change do to one window of a quota, also after its end.
+type quotaSpan struct {
+	start, end int64
+	open       atomic.Int64 // requests that were charged in the window and may still change what they have taken
+	settled    atomic.Int64 // units that requests have ever added, less what they have given back, other than by the word
+
+	// Used only by the keeper's goroutine, once the quota has gone on to a later window.
+	taken   int64 // by this process
+	counted int64 // how many of settled are in taken
+	unsaved bool  // the store does not have taken
+	idle    int   // sweeps since a request was charged in the window
+}
 
 // Quota is the count of one subject's quota in this process. A QuotaKeeper creates it.
 //
@@ -64,6 +81,7 @@ type Quota struct {
 	own     atomic.Pointer[calendar.Own] // the subject's own zone and anchor; nil for those of the plan
 	terms   atomic.Pointer[QuotaTerms]   // of the request that has asked last
 	over    atomic.Int64                 // units that passed while the store was lost (OverageAllow), not yet in the state
+	largest atomic.Int64                 // the most units that a request has asked for
 	waiting atomic.Int64                 // units that calls of wait need
 	wants   atomic.Bool                  // a range is to be taken
 	flush   atomic.Bool                  // the store is asked, even if nothing has changed
@@ -77,10 +95,11 @@ type Quota struct {
 	unsaved bool         // saved is not known
 	seen    quotaWord    // at the last sweep
 	idle    int          // sweeps since it was used
+	past    []*quotaSpan // earlier windows in which requests may still change what they have taken
 }
 
 // quotaSize is the bytes of a quota with its state and its slot.
-const quotaSize = int64(unsafe.Sizeof(node[Quota]{})+unsafe.Sizeof(quotaState{})) + 3*slotSize
+const quotaSize = int64(unsafe.Sizeof(node[Quota]{})+unsafe.Sizeof(quotaState{})+unsafe.Sizeof(quotaSpan{})) + 3*slotSize
 
 // askEvery is how long, in nanoseconds, a refusal counts that other processes may end, by giving units back, before the
 // store is asked again.
@@ -112,7 +131,7 @@ func (q *Quota) isNow(s *quotaState, wall int64) bool {
 // check returns what the quota allows by the terms, and sets v.next.
 func (q *Quota) check(m *moment, t *QuotaTerms, v *view) finding {
 	w, s := q.read()
-	v.state, v.bucket, v.params, v.wall, v.word, v.next, v.quota = &q.word, nil, nil, 0, uint64(w), uint64(w), s
+	v.state, v.bucket, v.params, v.wall, v.word, v.next, v.quota, v.over = &q.word, nil, nil, 0, uint64(w), uint64(w), s, false
 	if w == closedQuota {
 		return isStale
 	}
@@ -125,9 +144,9 @@ func (q *Quota) check(m *moment, t *QuotaTerms, v *view) finding {
 	case f == passes:
 		v.next, v.few = uint64(w)-uint64(v.amount), left < scarce
 	case f == mustReserve && t.Allow && q.keeper.lost.Load():
-		f = passes // it is counted by charged
+		f, v.over = passes, true // it is counted by charged
 	case f == mustReserve:
-		q.ask(t)
+		q.ask(t, v.amount)
 	}
 	return f
 }
@@ -142,54 +161,127 @@ func (q *Quota) room(wall int64, t *QuotaTerms, s *quotaState, left, amount int6
 		return mustReserve
 	case left < amount, t.Count < s.under:
 		return mustReserve
+	case amount == 0 && left == 0 && !q.keeper.cfg.Alone && wall-s.asked >= askEvery: // others may have used it up
+		return mustReserve
 	default:
 		return passes
 	}
 }
 
-// ask notes by which terms the next claim is made.
-func (q *Quota) ask(t *QuotaTerms) {
+// ask notes by which terms the next claim is made, and how many units a request asks for.
+func (q *Quota) ask(t *QuotaTerms, amount int64) {
 	if q.terms.Load() != t {
 		q.terms.Store(t)
+	}
+	for {
+		most := q.largest.Load()
+		if amount <= most || q.largest.CompareAndSwap(most, amount) {
+			return
+		}
 	}
 }
 
 // charged does what follows a charge in the view, by the terms.
-func (q *Quota) charged(m *moment, t *QuotaTerms, v *view) {
-	if v.next == v.word {
+func (q *Quota) charged(m *moment, t *QuotaTerms, v *view, use Use) {
+	if v.over {
 		q.over.Add(v.amount)
 		return
 	}
-	s, left := v.quota, quotaWord(v.next).left()
-	switch {
-	case left <= s.low && left+v.amount > s.low:
-		q.wants.Store(true)
-	case s.taken-left >= s.tell && s.taken-left-v.amount < s.tell:
-	case t != s.terms && m.Wall-s.asked > second: // the percentages may be others
-	default:
-		return
+	if use != UseRequest {
+		v.quota.span.open.Add(1)
 	}
-	q.ask(t)
+	if !q.used(v.quota, t, quotaWord(v.next).left(), v.amount) && t != v.quota.terms && m.Wall-v.quota.asked > second {
+		q.ask(t, v.amount) // the percentages may be others
+		q.keeper.enqueue(q)
+	}
+}
+
+// used reports whether the keeper has something to do after an amount was used, and left are left: it then asks it.
+func (q *Quota) used(s *quotaState, t *QuotaTerms, left, amount int64) bool {
+	switch {
+	case left <= s.low && left+amount > s.low:
+		q.wants.Store(true)
+	case s.taken-left >= s.tell && s.taken-left-amount < s.tell:
+	default:
+		return false
+	}
+	q.ask(t, amount)
 	q.keeper.enqueue(q)
+	return true
 }
 
 // refund gives back what was charged in the view, unless the window has ended: then nobody can use it.
 func (q *Quota) refund(v *view) {
-	if v.next == v.word {
+	if v.over {
 		q.over.Add(-v.amount)
 		return
 	}
+	q.giveBack(v.quota.span, v.amount)
+}
+
+// giveBack gives back units of the window, and reports whether it is the present one.
+func (q *Quota) giveBack(of *quotaSpan, units int64) bool {
 	for {
 		w, s := q.read()
-		if w == closedQuota || s.start != v.quota.start || s.end != v.quota.end {
-			return
+		if w == closedQuota || s.span != of {
+			return false
 		}
-		if q.word.CompareAndSwap(uint64(w), uint64(w)+uint64(v.amount)) {
+		if q.word.CompareAndSwap(uint64(w), uint64(w)+uint64(units)) {
 			if w.left() > 2*s.low || !q.keeper.cfg.Alone {
 				q.keeper.enqueue(q) // it holds more than a range, or what other processes may need
 			}
+			return true
+		}
+	}
+}
+
+// settle takes more units for a request that was charged in the view, even beyond the count, or gives units back if more
+// is negative. They belong to the window in which it was charged.
+func (q *Quota) settle(t *QuotaTerms, v *view, more int64) {
+	of := v.quota.span
+	switch {
+	case more == 0:
+		return
+	case v.over:
+		q.over.Add(more)
+		return
+	case more < 0 && q.giveBack(of, -more):
+		return
+	case more > 0:
+		if more = q.take(of, t, more); more == 0 {
 			return
 		}
+		q.wants.Store(true)
+	}
+	of.settled.Add(more)
+	if quotaWord(q.word.Load()) != closedQuota {
+		q.ask(t, 0)
+		q.keeper.enqueue(q)
+	}
+}
+
+// take takes units of what is left of the window, if it is the present one. It returns the rest.
+func (q *Quota) take(of *quotaSpan, t *QuotaTerms, units int64) (rest int64) {
+	for {
+		w, s := q.read()
+		if w == closedQuota || s.span != of {
+			return units
+		}
+		n := min(units, w.left())
+		if n == 0 {
+			return units
+		}
+		if next := uint64(w) - uint64(n); q.word.CompareAndSwap(uint64(w), next) {
+			q.used(s, t, quotaWord(next).left(), n)
+			return units - n
+		}
+	}
+}
+
+// end notes that the request that was charged in the view changes nothing any more.
+func (q *Quota) end(v *view) {
+	if !v.over {
+		v.quota.span.open.Add(-1)
 	}
 }
 
@@ -197,7 +289,7 @@ func (q *Quota) refund(v *view) {
 func (q *Quota) peek(m *moment, v *view) {
 	w, s := q.read()
 	if w == closedQuota || !q.isNow(s, m.Wall) {
-		w, s = 0, &quotaState{}
+		w, s = 0, &quotaState{span: &quotaSpan{}}
 	}
 	v.params, v.wall, v.next, v.quota = nil, 0, uint64(w), s
 }

@@ -220,13 +220,52 @@ func (q *Quota) urgency() int64 {
 	return min(q.waiting.Load(), 1)
 }
 
+// claimant is a quota that claims, with the earlier window for which it does, or nil for the present one.
+type claimant struct {
+	quota *Quota
+	past  *quotaSpan
+}
+
+// collect adds what requests have settled to what this process has taken in an earlier window.
+func (s *quotaSpan) collect() {
+	if n := s.settled.Load(); n != s.counted {
+		s.taken, s.counted, s.unsaved = max(0, s.taken+n-s.counted), n, true
+	}
+}
+
+// claimOf returns the claim by which the store learns what this process has taken in an earlier window.
+func (q *Quota) claimOf(past *quotaSpan) QuotaClaim {
+	t := q.terms.Load()
+	return QuotaClaim{
+		QuotaKey: q.key(), Terms: t, Calendar: t.Calendar.With(q.own.Load()), Holder: q.holder,
+		Window: time.Unix(0, past.start).UTC(), Own: QuotaFigures{Taken: past.taken},
+	}
+}
+
+// forget drops the earlier windows in which no request can change anything any more.
+func (q *Quota) forget() {
+	q.past = slices.DeleteFunc(q.past, func(s *quotaSpan) bool {
+		if s.open.Load() > 0 || s.settled.Load() != s.counted || s.unsaved {
+			s.idle = 0
+			return false
+		}
+		s.idle++ // a decision may have charged it, and not noted this yet
+		return s.idle > 1
+	})
+}
+
 // claim claims for quotas, as far as they need it.
 func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
-	claims, of := make([]QuotaClaim, 0, len(quotas)), make([]*Quota, 0, len(quotas))
+	claims, of := make([]QuotaClaim, 0, len(quotas)), make([]claimant, 0, len(quotas))
 	nodes := int64(k.cfg.Nodes())
 	for _, q := range quotas {
 		if c, ok := q.prepare(k.cfg.Now().UnixNano(), nodes); ok {
-			claims, of = append(claims, c), append(of, q)
+			claims, of = append(claims, c), append(of, claimant{q, nil})
+		}
+		for _, past := range q.past {
+			if past.collect(); past.unsaved {
+				claims, of = append(claims, q.claimOf(past)), append(of, claimant{q, past})
+			}
 		}
 	}
 	if len(claims) == 0 {
@@ -238,16 +277,21 @@ func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
 		k.cfg.Steer(now, time.Since(began))
 	}
 	if err != nil {
-		for _, q := range of {
-			q.unsaved = true
-			k.enqueue(q)
+		for _, c := range of {
+			c.quota.unsaved = c.quota.unsaved || c.past == nil
+			k.enqueue(c.quota)
 		}
 		return fmt.Errorf("claim quotas: %w", err)
 	}
 	at := k.cfg.Now().UnixNano()
-	for i, q := range of {
+	for i, c := range of {
+		q := c.quota
 		if err := claims[i].Err; err != nil {
 			q.refused.Store(&err)
+			continue
+		}
+		if c.past != nil {
+			c.past.unsaved = false
 			continue
 		}
 		q.refused.Store(nil)
@@ -258,11 +302,14 @@ func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
 }
 
 // ahead returns how many units this process should hold: half of what crashes may still lose, and at most a quarter of the
-// node's share of what remains of the window. Near the end of the count it is 0.
-func (t *QuotaTerms) ahead(s *quotaState, left, nodes int64) int64 {
+// node's share of what remains of the window. Near the end of the count, and where a request needs more, it is 0.
+func (q *Quota) ahead(t *QuotaTerms, s *quotaState, left, nodes int64) int64 {
 	size := max(0, budgetOf(t.Count)-s.others.Reserved) / 2
 	if !t.Allow {
 		size = min(size, (t.limit(s.grants)-s.used(left))/(4*nodes))
+	}
+	if size < q.largest.Load() {
+		return 0
 	}
 	return max(0, size)
 }
@@ -279,16 +326,10 @@ func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
 		q.release()
 		flush = flush || recalled
 	}
-	if over := q.over.Load(); over != 0 && q.state.Load().end != 0 {
-		q.over.Add(-over)
-		q.change(func(s quotaState, left int64) (quotaState, int64) {
-			s.taken = max(left, s.taken+over)
-			return s, left
-		})
-	}
+	q.collect()
 	s = q.state.Load()
 	left := quotaWord(q.word.Load()).left()
-	size := t.ahead(s, left, nodes)
+	size := q.ahead(t, s, left, nodes)
 	if left > max(2*size, 1) && q.waiting.Load() == 0 { // refunds, or a count that was lowered
 		q.release()
 		s, left = q.state.Load(), 0
@@ -309,15 +350,33 @@ func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
 	return c, c.Want > 0 || flush || q.unsaved || c.Own != q.saved
 }
 
+// collect adds to the state what passed while the store was lost, and what requests have settled.
+func (q *Quota) collect() {
+	s, over := q.state.Load(), int64(0)
+	if s.end != 0 {
+		over = q.over.Load()
+	}
+	settled := s.span.settled.Load()
+	if over == 0 && settled == s.counted {
+		return
+	}
+	q.over.Add(-over)
+	q.change(func(s quotaState, left int64) (quotaState, int64) {
+		s.taken, s.counted = min(max(left, s.taken+over+settled-s.counted), MaxUnits), settled
+		return s, left
+	})
+}
+
 // apply makes the answer to a claim the state of the quota.
 func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 	w, share := &c.Answer, &c.Share
 	q.saved, q.unsaved = share.Own, false
+	was, unused := q.state.Load(), int64(0)
 	q.change(func(s quotaState, left int64) (quotaState, int64) {
 		start, end := nanos(w.Start), nanos(w.End)
 		if s.start != start || s.end != end {
-			s = quotaState{start: start, end: end, taken: share.Own.Taken - c.Granted, turn: s.turn}
-			left = 0
+			s = quotaState{start: start, end: end, span: &quotaSpan{start: start, end: end}, taken: share.Own.Taken - c.Granted, turn: s.turn}
+			left, unused = 0, left
 		}
 		if left == 0 {
 			s.under = 0
@@ -326,7 +385,7 @@ func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 		left += c.Granted
 		s.others = QuotaFigures{w.All.Taken - share.Own.Taken, w.All.Reserved - share.Own.Reserved}
 		s.hold, s.grants, s.under, s.asked = share.OthersHold, w.Grants, max(s.under, c.Terms.Count), at
-		s.low = c.Terms.ahead(&s, left, nodes) / 2
+		s.low = q.ahead(c.Terms, &s, left, nodes) / 2
 		if s.low == 0 {
 			s.low = -1 // ranges are not taken ahead
 		}
@@ -338,6 +397,10 @@ func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 		}
 		return s, left
 	})
+	if was.span != q.state.Load().span && was.end != 0 {
+		was.span.taken, was.span.counted, was.span.unsaved = was.taken-unused, was.counted, unused > 0
+		q.past = append(q.past, was.span)
+	}
 	if s := q.state.Load(); q.over.Load() != 0 || s.taken-quotaWord(q.word.Load()).left() >= s.tell {
 		q.flush.Store(true) // used meanwhile
 		q.keeper.enqueue(q)
@@ -398,7 +461,11 @@ func (q *Quota) sweep() (closed bool) {
 	} else {
 		q.idle++
 	}
-	exact := QuotaFigures{s.taken, w.left()} == q.saved && !q.unsaved && q.over.Load() == 0
+	q.forget()
+	exact := QuotaFigures{s.taken, w.left()} == q.saved && !q.unsaved && q.over.Load() == 0 && s.span.settled.Load() == s.counted && len(q.past) == 0
+	if s.span.open.Load() > 0 {
+		q.idle = 0
+	}
 	switch {
 	case q.idle < idleSweeps:
 		if !exact {
@@ -426,7 +493,10 @@ func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount 
 	late := time.NewTimer(dailyTimeout)
 	defer late.Stop()
 	for !q.canDecide(k.cfg.Now().UnixNano(), t, amount) {
-		q.ask(t)
+		q.ask(t, amount)
+		if amount == 0 {
+			q.flush.Store(true) // nothing else makes the keeper claim
+		}
 		k.mu.Lock()
 		current, stopped, failing := k.round, k.stopped, k.failing
 		k.mu.Unlock()

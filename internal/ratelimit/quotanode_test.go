@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keygate/keygate/internal/calendar"
@@ -70,14 +71,19 @@ func (n *quotaNode) limit(t *ratelimit.QuotaTerms) ratelimit.Limit {
 	if q == nil {
 		q = n.quotas.Create(aSubject, nil, ratelimit.QuotaHolder{OwnerID: "own_1", Owner: "acme"})
 	}
-	return ratelimit.Limit{Scope: ratelimit.PlanScope, Label: ratelimit.NewLabel("pro", "monthly"), Quota: q, Terms: t}
+	return ratelimit.Limit{Scope: ratelimit.PlanScope, Label: ratelimit.NewLabel("pro", "monthly", ratelimit.Requests), Quota: q, Terms: t}
 }
 
 // ask decides one request, with further limits, and returns the charge. err is that of Wait.
 func (n *quotaNode) ask(t *ratelimit.QuotaTerms, amount int64, more ...ratelimit.Limit) (c *ratelimit.Charge, result ratelimit.Result, err error) {
+	return n.askUse(t, ratelimit.UseRequest, amount, more...)
+}
+
+// askUse is ask for a limit that counts a use.
+func (n *quotaNode) askUse(t *ratelimit.QuotaTerms, use ratelimit.Use, amount int64, more ...ratelimit.Limit) (c *ratelimit.Charge, result ratelimit.Result, err error) {
 	for {
 		c = &ratelimit.Charge{}
-		c.Add(n.limit(t), amount)
+		c.AddUse(n.limit(t), use, amount)
 		for _, l := range more {
 			c.Add(l, 1)
 		}
@@ -112,3 +118,27 @@ func (n *quotaNode) passes(t *ratelimit.QuotaTerms, most int) (passed int) {
 
 // pass lets virtual time pass.
 func pass(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
+
+// Guarantee: a process that reserves nothing ahead refuses within a second what another process has used up.
+func TestRequestsThatReserveNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, terms := quotatest.New(), monthly(100)
+		a, b := startQuotas(t, store, "a", 2), startQuotas(t, store, "b", 2)
+		begin := func(n *quotaNode) (*ratelimit.Charge, ratelimit.Result) {
+			c, r, err := n.askUse(terms, ratelimit.UseBytesOut, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return c, r
+		}
+		begin(b)
+		c, _ := begin(a)
+		a.limits.Settle(c, &ratelimit.Used{ratelimit.UseBytesOut: 101})
+		pass(time.Second)
+		for _, n := range []*quotaNode{a, b} {
+			if _, r := begin(n); r != ratelimit.Refused {
+				t.Errorf("process %s: got %v after 101 of 100 were used, want a refusal", n.name, r)
+			}
+		}
+	})
+}

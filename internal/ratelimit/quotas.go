@@ -101,7 +101,7 @@ func (s *Quotas) create(shard *quotaShard, h uint64, k, subject [16]byte, holder
 	n := &node[Quota]{key: k}
 	q := &n.value
 	q.keeper, q.name, q.subject, q.holder = s.keeper, s, subject, holder
-	q.state.Store(&quotaState{})
+	q.state.Store(&quotaState{span: &quotaSpan{}})
 	if x.full() || x.find(h, &k) != nil {
 		larger := x.with(isCounting)
 		x = &larger

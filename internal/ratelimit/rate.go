@@ -21,30 +21,33 @@ type Rate struct {
 // ParseRate parses "<count>/<unit>": a positive integer up to 10⁹ without leading zeros,
 // and one of the units s, sec, second, min, minute, h, hour, day. The error is a validation
 // error without a field.
-func ParseRate(s string) (Rate, error) {
+func ParseRate(s string) (Rate, error) { return parseRate(s, MaxCount) }
+
+// parseRate parses a rate with a count of at most most.
+func parseRate(s string, most int64) (Rate, error) {
 	count, unit, found := strings.Cut(s, "/")
 	per := unitLength(unit)
-	if !found || per == 0 || len(count) == 0 || len(count) > 10 || count[0] == '0' {
-		return Rate{}, badRate(s)
+	if !found || per == 0 || len(count) == 0 || len(count) > 16 || count[0] == '0' {
+		return Rate{}, badRate(s, most)
 	}
 	var n int64
 	for i := range len(count) {
 		if count[i] < '0' || count[i] > '9' {
-			return Rate{}, badRate(s)
+			return Rate{}, badRate(s, most)
 		}
 		n = n*10 + int64(count[i]-'0')
 	}
-	if n > MaxCount {
-		return Rate{}, badRate(s)
+	if n > most {
+		return Rate{}, badRate(s, most)
 	}
 	return Rate{Count: n, Per: per, text: s}, nil
 }
 
-func badRate(s string) error {
+func badRate(s string, most int64) error {
 	if len(s) > 64 {
 		s = s[:64] + "…"
 	}
-	return fault.Invalid("", "%q is not a valid rate: write <count>/<unit>, with a count from 1 to 1000000000 and one of the units s, sec, second, min, minute, h, hour, day", s)
+	return fault.Invalid("", "%q is not a valid rate: write <count>/<unit>, with a count from 1 to %d and one of the units s, sec, second, min, minute, h, hour, day", s, most)
 }
 
 func unitLength(unit string) time.Duration {
@@ -82,6 +85,18 @@ func (r *Rate) UnmarshalText(text []byte) error {
 	}
 	parsed, err := ParseRate(string(text))
 	*r = parsed
+	return err
+}
+
+// UnitRate is a Rate of units of a meter, with a count of at most MaxUnits.
+type UnitRate struct{ Rate }
+
+// UnmarshalText parses what MarshalText returned. Empty text means no rate.
+func (r *UnitRate) UnmarshalText(text []byte) (err error) {
+	r.Rate = Rate{}
+	if len(text) > 0 {
+		r.Rate, err = parseRate(string(text), MaxUnits)
+	}
 	return err
 }
 

@@ -170,6 +170,8 @@ func (l *Limiter) Release(c *Charge) {
 	entries := c.entries()
 	for i := range entries {
 		switch e := &entries[i]; {
+		case e.use != UseRequest:
+			e.end(l, e.amount)
 		case e.Daily != nil:
 			e.Daily.refund(dayOf(c.came.Wall))
 		case e.Quota != nil:

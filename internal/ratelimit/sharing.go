@@ -158,15 +158,21 @@ func (s *Sharing) NewBucket(n Name, p *Params) *Bucket {
 
 func (s *Sharing) newLease(n Name, b *Bucket, p *Params) *Lease {
 	e := &Lease{sharing: s, name: n, bucket: b, params: p}
-	e.divided.Store(s.cfg.Mode == Divided)
+	e.divide(false)
 	return e
 }
 
 // Divide sets whether each node has a share of the bucket whatever the mode.
 func (b *Bucket) Divide(divided bool) {
 	if e := b.lease; e != nil {
-		e.divided.Store(divided || e.sharing.cfg.Mode == Divided)
+		e.divide(divided)
 	}
+}
+
+// divide sets whether each node has a share, as it has of a rate that the limit store cannot compute with.
+func (e *Lease) divide(divided bool) {
+	t := e.params.take("", 0, 0)
+	e.divided.Store(divided || e.sharing.cfg.Mode == Divided || t.Count > maxTakeCount || t.Per > maxTakePer)
 }
 
 // Share returns the share of this node.

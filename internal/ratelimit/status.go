@@ -14,11 +14,15 @@ type Status struct {
 	ResetAt    int64 // Unix time in seconds, rounded up, at which the limit is full again or, if Refused, would admit the request
 	ResetIn    int64 // seconds, rounded up, from the decision to that time
 	RetryAfter int64 // if Refused: ResetIn, at least 1
+
+	// If Refused: the units that are left, and those that the request needs.
+	Left, Needed int64
 }
 
-// fillStatuses fills the statuses of limits in the state next. It returns the limit with
-// the fewest requests left (on a tie, the limit that resets later), or 0 without limits.
+// fillStatuses fills the statuses of limits in the state next. It returns the limit of requests with
+// the fewest left (on a tie, the limit that resets later), or -1 without such limits.
 func (d *decision) fillStatuses() (worst int) {
+	worst = -1
 	for i := range d.entries {
 		e := &d.entries[i]
 		e.fillStatus(&d.moment, e.next)
@@ -29,6 +33,7 @@ func (d *decision) fillStatuses() (worst int) {
 
 // fillCharged is fillStatuses for limits that were charged.
 func (d *decision) fillCharged() (worst int) {
+	worst = -1
 	for i := range d.entries {
 		if e := &d.entries[i]; e.isLocal() {
 			e.fillLocal(&d.moment, e.next)
@@ -41,8 +46,14 @@ func (d *decision) fillCharged() (worst int) {
 	return worst
 }
 
-// worse returns which of two limits has fewer requests left.
+// worse returns which of two limits has fewer requests left. worst may be -1; only limits of requests count.
 func (d *decision) worse(worst, i int) int {
+	switch {
+	case d.entries[i].Label.Meter() != "":
+		return worst
+	case worst < 0:
+		return i
+	}
 	s, w := &d.entries[i].status, &d.entries[worst].status
 	if s.Remaining < w.Remaining || s.Remaining == w.Remaining && s.ResetAt > w.ResetAt {
 		return i
@@ -61,7 +72,8 @@ func (d *decision) fillRefused() (worst int) {
 			continue
 		}
 		s := &e.status
-		s.Refused, s.Remaining, s.RetryAfter = true, 0, max(1, s.ResetIn)
+		s.Refused, s.Left, s.Needed = true, s.Remaining, e.unitsOf(e.amount)
+		s.Remaining, s.RetryAfter = 0, max(1, s.ResetIn)
 		if wait > longest {
 			longest, worst = wait, i
 		}
@@ -72,13 +84,17 @@ func (d *decision) fillRefused() (worst int) {
 // fillStatus fills the status of a bucket in the state word when at units are gained.
 func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
-	s.Limit, s.Window = p.capacity, p.window
-	s.Remaining = p.requests(p.span - min(used, p.span))
+	s.Limit, s.Window, s.Remaining = p.limit, p.window, p.left(used)
 	ns, near := p.until(used)
 	s.reset(wall, ns)
 	if !near {
 		s.resetFar(wall, p.untilFar(used))
 	}
+}
+
+// left returns how many whole requests, or units of a meter, are left of the bucket when so many of its units are used.
+func (p *Params) left(used uint64) int64 {
+	return min(p.requests(p.span-min(used, p.span))*p.grain, p.limit)
 }
 
 // fillRefused does what fillStatus does, but the reset of a bucket that refuses a charge of units is the time
@@ -90,7 +106,7 @@ func (p *Params) fillRefused(s *Status, word, at, units uint64, wall int64) (wai
 		p.fillStatus(s, word, at, wall)
 		return -1
 	}
-	s.Limit, s.Window, s.Remaining = p.capacity, p.window, 0
+	s.Limit, s.Window, s.Remaining = p.limit, p.window, p.left(used)
 	lack := used - p.span + units
 	ns, near := p.until(lack)
 	if !near {

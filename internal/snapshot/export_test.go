@@ -42,7 +42,7 @@ func (f *Follower) SweepBuckets() { f.sweep(f.ended.turn()) }
 // its label.
 func (f *Follower) PlanLimits(now ratelimit.Instant, gatewayID, secret string) (left map[string]int64, problem string) {
 	var c ratelimit.Charge
-	_, problem = f.Current().GatewayByID(gatewayID).AddPlanLimits(&c, &f.Current().FindKey(secret).Caller, nil)
+	_, problem = f.Current().GatewayByID(gatewayID).AddPlanLimits(&c, &f.Current().FindKey(secret).Caller, nil, &ratelimit.Used{1})
 	new(ratelimit.Limiter).Decide(now, &c)
 	left = map[string]int64{}
 	for i := range c.Shown() {

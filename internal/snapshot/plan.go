@@ -33,6 +33,7 @@ type compiledPlan struct {
 // planLimit is one limit of a plan.
 type planLimit struct {
 	label   *ratelimit.Label
+	use     ratelimit.Use
 	per     plan.Subject
 	name    string
 	gateway [16]byte // zeros for all of the account
@@ -256,7 +257,7 @@ func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan)
 		if err == nil && !record.Limits[i].Quota.IsZero() {
 			err = f.addQuotas(&l, record, &record.Limits[i])
 		} else if err == nil {
-			f.addBuckets(&l, u, record, f.rates.of(ratelimit.Compile(record.Limits[i].Rate())), was.limit(l.name, l.per))
+			f.addBuckets(&l, u, record, f.rates.of(record.Limits[i].Bucket()), was.limit(l.name, l.per))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("compile plan %s: %w", record.ID, err)
@@ -273,7 +274,7 @@ func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan)
 // addBuckets gives the limit l of the plan the buckets of old, the limit in force, converted to the rate p, or full ones if
 // old is nil.
 func (f *Follower) addBuckets(l *planLimit, planID [16]byte, record *plan.Plan, p *ratelimit.Params, old *planLimit) {
-	if old != nil && old.keys != nil {
+	if old != nil && old.keys != nil && old.use == l.use {
 		l.owners, l.keys = old.owners, old.keys
 		now := f.cfg.Now()
 		for b := range l.sets {
@@ -312,7 +313,7 @@ func (f *Follower) addQuotas(l *planLimit, record *plan.Plan, limit *plan.Limit)
 // newPlanLimit returns a limit of the plan with the name, without buckets.
 func newPlanLimit(planName string, record *plan.Limit) (planLimit, error) {
 	l := planLimit{
-		label: ratelimit.NewLabel(planName, record.Name), per: record.Per, name: record.Name, paths: plan.NewPaths(record.Routes),
+		label: ratelimit.NewLabel(planName, record.Name, record.MeterOrDefault()), use: useOf(record), per: record.Per, name: record.Name, paths: plan.NewPaths(record.Routes),
 	}
 	ok := true
 	if record.GatewayID != "" {
@@ -322,6 +323,18 @@ func newPlanLimit(planName string, record *plan.Limit) (planLimit, error) {
 		return l, fmt.Errorf("limit %s: %q is not a gateway ID", record.Name, record.GatewayID)
 	}
 	return l, nil
+}
+
+// useOf returns what of a request a limit counts.
+func useOf(record *plan.Limit) ratelimit.Use {
+	switch record.Meter {
+	case ratelimit.BytesIn:
+		return ratelimit.UseBytesIn
+	case ratelimit.BytesOut:
+		return ratelimit.UseBytesOut
+	default:
+		return ratelimit.UseRequest
+	}
 }
 
 // covers reports whether the limit applies to the route, or to any request for the gateway if r is nil.

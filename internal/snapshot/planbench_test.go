@@ -16,7 +16,7 @@ func (h *harness) rated(planID string, perMinute int64) plan.Plan {
 	r := ratelimit.Rate{Count: perMinute, Per: time.Minute}
 	return plan.Plan{
 		ID: planID, AccountID: h.account.ID, Name: "free", TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor,
-		Limits: []plan.Limit{{Name: "together", Sustained: r, Per: plan.PerOwner}, {Name: "each", Sustained: r, Per: plan.PerKey}},
+		Limits: []plan.Limit{{Name: "together", Sustained: ratelimit.UnitRate{Rate: r}, Per: plan.PerOwner}, {Name: "each", Sustained: ratelimit.UnitRate{Rate: r}, Per: plan.PerKey}},
 	}
 }
 
@@ -38,7 +38,7 @@ func BenchmarkPlanChange(b *testing.B) {
 	limiter := ratelimit.NewLimiter(func() int64 { return m.clock.Now().Mono })
 	for i := range keys {
 		var c ratelimit.Charge
-		if _, problem := gw.AddPlanLimits(&c, &l.Current().KeyByDigest(m.digest(i)).Caller, gw.FindNode("/").Route("GET")); problem != "" {
+		if _, problem := gw.AddPlanLimits(&c, &l.Current().KeyByDigest(m.digest(i)).Caller, gw.FindNode("/").Route("GET"), &ratelimit.Used{1}); problem != "" {
 			b.Fatal(problem)
 		}
 		if r := limiter.Decide(m.clock.Now(), &c); r != ratelimit.Admitted {

@@ -34,20 +34,20 @@ func (s *planSlot) load() *compiledPlan {
 }
 
 // AddPlanLimits adds to charge the limits of plans that apply to a request of c to the route of g. Without a route, r is
-// nil, and limits that name routes are left out. It returns the name of the first plan that there is of c, of its owner
+// nil, and limits that name routes are left out. needs is what the request is charged before it is forwarded. It returns the name of the first plan that there is of c, of its owner
 // and of g, and "", or why some limit cannot be counted. It allocates only for the first request of a subject.
-func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route) (plan, problem string) {
+func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route, needs *ratelimit.Used) (plan, problem string) {
 	if c == nil {
 		return "", ""
 	}
 	perOwner, perKey := g.plansFor(c)
 	fits := true
 	if perOwner != nil {
-		fits = addPlanLimits(charge, perOwner.perOwner, g, c, r)
+		fits = addPlanLimits(charge, perOwner.perOwner, g, c, r, needs)
 	}
 	if perKey != nil {
 		plan = perKey.name
-		fits = addPlanLimits(charge, perKey.perKey, g, c, r) && fits
+		fits = addPlanLimits(charge, perKey.perKey, g, c, r, needs) && fits
 	}
 	switch {
 	case perOwner != nil && perOwner.unusable || perKey != nil && perKey.unusable:
@@ -61,7 +61,7 @@ func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route) (
 
 // addPlanLimits adds those of limits that cover the route, as far as there is room for the buckets of c, and reports
 // whether there is.
-func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *Caller, r *Route) (fits bool) {
+func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *Caller, r *Route, needs *ratelimit.Used) (fits bool) {
 	fits = true
 	for i := range limits {
 		l := &limits[i]
@@ -73,7 +73,7 @@ func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *
 			fits = false
 			continue
 		}
-		charge.Add(limit, 1)
+		charge.AddUse(limit, l.use, needs[l.use])
 	}
 	return fits
 }

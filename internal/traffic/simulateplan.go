@@ -38,6 +38,8 @@ type PlanLimit struct {
 	Limit    ratelimit.Config
 	Quota    *QuotaLimit // in place of Limit
 	PerOwner bool        // the keys of an owner share a bucket
+	// NotRequests says that the limit counts something else, which is not known of single requests.
+	NotRequests bool
 	// Routes are the routes that the limit applies to; nil for all.
 	Routes map[[16]byte]bool
 }
@@ -52,7 +54,8 @@ type SimulatedPlan struct {
 type SimulatedLimit struct {
 	Refused int64
 	// Unknown is how many requests it might have refused: those to which it was not applied because it is not known whose
-	// they are, and those that a quota admitted in a window that began before the last 24 hours.
+	// they are, those of which it counts something else than the request, and those that a quota admitted in a window that
+	// began before the last 24 hours.
 	Unknown int64
 }
 
@@ -102,6 +105,14 @@ type planReplay struct {
 type limitReplay func(at int64, bucket [16]byte, counts []int64) (refused []int64, unknown int64)
 
 func (r *planReplay) newLimit(l PlanLimit) limitReplay {
+	if l.NotRequests {
+		return func(_ int64, _ [16]byte, counts []int64) (refused []int64, unknown int64) {
+			for _, n := range counts {
+				unknown += n
+			}
+			return make([]int64, len(counts)), unknown
+		}
+	}
 	if l.Quota != nil {
 		q := &quotaReplay{QuotaLimit: *l.Quota, begin: r.begin}
 		return func(at int64, bucket [16]byte, counts []int64) ([]int64, int64) {

@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // waitingDecider is a Decider whose first decision must wait, as it does when the node
@@ -39,6 +40,9 @@ func (d *waitingDecider) Unchanged(*admit.Verdict) bool { return true }
 
 func (d *waitingDecider) Review() admit.Review    { return admit.Review{} }
 func (d *waitingDecider) GiveBack(*admit.Verdict) {}
+
+func (d *waitingDecider) Extend(*ratelimit.Charge, *ratelimit.Used) {}
+func (d *waitingDecider) Settle(*ratelimit.Charge, *ratelimit.Used) {}
 
 // Guarantee: a decision that had to wait for a daily cap is made again afterwards; if
 // the store cannot be reached, the response is a 503.

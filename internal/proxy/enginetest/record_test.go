@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // overBoth runs f with a client of each version of HTTP.
@@ -302,6 +303,9 @@ func (panickingDecider) Decide(*admit.Request, *admit.Verdict) { panic("panic in
 
 func (panickingDecider) Review() admit.Review    { return admit.Review{} }
 func (panickingDecider) GiveBack(*admit.Verdict) {}
+
+func (panickingDecider) Extend(*ratelimit.Charge, *ratelimit.Used) {}
+func (panickingDecider) Settle(*ratelimit.Charge, *ratelimit.Used) {}
 
 // Guarantee: a panic gives a 500 and the access record of it.
 func TestRecordOfPanic(t *testing.T) {

@@ -117,7 +117,7 @@ func (u *upload) run() {
 	b := u.c.engine.buffers.Get()
 	defer u.c.engine.buffers.Put(b)
 	for !u.x.body.Done() {
-		if n := u.x.body.Left() - send.SpliceKeep; n >= send.SpliceFrom && u.c.plain && u.to != nil && u.to.Plain() != nil && u.started.Load() {
+		if n := u.x.body.Left() - send.SpliceKeep; n >= send.SpliceFrom && u.c.plain && !u.x.IsMetered() && u.to != nil && u.to.Plain() != nil && u.started.Load() {
 			if !u.splice(n) {
 				return
 			}
@@ -139,6 +139,7 @@ func (u *upload) run() {
 		if !u.send(b.Data[p.From:p.To], p.End) {
 			return // the response, or the lack of one, decides what follows
 		}
+		u.x.Passed(u.x.body.Moved(), 0)
 	}
 	u.complete.Store(true)
 }

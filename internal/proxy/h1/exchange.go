@@ -152,7 +152,9 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 func (x *exchange) TakeData(buf []byte, from, to int) error {
 	x.responded = true
 	out := x.response.data(buf, from, to)
-	if err := x.deliver(&out); err != nil || x.attempt.Tunnels() {
+	err := x.deliver(&out)
+	x.Passed(0, x.attempt.Moved())
+	if err != nil || x.attempt.Tunnels() {
 		return err
 	}
 	if !x.streaming {
@@ -181,8 +183,8 @@ func (x *exchange) deliver(out *relayed) error {
 	return x.c.deliver(out)
 }
 
-// CanSplice reports whether Splice works, which needs two plain sockets.
-func (x *exchange) CanSplice() bool { return x.c.plain }
+// CanSplice reports whether Splice works, which needs two plain sockets. What is spliced passes uncounted until it ends.
+func (x *exchange) CanSplice() bool { return x.c.plain && !x.IsMetered() }
 
 // Splice moves data of the response from the upstream's socket to the client's.
 func (x *exchange) Splice(from *io.LimitedReader) (int64, error) {

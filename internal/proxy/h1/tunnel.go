@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"io"
 	"net"
 	"sync"
 
@@ -30,11 +31,11 @@ func (c *conn) tunnel(x *exchange) step {
 	var in, out int64
 	upward.Go(func() {
 		defer c.engine.recoverIn("a tunnel")
-		in = pass(back, c.nc, toUpstream)
+		in = pass(back, record.Upward(back), c.nc, toUpstream)
 	})
 	func() {
 		defer upward.Wait()
-		out = pass(c.nc, back, toClient)
+		out = pass(c.nc, record.Downward(c.nc), back, toClient)
 	}()
 	if c.phase.wasCut() == cutAccess {
 		record.CutBy(c.denied)
@@ -49,14 +50,14 @@ func (c *conn) prepareTunnel(x *exchange) {
 	c.tunneled = a.Clone()
 }
 
-// pass copies one direction and then closes it, so that the other can continue. If it
+// pass copies one direction through w, which writes to to, and then closes it, so that the other can continue. If it
 // breaks, both end. It returns the number of bytes copied.
-func pass(to, from net.Conn, first []byte) (passed int64) {
-	n, err := to.Write(first)
+func pass(to net.Conn, w io.Writer, from net.Conn, first []byte) (passed int64) {
+	n, err := w.Write(first)
 	passed = int64(n)
 	if err == nil {
 		var rest int64
-		rest, err = proxy.Pass(to, from)
+		rest, err = proxy.Pass(w, from)
 		passed += rest
 	}
 	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {

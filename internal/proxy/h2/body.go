@@ -86,6 +86,7 @@ func (s *stream) consumed() {
 	if n := len(s.out); n > 0 {
 		s.give(n)
 		s.forwarded += int64(n)
+		s.Passed(s.forwarded, 0)
 		s.uploadedAt = c.engine.clock.Now()
 		s.refill(n)
 		c.flushLocked()

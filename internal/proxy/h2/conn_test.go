@@ -23,6 +23,7 @@ import (
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -44,6 +45,9 @@ func (forwarder) Unchanged(*admit.Verdict) bool { return true }
 
 func (forwarder) Review() admit.Review    { return admit.Review{} }
 func (forwarder) GiveBack(*admit.Verdict) {}
+
+func (forwarder) Extend(*ratelimit.Charge, *ratelimit.Used) {}
+func (forwarder) Settle(*ratelimit.Charge, *ratelimit.Used) {}
 
 // readBodies is a handler that reads the request's body.
 func readBodies(w http.ResponseWriter, r *http.Request) {

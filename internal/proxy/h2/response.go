@@ -139,6 +139,7 @@ func (s *stream) TakeData(buf []byte, from, to int) error {
 	s.streaming = true
 	err := s.send(buf[from:to], false)
 	c.flushLocked()
+	s.Passed(0, s.bytesOut())
 	return err
 }
 

@@ -58,6 +58,7 @@ func (s *stream) sendTunneled(b []byte) error {
 	s.tunneled += int64(len(b))
 	err := s.send(b, false)
 	c.flushLocked()
+	s.Passed(0, s.bytesOut())
 	return err
 }
 

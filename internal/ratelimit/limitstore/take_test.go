@@ -100,7 +100,7 @@ func TestScriptIsExact(t *testing.T) {
 			if rapid.Bool().Draw(t, "ahead") {
 				ask.Left, ask.Ahead, ask.Outstanding = 0, rapid.Int64Range(0, take.Capacity).Draw(t, "wish"), take.Capacity/20
 			}
-			ask.Amount = rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, take.Capacity+1), rapid.Just(int64(ratelimit.MaxAmount))).Draw(t, "amount")
+			ask.Amount = rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, take.Capacity+1), rapid.Just(int64(ratelimit.MaxUnits))).Draw(t, "amount")
 			requests := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(0, take.Capacity)).Draw(t, "requests")
 			q := one(t, s, requests, ask)
 			m.follow(t, s, ask, &q)

@@ -150,6 +150,20 @@ func (m *Store) RecallQuotas(_ context.Context, process string, keys []ratelimit
 	return waiting, nil
 }
 
+// WindowAt returns the window of a quota that begins at a time.
+func (m *Store) WindowAt(k ratelimit.QuotaKey, start time.Time) ratelimit.QuotaWindow {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if q := m.quotas[k]; q != nil {
+		for _, w := range q.windows {
+			if w.Start.Equal(start) {
+				return w
+			}
+		}
+	}
+	return ratelimit.QuotaWindow{}
+}
+
 // Window returns the newest window of a quota.
 func (m *Store) Window(k ratelimit.QuotaKey) ratelimit.QuotaWindow {
 	m.mu.Lock()

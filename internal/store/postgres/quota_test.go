@@ -68,7 +68,7 @@ func (h *quotaHarness) number(query string) (n int64) {
 }
 
 func quotaKey(limit string) ratelimit.QuotaKey {
-	return ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: "acct_1", Limit: limit, Meter: plan.Requests, Unit: calendar.Month}, Subject: "own_1"}
+	return ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: "acct_1", Limit: limit, Meter: ratelimit.Requests, Unit: calendar.Month}, Subject: "own_1"}
 }
 
 // quotaClaim is the claim of a process that knows nothing of the quota yet.

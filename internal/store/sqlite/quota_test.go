@@ -20,7 +20,7 @@ import (
 // quotaClaim is the claim of a process that knows nothing of the quota yet.
 func quotaClaim(accountID, limit string, want int64) ratelimit.QuotaClaim {
 	return ratelimit.QuotaClaim{
-		QuotaKey: ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: accountID, Limit: limit, Meter: plan.Requests, Unit: calendar.Total}, Subject: "own_1"},
+		QuotaKey: ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: accountID, Limit: limit, Meter: ratelimit.Requests, Unit: calendar.Total}, Subject: "own_1"},
 		Terms:    &ratelimit.QuotaTerms{Plan: "free", Count: 1000}, Want: want, Need: want, Calendar: calendar.Calendar{Unit: calendar.Total},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/calendar"
-	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -15,7 +14,7 @@ func benchQuotas(b *bench) {
 	now := time.Now()
 	claims := make([]ratelimit.QuotaClaim, quotas)
 	for i := range claims {
-		k := ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: b.account.ID, Limit: "per-month", Meter: plan.Requests, Unit: calendar.Month},
+		k := ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: b.account.ID, Limit: "per-month", Meter: ratelimit.Requests, Unit: calendar.Month},
 			Subject: fmt.Sprintf("own_%026d", i)}
 		claims[i] = quotaClaim(k, 1_000_000, 1000)
 	}

@@ -16,10 +16,11 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 func newPlan(a *account.Account, name string) *plan.Plan {
-	return &plan.Plan{ID: id.New(id.Plan), AccountID: a.ID, Name: name, Limits: []plan.Limit{{Name: "per-minute", Sustained: rate("600/min"), Per: plan.PerKey}},
+	return &plan.Plan{ID: id.New(id.Plan), AccountID: a.ID, Name: name, Limits: []plan.Limit{{Name: "per-minute", Sustained: ratelimit.UnitRate{Rate: rate("600/min")}, Per: plan.PerKey}},
 		TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor, CreatedAt: epoch(), Version: 1}
 }
 
@@ -40,8 +41,8 @@ func (h *harness) plan(accountID, planID string) *plan.Plan {
 
 func limitOf() *rapid.Generator[plan.Limit] {
 	return rapid.Custom(func(t *rapid.T) plan.Limit {
-		l := plan.Limit{Name: text().Draw(t, "name"), Sustained: rateOf().Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst"),
-			Per: rapid.SampledFrom([]plan.Subject{plan.PerKey, plan.PerOwner}).Draw(t, "per"), GatewayID: maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")}
+		l := plan.Limit{Name: text().Draw(t, "name"), Sustained: ratelimit.UnitRate{Rate: rateOf().Draw(t, "sustained")},
+			Burst: ratelimit.UnitRate{Rate: maybe(rateOf()).Draw(t, "burst")}, Meter: rapid.SampledFrom([]string{"", ratelimit.BytesIn, ratelimit.BytesOut}).Draw(t, "meter"), Per: rapid.SampledFrom([]plan.Subject{plan.PerKey, plan.PerOwner}).Draw(t, "per"), GatewayID: maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")}
 		if rapid.Bool().Draw(t, "has routes") {
 			l.Routes = rapid.SliceOfN(text(), 1, 3).Draw(t, "routes")
 		}

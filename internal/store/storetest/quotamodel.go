@@ -82,7 +82,7 @@ func testQuotaModel(h *harness) {
 
 // quotaKey returns a quota of a subject of the account.
 func quotaKey(a *account.Account, limit string, unit calendar.Unit) ratelimit.QuotaKey {
-	return ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: a.ID, Limit: limit, Meter: plan.Requests, Unit: unit}, Subject: "own_1"}
+	return ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: a.ID, Limit: limit, Meter: ratelimit.Requests, Unit: unit}, Subject: "own_1"}
 }
 
 func (m *quotaModel) start() *modelProcess {
