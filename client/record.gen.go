@@ -2239,7 +2239,7 @@ type PlanLimit struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// Meter What the limit counts.
+	// Meter What the limit counts: requests, bytes_in or bytes_out.
 	//
 	// Example: requests
 	Meter string `json:"meter"`
@@ -2256,7 +2256,7 @@ type PlanLimit struct {
 	// key if each key counts by itself; owner if all keys of an owner count together.
 	Per PlanLimitPer `json:"per"`
 
-	// Quota Requests in each calendar window, <count>/<window>; null for a rate.
+	// Quota Units of the meter in each calendar window, <count>/<window>; null for a rate.
 	//
 	// Example: 100000/month
 	Quota *string `json:"quota"`
@@ -2294,9 +2294,9 @@ type PlanLimitInput struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Meter What the limit counts. Default, and the only value in this version: requests.
+	// Meter What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests) or bytes_out (those of responses). A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
 	//
-	// Example: requests
+	// Example: bytes_out
 	Meter *string `json:"meter,omitempty"`
 
 	// Name Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _.
@@ -2312,7 +2312,7 @@ type PlanLimitInput struct {
 	// together; a key without an owner counts alone.
 	Per *PlanLimitInputPer `json:"per,omitempty"`
 
-	// Quota Of a quota: requests in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends.
+	// Quota Of a quota: units of the meter in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends.
 	//
 	// Example: 100000/month
 	Quota *string `json:"quota,omitempty"`
@@ -2322,7 +2322,7 @@ type PlanLimitInput struct {
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes *[]string `json:"routes,omitempty"`
 
-	// Sustained Of a rate: refill rate, <count>/<unit>. A limit has either sustained or quota.
+	// Sustained Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained,omitempty"`
@@ -2951,7 +2951,7 @@ type SimulatedLimit struct {
 	// Example: 340
 	Refused int64 `json:"refused"`
 
-	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of bytes, all. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
 	//
 	// Example: 0
 	Unknown int64 `json:"unknown"`

@@ -43,7 +43,7 @@ func settingText(value any) string {
 func limitText(limit map[string]any) string {
 	var parts []string
 	for _, part := range []struct{ field, word string }{
-		{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"quota", "quota "}, {"overage", "overage "}, {"per", "per "}, {"gateway", "gateway "},
+		{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"quota", "quota "}, {"meter", "of "}, {"overage", "overage "}, {"per", "per "}, {"gateway", "gateway "},
 	} {
 		if text, isText := limit[part.field].(string); isText {
 			parts = append(parts, part.word+text)

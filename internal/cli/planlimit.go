@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // planLimitHelp describes --limit of a plan.
@@ -17,6 +18,8 @@ calendar: day, week, month or total, which never ends. Then come parts that are 
 by commas:
 
   burst=RATE       of a rate: capacity, such as 100/s (default: the count of the rate)
+  meter=METER      what it counts: requests (default), bytes_in for the bodies of requests,
+                   or bytes_out for those of responses
   overage=allow    of a quota: requests beyond it are counted, and none is refused
   warn-at=50,80    of a quota: percentages at which the event quota.threshold is raised
                    (default: 80,100), or none
@@ -80,6 +83,8 @@ func (p *planLimitParts) add(part string) bool {
 		return false
 	case field == "burst" && p.Burst == nil:
 		p.Burst = &value
+	case field == "meter" && p.Meter == nil:
+		p.Meter = &value
 	case field == "overage" && p.Overage == nil:
 		p.Overage = given(client.PlanLimitInputOverage(value))
 	case field == "warn-at" && p.WarnAt == nil:
@@ -119,7 +124,7 @@ func planLimitText(l *client.PlanLimit) string {
 		text = quotaPrefix + *l.Quota
 	}
 	for _, part := range []struct{ field, value, fallback string }{
-		{"burst", str(l.Burst), ""}, {"overage", str(l.Overage), string(plan.OverageRefuse)}, {"warn-at", percentagesText(l.WarnAt), defaultWarnAt()},
+		{"burst", str(l.Burst), ""}, {"meter", l.Meter, ratelimit.Requests}, {"overage", str(l.Overage), string(plan.OverageRefuse)}, {"warn-at", percentagesText(l.WarnAt), defaultWarnAt()},
 		{"per", string(l.Per), string(plan.PerKey)}, {"gateway", str(l.GatewayID), ""},
 	} {
 		if part.value != "" && part.value != part.fallback {
