@@ -46,13 +46,13 @@ func TestSettlementModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		nodes := rapid.IntRange(1, 3).Draw(rt, "nodes")
 		count := rapid.SampledFrom([]int64{1, 50, 1000, 30_000}).Draw(rt, "count")
-		kinds := []string{"begin", "begin", "begin", "begin", "extend", "end", "end", "end", "release", "sleep", "next window", "minutes"}
+		kinds := []string{"begin", "begin", "begin", "begin", "extend", "end", "end", "end", "release", "sleep", "sleep", "next window", "next window", "minutes"}
 		steps := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) settleStep {
 			return settleStep{
 				kind: rapid.SampledFrom(kinds).Draw(rt, "kind"), node: rapid.IntRange(0, nodes-1).Draw(rt, "node"),
 				request: rapid.IntRange(0, 9).Draw(rt, "request"), units: rapid.OneOf(rapid.Int64Range(0, 3), rapid.Int64Range(0, count+5)).Draw(rt, "units"),
 			}
-		}), 1, 40).Draw(rt, "steps")
+		}), 1, 30).Draw(rt, "steps")
 		var problem string
 		synctest.Test(t, func(t *testing.T) {
 			m := &settleModel{t: t, store: quotatest.New(), terms: monthly(count), used: map[time.Time]int64{}, over: map[time.Time]int64{}}
@@ -95,7 +95,7 @@ func (m *settleModel) step(s settleStep) (problem string) {
 	case "sleep":
 		pass(time.Second)
 	case "minutes":
-		pass(25 * time.Minute) // idle quotas are dropped
+		pass(12 * time.Minute) // idle quotas are dropped
 	case "next window":
 		_, end := m.terms.Calendar.Window(time.Now())
 		pass(time.Until(end))

@@ -43,7 +43,8 @@ type setup struct {
 	trusted         bool         // the client is a trusted proxy
 	secure          *tls.Config  // of the clients' connections; nil in clear
 	realClock       bool         // the engines use the real clock; otherwise no timeout of theirs expires
-	mono            func() int64
+	mono            func() int64 // of the engines; nil means that of the decisions
+	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
 }
 
 // harness is a data plane on a free loopback port.
@@ -102,7 +103,9 @@ func start(t testing.TB, s setup) *harness {
 		t.Fatal(err)
 	}
 	clock := ratelimit.NewClock()
-	s.mono = clock.Mono
+	if s.mono == nil {
+		s.mono = clock.Mono
+	}
 	follower, err := snapshot.New(snapshot.Config{
 		Source: source, Reserver: reserver, Now: clock.Now,
 		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
@@ -189,8 +192,14 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 	)
+	planID := ""
+	if s.bytes {
+		planID = id.Format(id.Plan, [16]byte{6})
+		stored.PutPlan(bytesPlan(t, planID, acct.ID))
+	}
 	stored.PutKey(apikey.Key{
-		ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
+		PlanID: planID,
+		ID:     keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
 		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit),
 	})
 	return stored, secret

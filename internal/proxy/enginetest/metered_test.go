@@ -1,0 +1,184 @@
+package enginetest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+const byteLimit = 1_000_000_000
+
+// bytesPlan returns a plan that limits the bytes of bodies, in buckets that regain a byte a day.
+func bytesPlan(t testing.TB, planID, accountID string) plan.Plan {
+	t.Helper()
+	limits, err := plan.ParseLimits([]plan.LimitInput{
+		{Name: "up", Sustained: "1/day", Burst: fmt.Sprintf("%d/day", byteLimit), Meter: ratelimit.BytesIn},
+		{Name: "down", Sustained: "1/day", Burst: fmt.Sprintf("%d/day", byteLimit), Meter: ratelimit.BytesOut},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan.Plan{ID: planID, AccountID: accountID, Name: "bytes", Limits: limits, TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor}
+}
+
+// used returns the bytes in both directions that the limits have counted, as the response to a request without bodies says.
+func (g *harness) used() (in, out int64) {
+	g.t.Helper()
+	c := g.dial(g.t)
+	c.Send("HEAD /none HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")
+	h := c.head()
+	for item := range strings.SplitSeq(h.get("ratelimit"), ", ") {
+		name, rest, _ := strings.Cut(item, ";r=")
+		left, _, _ := strings.Cut(rest, ";")
+		n, err := strconv.ParseInt(left, 10, 64)
+		switch name {
+		case `"bytes.up"`:
+			in = byteLimit - n
+		case `"bytes.down"`:
+			out = byteLimit - n
+		}
+		if err != nil {
+			g.t.Fatalf("the field RateLimit is %q", h.get("ratelimit"))
+		}
+	}
+	return in, out
+}
+
+// brokenBody is a body that ends early.
+type brokenBody struct{ io.Reader }
+
+func (b brokenBody) Read(p []byte) (int, error) {
+	n, err := b.Reader.Read(p)
+	if errors.Is(err, io.EOF) {
+		err = errors.New("the client breaks off")
+	}
+	return n, err
+}
+
+// Guarantee: plans.md, section 5: limits of bytes count what the access record does, to the byte, however an exchange ends:
+// whole, without an upstream, broken off by either side, or refused.
+func TestLimitsOfBytesCountWhatTheRecordDoes(t *testing.T) {
+	text := strings.Repeat("0123456789", 30_000)
+	upstreams := map[string]func(t *testing.T) string{
+		"HTTP/1.1": func(t *testing.T) string {
+			s := httptest.NewServer(http.HandlerFunc(handleSizes))
+			t.Cleanup(s.Close)
+			return s.URL
+		},
+		"HTTP/2": func(t *testing.T) string { return h2cUpstream(t, handleSizes) },
+		"none":   closedPort,
+	}
+	for name, upstream := range upstreams {
+		t.Run(name, func(t *testing.T) {
+			url := upstream(t)
+			if !strings.Contains(url, "://") {
+				url = "http://" + url
+			}
+			overBoth(t, func(t *testing.T, client http.RoundTripper) {
+				g := start(t, setup{upstream: url, bytes: true})
+				var in, out int64
+				exchange := func(path string, body io.Reader, length int64) {
+					ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+					defer cancel()
+					req, err := http.NewRequestWithContext(ctx, "POST", "http://"+g.addr+path, body)
+					if err != nil {
+						t.Fatal(err)
+					}
+					req.ContentLength = length
+					req.Header.Set("Authorization", "Bearer "+g.key)
+					if resp, err := client.RoundTrip(req); err == nil {
+						_, _ = io.Copy(io.Discard, resp.Body)
+						_ = resp.Body.Close()
+					}
+					r := receive(t, "the record", g.recordOf(path))
+					if name != "none" { // otherwise everything is given back
+						in, out = in+r.BytesIn, out+r.BytesOut
+					}
+					if gotIn, gotOut := g.used(); gotIn != in || gotOut != out {
+						t.Errorf("%s: the limits have counted %d bytes in and %d out, want the %d and %d of the records", path, gotIn, gotOut, in, out)
+					}
+				}
+				exchange("/whole", strings.NewReader(text), int64(len(text)))
+				exchange("/chunked", io.MultiReader(strings.NewReader(text)), -1)
+				exchange("/large", strings.NewReader("x"), 1)
+				exchange("/early", strings.NewReader(text), int64(len(text)))
+				exchange("/torn", strings.NewReader("x"), 1)
+				exchange("/aborted", brokenBody{strings.NewReader(text)}, int64(2*len(text)))
+			})
+		})
+	}
+}
+
+// recordOf returns the record of the exchange with a path, once there is one.
+func (g *harness) recordOf(path string) <-chan recorded {
+	found := make(chan recorded, 1)
+	go func() {
+		for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) { //nolint:forbidigo // until the exchange has ended
+			for _, e := range g.records() {
+				if e.Path == path && e.Part != accesslog.Started {
+					found <- recorded{e.BytesIn, e.BytesOut}
+					return
+				}
+			}
+		}
+	}()
+	return found
+}
+
+type recorded struct{ BytesIn, BytesOut int64 }
+
+const largeBody = 300_000
+
+// handleSizes responds as the paths of the test say.
+func handleSizes(w http.ResponseWriter, r *http.Request) {
+	switch r.URL.Path {
+	case "/none":
+		return
+	case "/early":
+	case "/torn":
+		w.Header().Set("Content-Length", strconv.Itoa(2*largeBody))
+		_, _ = w.Write(make([]byte, largeBody))
+		panic(http.ErrAbortHandler)
+	default:
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	if r.URL.Path == "/large" {
+		_, _ = w.Write(make([]byte, largeBody))
+	}
+}
+
+// Guarantee: plans.md, section 5: what passes of a long body is charged while it passes, not only at its end; a tunnel's too.
+func TestLimitsOfBytesKnowOfLongExchanges(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64
+	hours := func() int64 { return now.Add(int64(time.Hour)) } // an hour between any two looks
+	g := start(t, setup{upstream: "http://" + switching(t, "hello"), bytes: true, mono: hours})
+	c := g.dial(t)
+	c.upgrade(g, "")
+	c.wantText("hello")
+	for range 3 {
+		c.Send("0123456789")
+		c.wantText("0123456789")
+	}
+	if in, out := g.used(); in < 10 || out < 15 { // the last bytes may not be charged yet
+		t.Errorf("the limits have counted %d bytes in and %d out of a tunnel that goes on, want at least 10 and 15", in, out)
+	}
+	c.closeWrite()
+	c.wantEnd("bye")
+	receive(t, "the record", g.recordOf("/a"))
+	if in, out := g.used(); in != 30 || out != 38 {
+		t.Errorf("the limits have counted %d bytes in and %d out of a tunnel, want 30 and 38", in, out)
+	}
+}
