@@ -43,9 +43,10 @@ type QuotaKeeper struct {
 	group  service.Group
 
 	// Used only by the goroutine.
-	pending []*Quota
-	holds   bool // some quota may have units left
-	ending  bool // no more units are taken
+	pending []*Quota // of the present round
+	rest    []*Quota // that have asked, oldest first or in turn, and were in no round yet; their queued is true
+	holds   bool     // some quota may have units left
+	ending  bool     // no more units are taken
 
 	mu      sync.Mutex
 	round   *round // the round that will serve new requests
@@ -188,37 +189,68 @@ func (k *QuotaKeeper) serve(ctx context.Context) bool {
 
 const quotaNotCounted = "the quota cannot be counted at the moment: try again"
 
-// take empties the queue, and returns up to quotasAtOnce quotas: first those that requests or Settle wait for. The others
-// stay in the queue.
+// take returns up to quotasAtOnce quotas that have asked: first those that requests or Settle wait for, in turn between
+// accounts, so that an account that asks for very many delays no other one. The others stay for the next round.
 func (k *QuotaKeeper) take() []*Quota {
-	all := k.pending[:0]
-	for q := k.queue.Swap(nil); q != nil; {
-		next := q.next
-		q.queued.Store(false)
+	all, known := k.rest, len(k.rest)
+	for q := k.queue.Swap(nil); q != nil; q = q.next {
 		all = append(all, q)
-		q = next
 	}
-	if len(all) > quotasAtOnce {
-		slices.SortStableFunc(all, func(a, b *Quota) int {
-			return cmp.Compare(b.urgency(), a.urgency())
-		})
-		for _, q := range all[quotasAtOnce:] {
-			k.enqueue(q)
-		}
-		clear(all[quotasAtOnce:])
-		all = all[:quotasAtOnce]
+	slices.Reverse(all[known:]) // the queue has the newest first
+	k.pending, k.rest = inTurn(k.pending[:0], all)
+	for _, q := range k.pending {
+		q.queued.Store(false)
 	}
-	k.pending = all
-	return all
+	if len(k.rest) > 0 {
+		k.signal()
+	}
+	return k.pending
 }
 
-// urgency returns 1 if requests or Settle wait for the quota, and otherwise 0.
-func (q *Quota) urgency() int64 {
-	if q.flush.Load() {
-		return 1
+// inTurn appends up to quotasAtOnce of all to taken, and returns the rest, in which those of an account keep their order.
+func inTurn(taken, all []*Quota) (_, rest []*Quota) {
+	if len(all) <= quotasAtOnce {
+		taken = append(taken, all...)
+		clear(all)
+		return taken, all[:0]
 	}
-	return min(q.waiting.Load(), 1)
+	var urgent, others []*Quota
+	for _, q := range all { // each is asked once, because it may become urgent meanwhile
+		if q.isUrgent() {
+			urgent = append(urgent, q)
+		} else {
+			others = append(others, q)
+		}
+	}
+	for _, quotas := range [][]*Quota{urgent, others} {
+		of := map[string]int{} // the index of an account
+		var accounts [][]*Quota
+		for _, q := range quotas {
+			account := q.name.name.AccountID
+			i, known := of[account]
+			if !known {
+				i = len(accounts)
+				of[account], accounts = i, append(accounts, nil)
+			}
+			accounts[i] = append(accounts[i], q)
+		}
+		for some := true; some && len(taken) < quotasAtOnce; {
+			some = false
+			for i, waiting := range accounts {
+				if len(waiting) > 0 && len(taken) < quotasAtOnce {
+					taken, accounts[i], some = append(taken, waiting[0]), waiting[1:], true
+				}
+			}
+		}
+		for _, waiting := range accounts {
+			rest = append(rest, waiting...)
+		}
+	}
+	return taken, rest
 }
+
+// isUrgent reports whether requests or Settle wait for the quota.
+func (q *Quota) isUrgent() bool { return q.flush.Load() || q.waiting.Load() > 0 }
 
 // claim claims for quotas, as far as they need it.
 func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
