@@ -24,6 +24,7 @@ type QuotaKeeperConfig struct {
 	Nodes   func() int                              // returns the number of nodes that live; nil means 1
 	Now     func() time.Time                        // the wall clock; nil means time.Now
 	Steer   func(now time.Time, took time.Duration) // receives the time by the store's clock, and the duration of the call that returned it; nil ignores it
+	Full    func(accountID string) bool             // an account may raise no more events for now; nil means that none is full
 	Log     *slog.Logger                            // receives failures; nil discards them
 }
 
@@ -32,7 +33,7 @@ type QuotaKeeperConfig struct {
 // It takes units in the store ahead of use, so that the store never has fewer than were used: no crash, and no number of
 // nodes, lets more than the count pass. A crash loses what is left of the ranges, which is a hundredth of the count in
 // all, or one unit (plans.md, section 4). When that is used up, or little is left of the count, units are taken only as
-// requests wait for them. One goroutine makes all claims, in rounds of up to 500.
+// requests wait for them. One goroutine makes all claims, in rounds of up to 400.
 type QuotaKeeper struct {
 	cfg    QuotaKeeperConfig
 	shards [shards]quotaShard
@@ -55,7 +56,7 @@ type QuotaKeeper struct {
 }
 
 const (
-	quotasAtOnce = 500                    // claims of one call of the store
+	quotasAtOnce = 400                    // claims of one call of the store; each is up to 4 rows
 	recallEvery  = 100 * time.Millisecond // how often the store is asked what other processes need
 	recallWait   = 500 * time.Millisecond // how long Settle waits for the others
 	quotaSweep   = time.Minute
@@ -75,6 +76,9 @@ func NewQuotaKeeper(cfg QuotaKeeperConfig) (*QuotaKeeper, error) {
 	}
 	if cfg.Steer == nil {
 		cfg.Steer = func(time.Time, time.Duration) {}
+	}
+	if cfg.Full == nil {
+		cfg.Full = func(string) bool { return false }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -327,7 +331,7 @@ func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
 	}
 	c = QuotaClaim{
 		QuotaKey: q.key(), Terms: t, Calendar: t.Calendar.With(q.own.Load()), Holder: q.holder,
-		Own: QuotaFigures{s.taken, left}, Need: q.waiting.Load(),
+		Own: QuotaFigures{s.taken, left}, Need: q.waiting.Load(), Quiet: q.keeper.cfg.Full(q.name.name.AccountID),
 	}
 	if s.end != 0 {
 		c.Window = time.Unix(0, s.start).UTC()
@@ -367,6 +371,9 @@ func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 			if !slices.Contains(w.Told, percent) {
 				s.tell = min(s.tell, c.Terms.unitsAt(percent, w.Grants)-(s.others.Taken-s.others.Reserved))
 			}
+		}
+		if c.Quiet && s.taken-left >= s.tell {
+			s.tell, q.unsaved = MaxUnits+1, true // the next sweep lets it tell
 		}
 		return s, left
 	})

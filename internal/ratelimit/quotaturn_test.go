@@ -3,6 +3,7 @@ package ratelimit_test
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,37 @@ func TestQuotasOfManyKeysDelayNoOtherAccount(t *testing.T) {
 		synctest.Wait()
 		if err := k.Stop(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Guarantee: while an account may raise no more events, its quotas tell of no percentage, and they do so once it may again.
+func TestQuotasOfAFullAccountTellLater(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := quotatest.New()
+		var full atomic.Bool
+		full.Store(true)
+		k, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: m, Process: "a", Alone: true, Full: func(account string) bool { return account == "acct_1" && full.Load() }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := k.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		n := &quotaNode{"a", t, k, k.Quotas(aQuota(), id.Owner, nil), ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+		t.Cleanup(n.stop)
+		if passed := n.passes(monthly(20), 30); passed != 20 {
+			t.Errorf("%d of 20 passed", passed)
+		}
+		pass(5 * time.Minute)
+		if told := m.Told(); len(told) > 0 {
+			t.Errorf("told of %v while the account was full", told)
+		}
+		full.Store(false)
+		pass(2 * time.Minute)
+		if told := m.Told(); !slices.Equal(told, []int{80, 100}) {
+			t.Errorf("told of %v afterwards, want 80 and 100", told)
 		}
 	})
 }
