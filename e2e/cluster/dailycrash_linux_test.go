@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -83,7 +84,7 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 	if kind == ofRoute {
 		route.RateLimit = &client.RateLimitInput{Daily: &daily}
 	} else {
-		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: &[]client.PlanLimitInput{{Name: "daily", Quota: &daily}}})
+		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: &[]client.PlanLimitInput{{Name: "daily", Quota: &daily}, bytesOfResponses()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +101,14 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 	return f
 }
 
-func (f *cappedFleet) serveUpstream(_ http.ResponseWriter, r *http.Request) {
+// bytesOfResponses returns a quota that counts the bytes of responses and refuses nothing. Nearly all of them are taken
+// beyond what nodes hold ahead.
+func bytesOfResponses() client.PlanLimitInput {
+	quota, meter, overage := "1000/day", "bytes_out", client.PlanLimitInputOverageAllow
+	return client.PlanLimitInput{Name: "bytes", Quota: &quota, Meter: &meter, Overage: &overage}
+}
+
+func (f *cappedFleet) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	number, err := strconv.ParseInt(strings.TrimPrefix(r.URL.Path, "/capped/"), 10, 64)
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,6 +117,7 @@ func (f *cappedFleet) serveUpstream(_ http.ResponseWriter, r *http.Request) {
 	}
 	f.arrived[number] = true
 	f.arrivals.Add(1)
+	_, _ = io.WriteString(w, r.URL.Path)
 }
 
 // send sends requests to a node until the clients stop.
@@ -214,13 +223,21 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 func (f *cappedFleet) checkUsage() {
 	f.Helper()
 	usages, err := f.api.KeyUsage(f.Context(), f.keyID)
-	if err != nil || len(usages) != 1 {
-		f.Fatalf("got %d quotas and the error %v, want one", len(usages), err)
+	if err != nil || len(usages) != 2 {
+		f.Fatalf("got %d quotas and the error %v, want two", len(usages), err)
 	}
+	for i := range usages {
+		f.checkRecords(&usages[i])
+	}
+}
+
+// checkRecords checks the usage records of the meter of a quota.
+func (f *cappedFleet) checkRecords(u *client.QuotaUsage) {
+	f.Helper()
 	var units int64
 	ids := map[string]bool{}
 	for _, state := range []string{"final", "open"} {
-		for r, err := range f.api.UsageRecords(f.Context(), client.UsageFilter{KeyID: f.keyID, Meter: "requests", State: state}) {
+		for r, err := range f.api.UsageRecords(f.Context(), client.UsageFilter{KeyID: f.keyID, Meter: u.Meter, State: state}) {
 			if err != nil {
 				f.Fatal(err)
 			}
@@ -231,10 +248,10 @@ func (f *cappedFleet) checkUsage() {
 			units += r.Units
 		}
 	}
-	counted := usages[0].Used + usages[0].Reserved
-	f.Logf("%d units are in usage records, and %d in the quota; %d requests have arrived", units, counted, f.arrivals.Load())
+	counted := u.Used + u.Reserved
+	f.Logf("%d %s are in usage records, and %d in the quota; %d requests have arrived", units, u.Meter, counted, f.arrivals.Load())
 	if units > counted || units == 0 {
-		f.Errorf("usage records have %d units, want some, and at most the %d of the quota", units, counted)
+		f.Errorf("usage records have %d %s, want some, and at most the %d of the quota", units, u.Meter, counted)
 	}
 }
 

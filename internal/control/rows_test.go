@@ -98,6 +98,7 @@ func (h *rowHarness) all() {
 	h.index()
 	h.keys()
 	h.ownersAndPlans()
+	h.claims()
 	h.gateways()
 	h.webhooks()
 	h.fanOut(40)

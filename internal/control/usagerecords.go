@@ -110,8 +110,11 @@ func (s *Service) ExportOpenUsage(ctx context.Context, actor *Actor, f usage.Fil
 // End returns the position from which a later export has only what this one lacks.
 func (e *UsageExport) End() string { return e.to.String() }
 
+// blocksAtOnce is how many block numbers one UsageExport.Read reads at most, however few of their records match.
+const blocksAtOnce = 32
+
 // Read calls yield for each of the next records, which it must not keep, and reports whether there are others. It reads
-// about most records.
+// about most records, and returns early where the filter selects few.
 func (e *UsageExport) Read(ctx context.Context, most int, yield func(*usage.Record)) (more bool, err error) {
 	read := 0
 	if e.open != nil {
@@ -123,7 +126,11 @@ func (e *UsageExport) Read(ctx context.Context, most int, yield func(*usage.Reco
 		})
 		return read == most, nil
 	}
-	e.from, err = usage.Final(ctx, e.source, e.account, e.filter, e.from, e.to, func(r *usage.Record) bool {
+	to := e.to
+	if to.Block-e.from.Block > blocksAtOnce {
+		to = usage.Position{Block: e.from.Block + blocksAtOnce}
+	}
+	e.from, err = usage.Final(ctx, e.source, e.account, e.filter, e.from, to, func(r *usage.Record) bool {
 		yield(r)
 		read++
 		return read < most

@@ -257,6 +257,7 @@ func (q *Quota) settle(t *QuotaTerms, v *view, more int64) {
 	if quotaWord(q.word.Load()) != closedQuota {
 		q.ask(t, 0)
 		q.keeper.enqueue(q)
+		q.keeper.settles.Add(1)
 	}
 }
 

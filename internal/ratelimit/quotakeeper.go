@@ -24,6 +24,7 @@ type QuotaKeeperConfig struct {
 	Nodes   func() int                              // returns the number of nodes that live; nil means 1
 	Now     func() time.Time                        // the wall clock; nil means time.Now
 	Steer   func(now time.Time, took time.Duration) // receives the time by the store's clock, and the duration of the call that returned it; nil ignores it
+	Full    func(accountID string) bool             // an account may raise no more events for now; nil means that none is full
 	Log     *slog.Logger                            // receives failures; nil discards them
 }
 
@@ -32,20 +33,23 @@ type QuotaKeeperConfig struct {
 // It takes units in the store ahead of use, so that the store never has fewer than were used: no crash, and no number of
 // nodes, lets more than the count pass. A crash loses what is left of the ranges, which is a hundredth of the count in
 // all, or one unit (plans.md, section 4). When that is used up, or little is left of the count, units are taken only as
-// requests wait for them. One goroutine makes all claims, in rounds of up to 500.
+// requests wait for them. One goroutine makes all claims, in rounds of up to 400.
 type QuotaKeeper struct {
-	cfg    QuotaKeeperConfig
-	shards [shards]quotaShard
-	count  atomic.Int64          // of quotas
-	lost   atomic.Bool           // the last round failed
-	queue  atomic.Pointer[Quota] // the quotas that have asked, linked by next
-	wake   chan struct{}         // holds a token if there is work to do
-	group  service.Group
+	cfg     QuotaKeeperConfig
+	shards  [shards]quotaShard
+	count   atomic.Int64          // of quotas
+	lost    atomic.Bool           // the last round failed
+	settles atomic.Int64          // how often requests have settled what the word of a quota does not have
+	saved   atomic.Int64          // how many of these are in the store
+	queue   atomic.Pointer[Quota] // the quotas that have asked, linked by next
+	wake    chan struct{}         // holds a token if there is work to do
+	group   service.Group
 
 	// Used only by the goroutine.
-	pending []*Quota
-	holds   bool // some quota may have units left
-	ending  bool // no more units are taken
+	pending []*Quota // of the present round
+	rest    []*Quota // that have asked, oldest first or in turn, and were in no round yet; their queued is true
+	holds   bool     // some quota may have units left
+	ending  bool     // no more units are taken
 
 	mu      sync.Mutex
 	round   *round // the round that will serve new requests
@@ -54,11 +58,12 @@ type QuotaKeeper struct {
 }
 
 const (
-	quotasAtOnce = 500                    // claims of one call of the store
+	quotasAtOnce = 400                    // claims of one call of the store; each is up to 4 rows
 	recallEvery  = 100 * time.Millisecond // how often the store is asked what other processes need
 	recallWait   = 500 * time.Millisecond // how long Settle waits for the others
 	quotaSweep   = time.Minute
-	idleSweeps   = 10 // after so many without use, a range is given back
+	syncTimeout  = time.Second // of Sync
+	idleSweeps   = 10          // after so many without use, a range is given back
 )
 
 // NewQuotaKeeper returns a QuotaKeeper that is not started. The only error is a missing QuotaKeeperConfig.Store.
@@ -74,6 +79,9 @@ func NewQuotaKeeper(cfg QuotaKeeperConfig) (*QuotaKeeper, error) {
 	}
 	if cfg.Steer == nil {
 		cfg.Steer = func(time.Time, time.Duration) {}
+	}
+	if cfg.Full == nil {
+		cfg.Full = func(string) bool { return false }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -172,7 +180,11 @@ func (k *QuotaKeeper) serve(ctx context.Context) bool {
 	current := k.round
 	k.round = &round{done: make(chan struct{})}
 	k.mu.Unlock()
+	settles := k.settles.Load()
 	err := k.claim(ctx, k.take())
+	if err == nil && len(k.rest) == 0 {
+		k.saved.Store(settles)
+	}
 	k.lost.Store(err != nil)
 	if err != nil {
 		k.cfg.Log.Error("counting quotas failed; it is tried again once a second", "error", err)
@@ -188,36 +200,64 @@ func (k *QuotaKeeper) serve(ctx context.Context) bool {
 
 const quotaNotCounted = "the quota cannot be counted at the moment: try again"
 
-// take empties the queue, and returns up to quotasAtOnce quotas: first those that requests or Settle wait for. The others
-// stay in the queue.
+// take returns up to quotasAtOnce quotas that have asked: first those that requests or Settle wait for, in turn between
+// accounts, so that an account that asks for very many delays no other one. The others stay for the next round.
 func (k *QuotaKeeper) take() []*Quota {
-	all := k.pending[:0]
-	for q := k.queue.Swap(nil); q != nil; {
-		next := q.next
-		q.queued.Store(false)
+	all, known := k.rest, len(k.rest)
+	for q := k.queue.Swap(nil); q != nil; q = q.next {
 		all = append(all, q)
-		q = next
 	}
-	if len(all) > quotasAtOnce {
-		slices.SortStableFunc(all, func(a, b *Quota) int {
-			return cmp.Compare(b.urgency(), a.urgency())
-		})
-		for _, q := range all[quotasAtOnce:] {
-			k.enqueue(q)
-		}
-		clear(all[quotasAtOnce:])
-		all = all[:quotasAtOnce]
+	slices.Reverse(all[known:]) // the queue has the newest first
+	k.pending, k.rest = inTurn(k.pending[:0], all)
+	for _, q := range k.pending {
+		q.queued.Store(false)
 	}
-	k.pending = all
-	return all
+	if len(k.rest) > 0 {
+		k.signal()
+	}
+	return k.pending
 }
 
-// urgency returns 1 if requests or Settle wait for the quota, and otherwise 0.
-func (q *Quota) urgency() int64 {
-	if q.flush.Load() {
-		return 1
+// inTurn appends up to quotasAtOnce of all to taken, and returns the rest, in which those of an account keep their order.
+func inTurn(taken, all []*Quota) (_, rest []*Quota) {
+	if len(all) <= quotasAtOnce {
+		taken = append(taken, all...)
+		clear(all)
+		return taken, all[:0]
 	}
-	return min(q.waiting.Load(), 1)
+	var urgent, others []*Quota
+	for _, q := range all { // each is asked once, because it may become urgent meanwhile
+		if q.isUrgent() {
+			urgent = append(urgent, q)
+		} else {
+			others = append(others, q)
+		}
+	}
+	for _, quotas := range [][]*Quota{urgent, others} {
+		of := map[string]int{} // the index of an account
+		var accounts [][]*Quota
+		for _, q := range quotas {
+			account := q.name.name.AccountID
+			i, known := of[account]
+			if !known {
+				i = len(accounts)
+				of[account], accounts = i, append(accounts, nil)
+			}
+			accounts[i] = append(accounts[i], q)
+		}
+		for some := true; some && len(taken) < quotasAtOnce; {
+			some = false
+			for i, waiting := range accounts {
+				if len(waiting) > 0 && len(taken) < quotasAtOnce {
+					taken, accounts[i], some = append(taken, waiting[0]), waiting[1:], true
+				}
+			}
+		}
+		for _, waiting := range accounts {
+			rest = append(rest, waiting...)
+		}
+	}
+	return taken, rest
 }
 
 // claimant is a quota that claims, with the earlier window for which it does, or nil for the present one.
@@ -254,11 +294,20 @@ func (q *Quota) forget() {
 	})
 }
 
+// isUrgent reports whether requests or Settle wait for the quota.
+func (q *Quota) isUrgent() bool { return q.flush.Load() || q.waiting.Load() > 0 }
+
 // claim claims for quotas, as far as they need it.
 func (k *QuotaKeeper) claim(ctx context.Context, quotas []*Quota) error {
 	claims, of := make([]QuotaClaim, 0, len(quotas)), make([]claimant, 0, len(quotas))
 	nodes := int64(k.cfg.Nodes())
 	for _, q := range quotas {
+		if len(claims) >= quotasAtOnce {
+			if !q.queued.Swap(true) {
+				k.rest = append(k.rest, q)
+			}
+			continue
+		}
 		if c, ok := q.prepare(k.cfg.Now().UnixNano(), nodes); ok {
 			claims, of = append(claims, c), append(of, claimant{q, nil})
 		}
@@ -336,7 +385,7 @@ func (q *Quota) prepare(wall, nodes int64) (c QuotaClaim, ok bool) {
 	}
 	c = QuotaClaim{
 		QuotaKey: q.key(), Terms: t, Calendar: t.Calendar.With(q.own.Load()), Holder: q.holder,
-		Own: QuotaFigures{s.taken, left}, Need: q.waiting.Load(),
+		Own: QuotaFigures{s.taken, left}, Need: q.waiting.Load(), Quiet: q.keeper.cfg.Full(q.name.name.AccountID),
 	}
 	if s.end != 0 {
 		c.Window = time.Unix(0, s.start).UTC()
@@ -394,6 +443,9 @@ func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 			if !slices.Contains(w.Told, percent) {
 				s.tell = min(s.tell, c.Terms.unitsAt(percent, w.Grants)-(s.others.Taken-s.others.Reserved))
 			}
+		}
+		if c.Quiet && s.taken-left >= s.tell {
+			s.tell, q.unsaved = MaxUnits+1, true // the next sweep lets it tell
 		}
 		return s, left
 	})
@@ -577,6 +629,34 @@ func (k *QuotaKeeper) Settle(ctx context.Context, keys []QuotaKey) error {
 		return nil
 	}
 	return k.settleOthers(ctx, keys)
+}
+
+// Sync returns when what requests have taken beyond their reserves before the call is in the store, so that no usage record
+// is stored without it; at the latest after a second, or when a round has failed. Its only error is ctx.Err().
+func (k *QuotaKeeper) Sync(ctx context.Context) error {
+	want := k.settles.Load()
+	if k.saved.Load() >= want {
+		return nil
+	}
+	late := time.NewTimer(syncTimeout)
+	defer late.Stop()
+	for k.saved.Load() < want {
+		k.mu.Lock()
+		current, stopped, failing := k.round, k.stopped, k.failing
+		k.mu.Unlock()
+		if stopped || failing != nil {
+			return nil
+		}
+		k.signal()
+		select {
+		case <-current.done:
+		case <-late.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // settleOwn waits until rounds that begin from now on have claimed for the quotas whose flush is set.

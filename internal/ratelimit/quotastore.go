@@ -52,6 +52,7 @@ type QuotaClaim struct {
 	Own      QuotaFigures      // what the process has taken until now
 	Want     int64             // units that it wants to take in addition
 	Need     int64             // how many of these requests wait for, at most Want
+	Quiet    bool              // it tells of no percentage: a later claim does
 
 	// The answer, of the window that has the present time.
 	Answer  QuotaWindow // All has all processes, with what was granted
@@ -101,7 +102,7 @@ func (c *QuotaClaim) Grant(w QuotaWindow, s QuotaShare) {
 	w.All = QuotaFigures{others.Taken + s.Own.Taken, others.Reserved + s.Own.Reserved}
 	c.Passed = nil
 	for _, percent := range c.Terms.WarnAt {
-		if !slices.Contains(w.Told, percent) && w.Used() >= c.Terms.unitsAt(percent, w.Grants) {
+		if !c.Quiet && !slices.Contains(w.Told, percent) && w.Used() >= c.Terms.unitsAt(percent, w.Grants) {
 			c.Passed = append(c.Passed, percent)
 		}
 	}

@@ -255,8 +255,15 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.running.Start(ctx, s.reserver); err != nil {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
+	if s.backlog, err = fanout.NewBacklog(db); err != nil {
+		return err
+	}
+	if err := s.running.Start(ctx, s.backlog); err != nil {
+		return err
+	}
 	if s.quotas, err = ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{
-		Store: db, Process: s.node.process(), Alone: s.node == nil, Nodes: s.node.count, Now: s.clock.WallTime, Steer: s.clock.Steer, Log: s.log,
+		Store: db, Process: s.node.process(), Alone: s.node == nil, Nodes: s.node.count, Now: s.clock.WallTime, Steer: s.clock.Steer,
+		Full: s.backlog.FullForTraffic, Log: s.log,
 	}); err != nil {
 		return err
 	}
@@ -265,12 +272,6 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.metrics.Gauge("keygate_quotas", "Quotas of keys and owners that this node counts at present.", func() float64 { return float64(s.quotas.Count()) })
 
-	if s.backlog, err = fanout.NewBacklog(db); err != nil {
-		return err
-	}
-	if err := s.running.Start(ctx, s.backlog); err != nil {
-		return err
-	}
 	if err := s.openSharing(s.clock); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (s *Server) openAuditLog() (_ sink, err error) {
 
 // openMeter returns the sink that counts traffic.
 func (s *Server) openMeter() (_ sink, err error) {
-	if s.meter, err = meter.New(meter.Config{Store: s.records, Retention: s.retention.Now, Log: s.log}); err != nil {
+	if s.meter, err = meter.New(meter.Config{Store: s.records, Retention: s.retention.Now, Settle: s.settleQuotas, Log: s.log}); err != nil {
 		return nil, err
 	}
 	s.metrics.Counter("keygate_traffic_lost_total", "Requests missing from traffic reports.",
@@ -38,6 +38,9 @@ func (s *Server) openMeter() (_ sink, err error) {
 		func() float64 { return float64(s.meter.LostUsage() + s.collector.Lost()) })
 	return s.meter, nil
 }
+
+// settleQuotas returns when quotas have what requests have used until now.
+func (s *Server) settleQuotas(ctx context.Context) error { return s.quotas.Sync(ctx) }
 
 // startUsage starts what makes usage records final.
 func (s *Server) startUsage(ctx context.Context) error {

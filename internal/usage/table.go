@@ -10,7 +10,14 @@ import (
 type Table struct {
 	uses  map[Identity]*Use
 	spare []*Use // their memory is used again
+	size  int
 }
+
+// useSize is about how many bytes a use takes in a body, without its texts.
+const useSize = 110
+
+// Size returns about how many bytes bodies of what was added will have, at most.
+func (t *Table) Size() int { return t.size }
 
 // Of returns what the table has for an identity, to count for it. isNew says that there was nothing: then the caller sets
 // its texts, which must not share the memory of a request.
@@ -40,6 +47,7 @@ func (t *Table) Add(u *Use) {
 	to, isNew := t.Of(&u.Identity)
 	if isNew {
 		to.Texts = u.Texts
+		t.size += useSize + len(u.ExternalID) + len(u.Plan) + len(u.Prefix)
 	}
 	for _, a := range u.Amounts {
 		to.Count(a.Meter, a.Units, a.Requests)
@@ -111,6 +119,7 @@ func (t *Table) Clear() {
 		t.spare = append(t.spare, u)
 	}
 	clear(t.uses)
+	t.size = 0
 }
 
 func (u *Use) total() (most int64) {

@@ -177,7 +177,7 @@ func (s *Store) dial(ctx context.Context, address string, _ *net.Dialer, _ *tls.
 		conn = secure
 	}
 	s.dials.Add(1)
-	return conn, nil
+	return &guarded{Conn: conn}, nil
 }
 
 // Ask implements ratelimit.LimitStore.

@@ -198,10 +198,17 @@ func (b *quotaClaims) apply(c *ratelimit.QuotaClaim, q *storedQuota) {
 	present.recall = present.recall || c.Recalls()
 }
 
+// mostPassed is how many percentages the claims of one transaction tell of. Those that claims leave out are told of by the
+// next claim to their quota, which follows at once.
+const mostPassed = 50
+
 // grant lets the claim change the window.
 func (b *quotaClaims) grant(w *quotaWindow, c *ratelimit.QuotaClaim) {
 	before, own := w.All, w.share.Own
+	quiet := c.Quiet
+	c.Quiet = quiet || len(b.passed)+len(c.Terms.WarnAt) > mostPassed
 	c.Grant(w.QuotaWindow, w.share)
+	c.Quiet = quiet
 	w.QuotaWindow, w.share = c.Answer, c.Share
 	w.windowChanged = w.windowChanged || w.All != before || len(c.Passed) > 0
 	w.shareChanged = w.shareChanged || w.share.Own != own

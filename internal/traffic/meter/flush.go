@@ -20,6 +20,11 @@ func (m *Meter) Sync(ctx context.Context) error {
 	}
 	defer m.unlock()
 	m.collect()
+	if m.cfg.Settle != nil && len(m.pending) > 0 {
+		if err := m.cfg.Settle(ctx); err != nil {
+			return err
+		}
+	}
 	for len(m.pending) > 0 {
 		batch, isNew := m.batches.Open()
 		if isNew {

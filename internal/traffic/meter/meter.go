@@ -44,6 +44,9 @@ type Config struct {
 	// Retention returns the time by which records are past their retention, or the zero time
 	// if that is not known yet; see retention.Clock. Nil means Now.
 	Retention func() time.Time
+	// Settle is called before each write: it returns when quotas have what the requests until now have used. Nil means that
+	// there are none.
+	Settle    func(ctx context.Context) error
 	Period    time.Duration // between two flushes: a crash may lose the requests of this time; 0 means DefaultPeriod
 	Log       *slog.Logger  // nil discards
 }

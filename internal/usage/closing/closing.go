@@ -47,13 +47,15 @@ const (
 	closeTimeout = 2 * time.Hour
 	// remembered is how long a process that has stopped is known.
 	remembered = 48 * time.Hour
-	// mostRows and mostIdentities bound what one closing reads, in memory and in the transaction that it writes. What is left
-	// of the account and hour makes records with the next sequence.
-	mostRows       = 1500
+	// mostRows, mostIdentities and mostBytes bound what one closing reads, in memory and in the transaction that it writes,
+	// which has a block for each 32 KiB. What is left of the account and hour makes records with the next sequence.
+	mostRows       = 1000
 	mostIdentities = 1 << 18
+	mostBytes      = 16 << 20
 	setsAtOnce     = 5000
 	trimBatch      = 200
 	complainEvery  = time.Minute
+	mostFailed     = 6 // then a closing that fails is tried once in 2⁶ − 1 periods, about a minute
 )
 
 // Closer closes hours until Stop.
@@ -62,6 +64,8 @@ type Closer struct {
 	marked time.Time // the hour for whose beginning the process has marked its usage
 	closed time.Time // until when all hours were closed
 	told   time.Time // when a failure was logged last
+	failed int       // how often Step has failed since it succeeded, at most mostFailed
+	skip   int       // how many periods pass until the next attempt
 	lag    atomic.Int64
 	group  service.Group
 }
@@ -104,8 +108,18 @@ func (c *Closer) Stop(ctx context.Context) error {
 func (c *Closer) Lag() time.Duration { return time.Duration(c.lag.Load()) }
 
 func (c *Closer) try(ctx context.Context) {
+	if c.skip > 0 {
+		c.skip--
+		return
+	}
 	err := c.Step(ctx)
-	if now := c.cfg.Now(); err != nil && ctx.Err() == nil && now.Sub(c.told).Abs() >= complainEvery {
+	if err == nil {
+		c.failed = 0
+		return
+	}
+	c.failed = min(c.failed+1, mostFailed)
+	c.skip = 1<<c.failed - 2
+	if now := c.cfg.Now(); ctx.Err() == nil && now.Sub(c.told).Abs() >= complainEvery {
 		c.told = now
 		c.cfg.Log.Warn("making usage records failed; it is retried", "error", err)
 	}
@@ -140,8 +154,8 @@ func (c *Closer) Step(ctx context.Context) error {
 	if !hour.After(closed) {
 		return nil
 	}
-	if err := c.close(ctx, hour); err != nil {
-		return err
+	if err := c.close(ctx, hour); err != nil { // what has failed for one account does not keep old records of all
+		return errors.Join(err, c.roll(ctx), c.trim(ctx))
 	}
 	if err := c.cfg.Store.EndUsage(ctx, hour, now.Add(-remembered)); err != nil {
 		return fmt.Errorf("note closed hours of usage: %w", err)
@@ -199,7 +213,7 @@ func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) error {
 			if err := sum.AddBody(chunk.Body); err != nil {
 				return fmt.Errorf("chunk %d: %w", chunk.Seq, err)
 			}
-			if done++; sum.Len() >= mostIdentities {
+			if done++; isFull(&sum) {
 				return errEnough
 			}
 			return nil
@@ -218,6 +232,9 @@ func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) error {
 	}
 	return nil
 }
+
+// isFull reports whether a closing has read enough.
+func isFull(sum *usage.Table) bool { return sum.Len() >= mostIdentities || sum.Size() >= mostBytes }
 
 // errEnough stops reading early.
 var errEnough = errors.New("enough")
@@ -273,7 +290,7 @@ func (c *Closer) rollDay(ctx context.Context, day set, hours []usage.OldBlocks) 
 	for len(hours) > 0 {
 		var sum usage.Table
 		closing := &usage.Closing{AccountID: day.account, Tier: usage.Days, Start: day.start}
-		for len(hours) > 0 && len(closing.Blocks) < mostRows && sum.Len() < mostIdentities {
+		for len(hours) > 0 && len(closing.Blocks) < mostRows && !isFull(&sum) {
 			some := hours[0].Numbers[:min(len(hours[0].Numbers), mostRows-len(closing.Blocks))]
 			q := usage.BlockQuery{AccountID: day.account, Tier: usage.Hours, From: hours[0].Start, Before: hours[0].Start + 1, First: some[0], Limit: len(some)}
 			err := c.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error { return sum.AddDay(b.Body) })
