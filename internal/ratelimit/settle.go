@@ -81,8 +81,8 @@ func (e *entry) end(l *Limiter, back int64) {
 // sweep has replaced is left alone.
 func (b *bucketState) overdraw(p *Params, amount int64, mono func() int64) {
 	hi, units := bits.Mul64(uint64(amount), p.cost)
-	if hi > 0 || units > 2*p.span {
-		units = 2 * p.span
+	if hi > 0 {
+		units = maxWord
 	}
 	for {
 		word := b.state.Load()
@@ -91,7 +91,7 @@ func (b *bucketState) overdraw(p *Params, amount int64, mono func() int64) {
 		}
 		at := p.unitsAt(mono())
 		start, most := max(word, at), at+2*p.span
-		if start >= most || b.state.CompareAndSwap(word, min(start+units, most)) {
+		if start >= most || b.state.CompareAndSwap(word, start+min(units, most-start)) {
 			return
 		}
 	}

@@ -3,8 +3,10 @@ package ratelimit
 import (
 	"math/big"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/keygate/keygate/internal/id"
 	"pgregory.net/rapid"
 )
 
@@ -67,3 +69,52 @@ func TestMeterBucketEqualsModel(t *testing.T) {
 		}
 	})
 }
+
+// Guarantee: what a request uses beyond what it has taken of a bucket that nodes share is regained before anything passes
+// again, on every node; what it has taken and not used is there again.
+func TestSharedBucketsAreSettled(t *testing.T) {
+	for _, mode := range []Mode{Leased, Exact} {
+		synctest.Test(t, func(t *testing.T) {
+			c := startCluster(t, 2, mode, DivideOnLoss)
+			defer c.stop()
+			p := CompileMeter(Config{Sustained: Rate{Count: 100, Per: time.Second}, Burst: Rate{Count: 1000, Per: time.Second}})
+			var limits []Limit
+			for _, n := range c.nodes {
+				b := n.sharing.NewBucket(Name{Account: "acct", Kind: id.Plan, Owner: [16]byte{1}}, &p)
+				limits = append(limits, Limit{Scope: PlanScope, Label: NewLabel("pro", "up", BytesIn), Params: &p, Bucket: b})
+			}
+			begin := func(node int, amount int64) (*Charge, Result) {
+				charge := new(Charge)
+				charge.AddUse(limits[node], UseBytesIn, amount)
+				r, err := c.nodes[node].take(charge)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return charge, r
+			}
+			settle := func(node int, charge *Charge, used int64) {
+				c.nodes[node].limiter().Settle(charge, &Used{UseBytesIn: used})
+				virtual(100 * time.Millisecond) // until the store knows
+			}
+			first, _ := begin(0, 900)
+			settle(0, first, 0)
+			second, r := begin(1, 900)
+			if r != Admitted {
+				t.Fatalf("%s: got %v for 900 of 1000 after 900 were given back, want them", mode, r)
+			}
+			settle(1, second, 1500) // 500 more than there is: in 5 s it is empty, and in 10 s it has 500
+			for _, step := range []struct {
+				after time.Duration
+				want  Result
+			}{{0, Refused}, {4500 * time.Millisecond, Refused}, {5500 * time.Millisecond, Admitted}} {
+				virtual(step.after)
+				if _, r := begin(0, 400); r != step.want {
+					t.Errorf("%s: got %v for 400, %s later, want %v", mode, r, step.after, step.want)
+				}
+			}
+		})
+	}
+}
+
+// virtual lets virtual time pass.
+func virtual(d time.Duration) { time.Sleep(d) } //nolint:forbidigo // virtual time
