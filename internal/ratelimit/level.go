@@ -15,7 +15,7 @@ func StatusOf(now Instant, l Limit) Status {
 	var c Charge
 	c.Add(l, 1)
 	(&Limiter{}).Peek(now, &c)
-	return *c.Worst()
+	return *c.Status(0)
 }
 
 // EachLevel calls f for each bucket that is not full, in no particular order. It does not
