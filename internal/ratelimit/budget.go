@@ -53,6 +53,7 @@ type AccountBudget struct {
 	all       *Budget
 	used      atomic.Int64
 	addresses atomic.Int64 // number of buckets of addresses
+	own       atomic.Pointer[OwnDailies]
 }
 
 // fits reports whether there is room for n bytes more. Calls at the same time may all find the same

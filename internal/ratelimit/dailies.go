@@ -100,13 +100,46 @@ func (d *Dailies) Daily(k [16]byte) *Daily {
 	return d.daily(s, h, k)
 }
 
-// DailyOf does the same as Daily for a key with a cap of its own, which replaces the cap of the limit.
-func (d *Dailies) DailyOf(k [16]byte, capacity int64) *Daily {
+// OwnDailies are the counts of those keys of an account that have caps of their own, which replace the cap of the limit.
+// Their memory is not counted.
+type OwnDailies struct {
+	*Dailies
+	account *AccountBudget
+}
+
+// OfAccount returns the counts of an account. There can be one limit whose counts are divided like that.
+func (d *Dailies) OfAccount(a *AccountBudget) *OwnDailies {
+	if own := a.own.Load(); own != nil && own.Dailies == d {
+		return own
+	}
+	own := &OwnDailies{d, a}
+	a.own.Store(own)
+	return own
+}
+
+// DailyOf does the same as Daily for a key with a cap of its own.
+func (d *OwnDailies) DailyOf(k [16]byte, capacity int64) *Daily {
 	one := d.Daily(k)
 	if one.own.Load() != capacity && one.own.Swap(capacity) != 0 {
 		d.limit.reserver.enqueue(one) // it may hold more than its new range
 	}
+	if one.account.Load() == nil {
+		one.account.Store(d.account)
+	}
 	return one
+}
+
+// CountTowards says whose the count is.
+func (d *Daily) CountTowards(a *AccountBudget) { d.account.Store(a) }
+
+// owner returns whose the count is, or nil if that is not known.
+func (d *Daily) owner() *AccountBudget {
+	if a := d.account.Load(); a != nil {
+		return a
+	}
+	d.limit.mu.Lock()
+	defer d.limit.mu.Unlock()
+	return d.limit.budget
 }
 
 // used returns how many requests of the key k have passed on the day.

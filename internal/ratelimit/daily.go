@@ -42,6 +42,8 @@ type Daily struct {
 	key   [16]byte     // identifier of the key's bucket, for a limit with per: key
 	own   atomic.Int64 // the key's own cap; 0 if the limit's applies
 
+	account atomic.Pointer[AccountBudget] // of the account; nil if the limit has it
+
 	queued atomic.Bool // it is in the Reserver's queue
 	next   *Daily      // in the queue
 

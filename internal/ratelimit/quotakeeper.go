@@ -233,31 +233,10 @@ func inTurn(taken, all []*Quota) (_, rest []*Quota) {
 			others = append(others, q)
 		}
 	}
-	for _, quotas := range [][]*Quota{urgent, others} {
-		of := map[string]int{} // the index of an account
-		var accounts [][]*Quota
-		for _, q := range quotas {
-			account := q.name.name.AccountID
-			i, known := of[account]
-			if !known {
-				i = len(accounts)
-				of[account], accounts = i, append(accounts, nil)
-			}
-			accounts[i] = append(accounts[i], q)
-		}
-		for some := true; some && len(taken) < quotasAtOnce; {
-			some = false
-			for i, waiting := range accounts {
-				if len(waiting) > 0 && len(taken) < quotasAtOnce {
-					taken, accounts[i], some = append(taken, waiting[0]), waiting[1:], true
-				}
-			}
-		}
-		for _, waiting := range accounts {
-			rest = append(rest, waiting...)
-		}
-	}
-	return taken, rest
+	account := func(q *Quota) string { return q.name.name.AccountID }
+	taken, rest = takeInTurn(taken, urgent, quotasAtOnce, account)
+	taken, more := takeInTurn(taken, others, quotasAtOnce, account)
+	return taken, append(rest, more...)
 }
 
 // claimant is a quota that claims, with the earlier window for which it does, or nil for the present one.

@@ -66,7 +66,7 @@ func (m *reserverModel) daily(key int) *Daily {
 	}
 	keys := m.reserver.Dailies(modelLimit, perDay(m.caps[true]))
 	if key == ownCap { // which is the same, but given by the key
-		return keys.DailyOf(testKey(key), m.caps[true])
+		return keys.OfAccount(&AccountBudget{}).DailyOf(testKey(key), m.caps[true])
 	}
 	return keys.Daily(testKey(key))
 }

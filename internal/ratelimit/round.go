@@ -170,15 +170,11 @@ func (r *Reserver) serveWaiting(ctx context.Context) {
 	r.within = true
 	defer func() { r.within = false }()
 	var b batch
-	var later []*Daily
-	for _, d := range r.takeQueue(nil) {
-		if d.waiting.Load() > 0 && len(b.claims) < r.atOnce {
-			b.extend(d, r.day)
-		} else {
-			later = append(later, d)
-		}
+	waiting, others := split(r.takeQueue(nil))
+	for _, d := range r.some(waiting) {
+		b.extend(d, r.day)
 	}
-	for _, d := range later {
+	for _, d := range others {
 		r.enqueue(d)
 	}
 	if len(b.claims) == 0 {
@@ -188,8 +184,30 @@ func (r *Reserver) serveWaiting(ctx context.Context) {
 	end(b.save(ctx, r, func(claims []DailyClaim, of []*Daily) { open(claims, of, r.day) }))
 }
 
-// reserve serves every cap that has asked for a range. If there are many, it calls served as soon as the caps for which
-// requests wait are served.
+// split splits caps into those for which requests wait, and the others.
+func split(dailies []*Daily) (waiting, others []*Daily) {
+	for _, d := range dailies {
+		if d.waiting.Load() > 0 {
+			waiting = append(waiting, d)
+		} else {
+			others = append(others, d)
+		}
+	}
+	return waiting, others
+}
+
+// some returns as many caps as one call of the store may have, of all accounts in turn, so that an account that asks for
+// very many delays no other one. The next round serves the others.
+func (r *Reserver) some(waiting []*Daily) []*Daily {
+	taken, rest := takeInTurn(nil, waiting, r.atOnce, (*Daily).owner)
+	for _, d := range rest {
+		r.enqueue(d)
+	}
+	return taken
+}
+
+// reserve serves the caps that have asked for a range. If there are many, it serves some of those for which requests wait
+// first, and then calls served.
 func (r *Reserver) reserve(ctx context.Context, served func()) error {
 	r.mu.Lock()
 	dropped, resized := r.dropped, r.resized
@@ -222,12 +240,16 @@ func (r *Reserver) reserve(ctx context.Context, served func()) error {
 	var first, rest batch
 	r.pending = r.takeQueue(r.pending[:0])
 	many := len(r.pending) > r.atOnce
-	for _, d := range r.pending {
-		if !many || d.waiting.Load() > 0 {
-			first.extend(d, today)
-		} else {
-			rest.extend(d, today)
-		}
+	now, later := r.pending, []*Daily(nil)
+	if many {
+		now, later = split(r.pending)
+		now = r.some(now)
+	}
+	for _, d := range now {
+		first.extend(d, today)
+	}
+	for _, d := range later {
+		rest.extend(d, today)
 	}
 	clear(r.pending)
 	opened := func(claims []DailyClaim, of []*Daily) { open(claims, of, today) }

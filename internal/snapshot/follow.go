@@ -378,7 +378,7 @@ func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ra
 	if config.IsZero() {
 		return
 	}
-	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies}
+	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies.OfAccount(f.buckets.Of(accountID))}
 	if config.HasBucket() {
 		next.params = f.rates.of(ratelimit.Compile(config.Config))
 		next.bucket = f.cfg.Sharing.NewBucket(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()}, next.params)

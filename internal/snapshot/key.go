@@ -27,7 +27,7 @@ type keyLimit struct {
 	params  *ratelimit.Params // of bucket; nil without a limit
 	bucket  *ratelimit.Bucket
 	daily   int64 // cap; 0 for none
-	dailies *ratelimit.Dailies
+	dailies *ratelimit.OwnDailies
 }
 
 func (l *keyLimit) equal(o *keyLimit) bool {

@@ -126,6 +126,7 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 		l.dailies.CountTowards(f.buckets.Of(accountID))
 	} else {
 		l.daily = f.cfg.Reserver.Daily(r.ID(), config.Daily)
+		l.daily.CountTowards(f.buckets.Of(accountID))
 	}
 }
 

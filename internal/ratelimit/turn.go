@@ -1,0 +1,29 @@
+package ratelimit
+
+// takeInTurn appends to taken, until it has most, the first of all for each account, then the second for each, and so on. It
+// returns the rest, in which those of an account keep their order.
+func takeInTurn[T any, A comparable](taken, all []T, most int, account func(T) A) (_, rest []T) {
+	index := map[A]int{} // of an account
+	var accounts [][]T
+	for _, one := range all {
+		a := account(one)
+		i, known := index[a]
+		if !known {
+			i = len(accounts)
+			index[a], accounts = i, append(accounts, nil)
+		}
+		accounts[i] = append(accounts[i], one)
+	}
+	for some := true; some && len(taken) < most; {
+		some = false
+		for i, of := range accounts {
+			if len(of) > 0 && len(taken) < most {
+				taken, accounts[i], some = append(taken, of[0]), of[1:], true
+			}
+		}
+	}
+	for _, of := range accounts {
+		rest = append(rest, of...)
+	}
+	return taken, rest
+}
