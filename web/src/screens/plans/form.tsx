@@ -186,7 +186,7 @@ function QuotaFields({ limit, onChange, error }: LimitProps) {
 }
 
 const meterHints: Record<string, string> = {
-  requests: 'What it counts',
+  requests: 'Requests, whatever their size',
   bytes_in: 'Bytes of the bodies of requests',
   bytes_out: 'Bytes of the bodies of responses',
 };
