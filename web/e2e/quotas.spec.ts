@@ -48,6 +48,74 @@ test('a quota is used up, and units are granted', async ({ page, keygate, upstre
   );
 });
 
+// Guarantee: a quota of bytes is typed with a unit, stored to the byte and shown so again; the page of an owner, an explanation
+// and a grant say bytes; and the form says that it cannot be simulated.
+test('a quota of bytes', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    config: 'routes: [{path: /*, methods: [GET]}]',
+  });
+  upstream.handler = (_request, _body, response) => response.end('x'.repeat(1500));
+  await signIn(page, keygate, 'plans/new');
+  await page.getByLabel('Name', { exact: true }).first().fill('pro');
+  const limit = page.getByRole('group', { name: 'Limit 1' });
+  await limit.getByLabel('Kind').selectOption('quota');
+  await limit.getByLabel('Of', { exact: true }).selectOption('bytes_out');
+  await expect(limit.getByLabel('Requests')).toHaveCount(0);
+  await limit.getByLabel('Bytes').fill('1.2 kB');
+  await expect(limit.getByLabel('Bytes')).toHaveAccessibleDescription('1,200 in each window');
+  await limit.getByLabel('Window').selectOption('total');
+  await limit.getByLabel('Counts').selectOption('owner');
+  await expect(page.getByRole('status').filter({ hasText: 'per-month' })).toContainText(
+    'cannot be simulated: the bytes out of single requests',
+  );
+  await page.getByRole('button', { name: 'Create the plan' }).click();
+  await expect(page.getByRole('list', { name: 'Limits of the plan' })).toContainText(
+    '1,200 bytes of responses in total, all keys of an owner together; warns at 80 %, 100 %',
+  );
+  const plan = async () => (await keygate.call('GET', '/v1/plans?name=pro')).data[0];
+  expect(await plan()).toMatchObject({ limits: [{ quota: '1200/total', meter: 'bytes_out', sustained: null }] });
+
+  await page.getByRole('button', { name: 'Edit' }).click();
+  await expect(limit.getByLabel('Of', { exact: true })).toHaveValue('bytes_out');
+  await expect(limit.getByLabel('Bytes')).toHaveValue('1,200');
+  await expect(page.getByRole('button', { name: 'Save' })).toHaveAttribute('aria-disabled', 'true');
+  await limit.getByLabel('Bytes').fill('1 KiB');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await expect(page.getByRole('list', { name: 'Limits of the plan' })).toContainText('1 KiB of responses in total');
+  expect(await plan()).toMatchObject({ limits: [{ quota: '1024/total', meter: 'bytes_out' }] });
+
+  const { owner_id } = await keygate.call('POST', '/v1/owners', { external_id: 'acme', plan: 'pro' });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: 'acme' });
+  const used = async () => (await keygate.call('GET', `/v1/owners/${owner_id}/usage`)).data[0].used;
+  expect(await keygate.request('/', key)).toBe(200);
+  await expect.poll(used).toBe(1500);
+  expect(await keygate.request('/', key)).toBe(429);
+  await page.goto(`${keygate.url}owners/${owner_id}`);
+  const quota = page.getByRole('list', { name: 'Quotas' }).getByRole('listitem');
+  await expect(quota).toContainText('of the plan pro, bytes out');
+  await expect(quota).toContainText('1.5 KiB of 1.0 KiB');
+  await expect(quota).toContainText('476 B beyond the quota');
+  await expect(quota.getByTitle('1,500 of 1,024 bytes out')).toBeVisible();
+
+  await page.getByRole('button', { name: 'Grant units' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Bytes').fill('1 MiB');
+  await expect(dialog.getByLabel('Bytes')).toHaveAccessibleDescription('1,048,576, added to the total');
+  await dialog.getByRole('button', { name: 'Grant the units' }).click();
+  await expect(page.getByRole('list', { name: 'Grants' })).toContainText('+1 MiB per-month');
+  await expect(quota).toContainText('1.5 KiB of 1.0 MiB');
+  expect(await keygate.request('/', key)).toBe(200);
+
+  await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(1);
+  await page.goto(`${keygate.url}requests/${(await keygate.call('GET', '/v1/requests')).data[0].request_id}`);
+  await expect(page.locator('[data-explanation]')).toContainText(
+    'the limit “per-month” of 1 KiB of responses in total of the plan “pro” was used up, with 0 left; it never resets',
+  );
+  await expect(page.getByText('0 of 1 KiB of responses', { exact: true })).toBeVisible();
+});
+
 // Guarantee: what is wrong with a quota stands at its field; what was typed for one kind of limit is not lost with the other.
 test('a quota is edited', async ({ page, keygate, watch }) => {
   watch.allowed.add(422);

@@ -3540,7 +3540,7 @@ export interface components {
              */
             gateway_id: string | null;
             /**
-             * @description What the limit counts.
+             * @description What the limit counts: requests, bytes_in or bytes_out.
              * @example requests
              */
             meter: string;
@@ -3555,7 +3555,7 @@ export interface components {
              */
             per: "key" | "owner";
             /**
-             * @description Requests in each calendar window, <count>/<window>; null for a rate.
+             * @description Units of the meter in each calendar window, <count>/<window>; null for a rate.
              * @example 100000/month
              */
             quota: string | null;
@@ -3592,8 +3592,8 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description What the limit counts. Default, and the only value in this version: requests.
-             * @example requests
+             * @description What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests) or bytes_out (those of responses). A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+             * @example bytes_out
              */
             meter?: string | null;
             /**
@@ -3607,7 +3607,7 @@ export interface components {
              */
             per?: "key" | "owner" | null;
             /**
-             * @description Of a quota: requests in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends.
+             * @description Of a quota: units of the meter in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends.
              * @example 100000/month
              */
             quota?: string | null;
@@ -3620,7 +3620,7 @@ export interface components {
              */
             routes?: string[] | null;
             /**
-             * @description Of a rate: refill rate, <count>/<unit>. A limit has either sustained or quota.
+             * @description Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota.
              * @example 600/min
              */
             sustained?: string | null;
@@ -4507,7 +4507,7 @@ export interface components {
             refused: number;
             /**
              * Format: int64
-             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of bytes, all. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
              * @example 0
              */
             unknown: number;

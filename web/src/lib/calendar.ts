@@ -1,4 +1,4 @@
-import { wholeNumber } from './quota';
+import { wholeNumber } from './format';
 import { quote } from './shell';
 
 // The Calendar of a plan or an owner as a form has it; "" means that it is not set.

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { parse, stringify } from '../api/json';
 import { refusal } from '../api/session';
-import { bytes, count, percent } from './format';
+import { bytes, count, percent, size, wholeBytes, wholeNumber } from './format';
 import { quote } from './shell';
 import { relative } from './time';
 
@@ -20,6 +20,48 @@ test('numbers have their units', () => {
   expect(bytes(1536)).toBe('1.5 KiB');
   expect(percent(1, 100_000)).toBe('< 0.1 %');
   expect(percent(0, 0)).toBe('0 %');
+});
+
+// Guarantee: a size has no rounding, and the unit with which it is the shortest.
+test('sizes are exact', () => {
+  expect([size(1), size(1000), size(1024), size(1536), size(1_234_567)]).toEqual([
+    '1 byte',
+    '1 kB',
+    '1 KiB',
+    '1,536 bytes',
+    '1,234,567 bytes',
+  ]);
+  expect([size(10 * 1024 ** 3), size(10_000_000_000), size(1_500_000_000)]).toEqual(['10 GiB', '10 GB', '1,500 MB']);
+  expect([size(2n ** 53n - 1n), size(2n ** 53n), size(0)]).toEqual(['9,007,199,254,740,991 bytes', '8,192 TiB', '0 bytes']);
+});
+
+// Guarantee: bytes beside a decimal size have decimal units, and all others binary ones.
+test('bytes beside a size', () => {
+  expect(bytes(2_500_000_000, 10_000_000_000)).toBe('2.5 GB');
+  expect(bytes(999, 1000)).toBe('999 B');
+  expect(bytes(1_000_000, 1000)).toBe('1.0 MB');
+  expect(bytes(2_500_000_000, 1024)).toBe('2.3 GiB');
+  expect(bytes(2n ** 53n, 0)).toBe('8192.0 TiB');
+});
+
+// Guarantee: numbers are read with what people put between digits, without loss; what is no number is left to the server.
+test('numbers that were typed', () => {
+  expect(wholeNumber(' 100,000 ')).toBe(100_000);
+  expect(wholeNumber('9007199254740993')).toBe(9007199254740993n);
+  expect([wholeNumber('lots'), wholeNumber('-1'), wholeNumber('1e5'), wholeNumber('')]).toEqual(['lots', '-1', '1e5', '']);
+});
+
+// Guarantee: bytes are read with and without a unit, without loss; what is no whole number of bytes, or could be read in two
+// ways, is left to the server.
+test('bytes that were typed', () => {
+  expect(['10 GB', '500MiB', '1.5 kib', '2 kB', '1 b', '7 bytes', '1,500 MB', '1 000 kB', '0.000001 MB'].map(wholeBytes)).toEqual([
+    10_000_000_000, 524_288_000, 1536, 2000, 1, 7, 1_500_000_000, 1_000_000, 1,
+  ]);
+  expect(['100,000', '1073741824', ' 5 '].map(wholeBytes)).toEqual([100_000, 1_073_741_824, 5]);
+  expect(wholeBytes('8192 TiB')).toBe(2n ** 53n);
+  for (const text of ['0.1 GiB', '1,5 GB', '10 G', '10 requests', '-1 MB', '1e3 MB', '1.5', 'GB', '1.000.000 B', 'lots', ''])
+    expect(wholeBytes(text)).toBe(text);
+  for (const n of [1, 999, 1000, 1024, 1536, 123_456_789, 2 ** 53 - 1, 10_000_000_000]) expect(wholeBytes(size(n))).toBe(n);
 });
 
 test('relative times', () => {

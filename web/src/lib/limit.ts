@@ -1,6 +1,7 @@
 import type { Schemas } from '../api/client';
 import { count } from './format';
 import { quote } from './shell';
+import { amountWords, exactly } from './usage';
 
 // The three parts of a limit as text; "" means that a part is not set.
 export interface LimitText {
@@ -75,16 +76,21 @@ export function limitFlag(text: LimitText): string | null {
 
 const unitNames: Record<string, string> = { s: 'second', sec: 'second', min: 'minute', h: 'hour' };
 
+// spellAmount says how much of a meter a limit lets through, and names the meter unless it is requests.
+export const spellAmount = (n: string, meter: string): string =>
+  !/^\d+$/.test(n) ? n : meter === 'requests' ? count(BigInt(n)) : amountWords(meter, BigInt(n));
+
 // spell says a rate in words: "5/min" is "5 per minute".
-function spell(rate: string): string {
+function spell(rate: string, meter = 'requests'): string {
   const [n = '', unit = ''] = rate.split('/');
-  return `${/^\d+$/.test(n) ? count(BigInt(n)) : n} per ${unitNames[unit] ?? unit}`;
+  return `${spellAmount(n, meter)} per ${unitNames[unit] ?? unit}`;
 }
 
 // spellLimit says a limit in words, such as "5 per minute, 10 at once".
-export function spellLimit({ sustained, burst, daily }: LimitText): string {
-  const parts = [sustained && spell(sustained), burst && `${spell(burst).replace(/ per .*/, '')} at once`, daily && spell(daily)];
-  return parts.filter(Boolean).join(', ');
+export function spellLimit({ sustained, burst, daily }: LimitText, meter = 'requests'): string {
+  const [most = ''] = burst.split('/');
+  const atOnce = /^\d+$/.test(most) ? exactly(meter, BigInt(most)) : most;
+  return [sustained && spell(sustained, meter), burst && `${atOnce} at once`, daily && spell(daily)].filter(Boolean).join(', ');
 }
 
 // capacity is how many requests a limit lets through at once: its burst, or else its rate.

@@ -1,6 +1,19 @@
 import { expect, test } from 'vitest';
 import { noCalendar } from './calendar';
-import { applying, draftOf, isWhole, limitBody, limitFlags, newLimit, ofKind, planAndLimit, planFile, planWords } from './plan';
+import {
+  amountOf,
+  applying,
+  draftOf,
+  exactBytes,
+  isWhole,
+  limitBody,
+  limitFlags,
+  newLimit,
+  ofKind,
+  planAndLimit,
+  planFile,
+  planWords,
+} from './plan';
 
 type Plan = Parameters<typeof applying>[0]['keyPlan'] & {};
 type Limit = Plan['limits'][number];
@@ -92,6 +105,53 @@ test('a quota in its form', () => {
       '',
     ].join('\n'),
   );
+});
+
+// Guarantee: a form shows bytes of a limit with a unit where that is exact, and sends every byte; what it sends has a meter
+// only if that is not requests; and words, flags and files say what is counted.
+test('limits of bytes', () => {
+  const quota: Limit = {
+    ...limit('q', 'owner'),
+    sustained: null,
+    quota: '10737418240/month',
+    meter: 'bytes_out',
+    overage: 'refuse',
+    warn_at: [80, 100],
+  };
+  const rated: Limit = { ...limit('r', 'key'), sustained: '10000000/s', burst: '52428801/s', meter: 'bytes_in' };
+  expect(draftOf(quota)).toMatchObject({ meter: 'bytes_out', most: '10 GiB' });
+  expect(draftOf(rated)).toMatchObject({ meter: 'bytes_in', sustained: '10 MB/s', burst: '52,428,801/s' });
+  const bodies = [limitBody(draftOf(quota)), limitBody(draftOf(rated))];
+  expect(bodies).toEqual([
+    { name: 'q', quota: '10737418240/month', meter: 'bytes_out', per: 'owner' },
+    { name: 'r', sustained: '10000000/s', burst: '52428801/s', meter: 'bytes_in', per: 'key' },
+  ]);
+  expect(limitBody({ ...draftOf(quota), most: '1.5 GB', overage: 'allow' })).toMatchObject({ quota: '1500000000/month', overage: 'allow' });
+  expect(limitBody({ ...draftOf(rated), sustained: '1 MiB / min', burst: '1048576' })).toMatchObject({
+    sustained: '1048576/min',
+    burst: '1048576',
+  });
+  expect(limitBody({ ...draftOf(quota), most: '0.1 GiB' })).toMatchObject({ quota: '0.1 GiB/month' });
+  expect(limitBody({ ...draftOf(quota), meter: 'requests' })).toEqual({ name: 'q', quota: '10 GiB/month', per: 'owner' });
+  expect(limitFlags(bodies)).toEqual([
+    '--limit q=quota:10737418240/month,meter=bytes_out,per=owner',
+    '--limit r=10000000/s,burst=52428801/s,meter=bytes_in',
+  ]);
+  expect(planFile({ name: 'p', title: '', ...noCalendar }, bodies, () => '')).toContain(
+    'quota: 10737418240/month\n        meter: bytes_out\n',
+  );
+  expect(planWords([quota, rated])).toBe(
+    '10 GiB of responses a month per owner; 10 MB of requests per second, 52,428,801 bytes at once per key',
+  );
+  expect(amountOf({ ...rated, burst: null, meter: 'tokens' })).toBe('10,000,000 tokens per second');
+  expect(['10 GiB', '10 MB/s', '5', '0.1 GiB', 'lots'].map((text) => exactBytes(text, 'bytes_in'))).toEqual([
+    '10,737,418,240',
+    '10,000,000',
+    '',
+    '',
+    '',
+  ]);
+  expect(exactBytes('10 GiB', 'requests')).toBe('');
 });
 
 test('a plan in words and as a file', () => {

@@ -1,8 +1,10 @@
 import type { Schemas } from '../api/client';
 import type { Calendar } from './calendar';
+import { count, size, wholeBytes, wholeNumber } from './format';
 import { spellLimit } from './limit';
-import { defaultWarnAt, percentages, quotaParts, spellQuota, wholeNumber } from './quota';
+import { defaultWarnAt, percentages, quotaParts, spellQuota } from './quota';
 import { quote } from './shell';
+import { isBytes } from './usage';
 
 type Plan = Schemas['Plan'];
 type Limit = Plan['limits'][number];
@@ -14,6 +16,7 @@ export const maxLimits = 8; // of a plan
 export interface LimitDraft {
   name: string;
   kind: 'rate' | 'quota';
+  meter: string;
   sustained: string;
   burst: string;
   most: string; // units of a window of a quota
@@ -28,6 +31,7 @@ export interface LimitDraft {
 export const newLimit = (name = ''): LimitDraft => ({
   name,
   kind: 'rate',
+  meter: 'requests',
   sustained: '',
   burst: '',
   most: '',
@@ -50,15 +54,23 @@ export function ofKind({ name }: LimitDraft, kind: LimitDraft['kind']): Partial<
 // draftOf returns a limit as its form has it.
 export const draftOf = (l: Limit): LimitDraft => ({
   ...newLimit(l.name),
-  ...(l.quota ? quotaDraft({ ...l, quota: l.quota }) : { sustained: l.sustained ?? '', burst: l.burst ?? '' }),
+  meter: l.meter,
+  ...(l.quota ? quotaDraft({ ...l, quota: l.quota }) : { sustained: typed(l.sustained, l.meter), burst: typed(l.burst, l.meter) }),
   per: l.per,
   gateway_id: l.gateway_id ?? '',
   routes: l.routes.join('\n'),
 });
 
+// typed returns an amount, or a rate, as one types it: bytes with a unit, if that is exact.
+function typed(amount: string | null, meter: string): string {
+  if (!isBytes(meter)) return amount ?? '';
+  return (amount ?? '').replace(/^\d+/, (n) => size(BigInt(n)).replace(/ bytes?$/, ''));
+}
+
 const quotaDraft = (l: Limit & { quota: string }) => ({
   kind: 'quota' as const,
   ...quotaParts(l.quota),
+  most: typed(quotaParts(l.quota).most, l.meter),
   overage: l.overage ?? 'refuse',
   warn_at: (l.warn_at ?? []).join(', '),
 });
@@ -73,19 +85,40 @@ interface Body {
   sustained?: string;
   burst?: string;
   quota?: string;
+  meter?: string;
   overage?: string;
   warn_at?: (number | string)[];
 }
 
+// rateOf returns a rate that was typed as a call takes it.
+function rateOf(text: string, meter: string): string {
+  const [, amount = '', unit = ''] = /^(.*)\/(.*)$/.exec(text.trim()) ?? [];
+  return isBytes(meter) && unit ? `${wholeBytes(amount)}/${unit.trim()}` : text.trim();
+}
+
+// unitsTyped returns units that were typed as a call takes them.
+export const unitsTyped = (text: string, meter: string) => (isBytes(meter) ? wholeBytes(text) : wholeNumber(text));
+
+// exactBytes returns how many bytes were typed with a unit, also as a rate; "" if there is nothing more to say.
+export function exactBytes(text: string, meter: string): string {
+  const amount = text.replace(/\/.*/, '');
+  const n = isBytes(meter) && /[a-z]/i.test(amount) ? wholeBytes(amount) : '';
+  return typeof n === 'string' ? '' : count(n);
+}
+
+const meterBody = ({ meter }: LimitDraft): Body => (meter === 'requests' ? {} : { meter });
+
 const rateBody = (d: LimitDraft): Body => ({
-  ...(d.sustained.trim() ? { sustained: d.sustained.trim() } : {}),
-  ...(d.burst.trim() ? { burst: d.burst.trim() } : {}),
+  ...(d.sustained.trim() ? { sustained: rateOf(d.sustained, d.meter) } : {}),
+  ...(d.burst.trim() ? { burst: rateOf(d.burst, d.meter) } : {}),
+  ...meterBody(d),
 });
 
 function quotaBody(d: LimitDraft): Body {
   const warnAt = percentages(d.warn_at);
   return {
-    quota: `${wholeNumber(d.most)}/${d.unit}`,
+    quota: `${unitsTyped(d.most, d.meter)}/${d.unit}`,
+    ...meterBody(d),
     ...(d.overage === 'refuse' ? {} : { overage: d.overage }),
     ...(warnAt.join() === defaultWarnAt.join() ? {} : { warn_at: warnAt }),
   };
@@ -106,9 +139,9 @@ export type LimitBody = ReturnType<typeof limitBody>;
 // isWhole reports whether a limit has all that it needs.
 export const isWhole = (l: LimitBody): boolean => Boolean(l.name && (l.sustained || (l.quota && quotaParts(l.quota).most)));
 
-// amountOf says in words how much a limit lets through: "600 per minute, 50 at once", or "100,000 a month".
-export const amountOf = ({ sustained, burst, quota }: Pick<Limit, 'sustained' | 'burst' | 'quota'>): string =>
-  quota ? spellQuota(quota) : spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' });
+// amountOf says in words how much a limit lets through: "600 per minute, 50 at once", or "10 GiB of responses a month".
+export const amountOf = ({ sustained, burst, quota, meter }: Pick<Limit, 'sustained' | 'burst' | 'quota' | 'meter'>): string =>
+  quota ? spellQuota(quota, meter) : spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' }, meter);
 
 // limitWords says a limit in a few words: "600 per minute per owner".
 export const limitWords = (l: Limit): string =>
@@ -168,6 +201,7 @@ export function limitFlags(limits: LimitBody[]): string[] {
     const parts = [
       `${l.name || 'NAME'}=${l.quota ? `quota:${l.quota}` : (l.sustained ?? 'RATE')}`,
       l.burst && `burst=${l.burst}`,
+      l.meter && `meter=${l.meter}`,
       l.overage && `overage=${l.overage}`,
       l.warn_at && `warn-at=${l.warn_at.join(',') || 'none'}`,
       l.per !== 'key' && `per=${l.per}`,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { calendarBody, calendarChanges, calendarFlags, calendarText, calendarWords } from './calendar';
+import { count } from './format';
 import {
   isUsedUp,
   leftWords,
@@ -12,7 +13,7 @@ import {
   shareWords,
   spellQuota,
   type Usage,
-  wholeNumber,
+  unitsIn,
   wholeOf,
 } from './quota';
 
@@ -37,16 +38,14 @@ test('a quota in words', () => {
   expect(spellQuota('100000/month')).toBe('100,000 a month');
   expect(spellQuota('9007199254740991/total')).toBe('9,007,199,254,740,991 in total');
   expect(quotaParts('5/day')).toEqual({ most: '5', unit: 'day' });
-  expect(refusedQuota(1, '1/day')).toBe('1 request a day');
+  expect(refusedQuota(1, '1/day', 'requests')).toBe('1 request a day');
+  expect(refusedQuota(1024, '1024/day', 'bytes_in')).toBe('1 KiB of requests a day');
+  expect(spellQuota('10737418240/month', 'bytes_out')).toBe('10 GiB of responses a month');
   expect(quotaNotes({ overage: 'refuse', warn_at: [80, 100] })).toEqual(['warns at 80 %, 100 %']);
   expect(quotaNotes({ overage: 'allow', warn_at: [] })).toEqual(['more is allowed']);
 });
 
-// Guarantee: numbers are read with what people put between digits, without loss; what is no number is left to the server.
-test('numbers that were typed', () => {
-  expect(wholeNumber(' 100,000 ')).toBe(100_000);
-  expect(wholeNumber('9007199254740993')).toBe(9007199254740993n);
-  expect([wholeNumber('lots'), wholeNumber('-1'), wholeNumber('1e5'), wholeNumber('')]).toEqual(['lots', '-1', '1e5', '']);
+test('percentages that were typed', () => {
   expect(percentages('50 %, 80;100%')).toEqual([50, 80, 100]);
   expect([percentages(' '), percentages('80, all')]).toEqual([[], [80, 'all']]);
 });
@@ -59,7 +58,21 @@ test('what was used and what is left', () => {
   expect([isUsedUp(usage({ used: 999 })), isUsedUp(usage({ used: 1000 }))]).toEqual([false, true]);
   expect(leftWords(usage({ remaining: 690, reserved: 10 }))).toBe('690 left, and 10 reserved ahead');
   expect(leftWords(usage({ used: 1250, remaining: 0, overage: 'allow' }))).toBe('250 beyond the quota');
+  expect(leftWords(usage({ meter: 'tokens', remaining: 690 }))).toBe('690 left');
   expect(wholeOf(usage({ count: 9007199254740991, grants: 9007199254740991 }))).toBe(18014398509481982n);
+});
+
+// Guarantee: bytes of a quota have units of the kind that its count has, decimal or binary, also after a grant of the other
+// kind; and each digit can be shown as well.
+test('a quota of bytes', () => {
+  const gb = usage({ meter: 'bytes_out', count: 10_000_000_000, used: 2_500_000_000, remaining: 7_400_000_000, reserved: 100_000_000 });
+  expect(leftWords(gb)).toBe('7.4 GB left, and 100.0 MB reserved ahead');
+  expect(leftWords(gb, count)).toBe('7,400,000,000 left, and 100,000,000 reserved ahead');
+  expect(unitsIn({ ...gb, grants: 1024 })(gb.used)).toBe('2.5 GB');
+  const gib = usage({ meter: 'bytes_in', count: 10 * 1024 ** 3, used: 12 * 1024 ** 3, remaining: 0 });
+  expect(leftWords(gib)).toBe('2.0 GiB beyond the quota');
+  expect([shareWords(gib), isUsedUp(gib)]).toEqual(['120 %', true]);
+  expect(projectionWords({ ...gib, used: 6 * 1024 ** 3 }, after(15))).toMatch(/^at this pace used up on (25|26) Nov$/);
 });
 
 describe('the projection', () => {

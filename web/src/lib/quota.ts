@@ -1,6 +1,8 @@
 import type { Schemas } from '../api/client';
-import { count, percent, plural } from './format';
+import { type Count, percent } from './format';
+import { spellAmount } from './limit';
 import { minuteOf } from './time';
+import { amountWords, unitsOf } from './usage';
 
 export type Usage = Schemas['QuotaUsage'];
 
@@ -21,26 +23,16 @@ export function quotaParts(quota: string): { most: string; unit: string } {
   return { most, unit };
 }
 
-const digits = (text: string): string => (/^\d+$/.test(text) ? count(BigInt(text)) : text);
-
-// spellQuota says a quota in words: "100,000 a month".
-export function spellQuota(quota: string): string {
+// spellQuota says a quota in words: "100,000 a month", or "10 GiB of responses a month".
+export function spellQuota(quota: string, meter = 'requests'): string {
   const { most, unit } = quotaParts(quota);
-  return `${digits(most)} ${perWindow(unit)}`;
+  return `${spellAmount(most, meter)} ${perWindow(unit)}`;
 }
 
 // quotaNotes says what else there is to know of a quota: whether more is allowed, and when it warns.
 export function quotaNotes({ overage, warn_at }: Pick<Schemas['PlanLimit'], 'overage' | 'warn_at'>): string[] {
   const warnings = (warn_at ?? []).map((p) => `${p} %`).join(', ');
   return [...(overage === 'allow' ? ['more is allowed'] : []), ...(warnings ? [`warns at ${warnings}`] : [])];
-}
-
-// wholeNumber returns a number that was typed as a call takes it, without what separates its digits: "100,000". What is
-// no number is returned as it is, so that the server says what is wrong.
-export function wholeNumber(text: string): number | bigint | string {
-  const plain = text.replaceAll(/[\s,_]/g, '');
-  if (!/^\d+$/.test(plain)) return text.trim();
-  return Number.isSafeInteger(Number(plain)) ? Number(plain) : BigInt(plain);
 }
 
 export const defaultWarnAt = [80, 100];
@@ -93,12 +85,19 @@ export function projectionWords(u: Usage, now: number): string {
   return `at this pace used up on ${soon ? minuteOf(p.usedUp / 1000) : day.format(p.usedUp)}`;
 }
 
-// leftWords says what is left of a quota.
-export function leftWords(u: Usage): string {
-  if (BigInt(u.used) > wholeOf(u)) return `${count(BigInt(u.used) - wholeOf(u))} beyond the quota`;
-  const reserved = Number(u.reserved) === 0 ? '' : `, and ${count(u.reserved)} reserved ahead`;
-  return `${count(u.remaining)} left${reserved}`;
+// unitsIn returns what shows units of a quota, in bytes with the kind of units that its count has.
+export const unitsIn =
+  (u: Usage) =>
+  (units: Count): string =>
+    unitsOf(u.meter, units, u.count);
+
+// leftWords says what is left of a quota, with units as show shows them.
+export function leftWords(u: Usage, show = unitsIn(u)): string {
+  if (BigInt(u.used) > wholeOf(u)) return `${show(BigInt(u.used) - wholeOf(u))} beyond the quota`;
+  const reserved = Number(u.reserved) === 0 ? '' : `, and ${show(u.reserved)} reserved ahead`;
+  return `${show(u.remaining)} left${reserved}`;
 }
 
 // refusedQuota says the quota that refused a request: "100,000 requests a month". most is what the request's record has.
-export const refusedQuota = (most: number, quota: string): string => `${plural(most, 'request')} ${perWindow(quotaParts(quota).unit)}`;
+export const refusedQuota = (most: Count, quota: string, meter: string): string =>
+  `${amountWords(meter, most)} ${perWindow(quotaParts(quota).unit)}`;

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { meterWords, periodWords, toView, unitsOf, viewOf } from './usage';
+import { amountWords, exactly, meterChoices, meterWords, periodWords, toView, unitsOf, viewOf } from './usage';
 
 // Guarantee: units of bytes have a unit, all others every digit, beyond 2^53 as well.
 test('unitsOf', () => {
@@ -7,6 +7,22 @@ test('unitsOf', () => {
   expect(unitsOf('requests', 9_007_199_254_740_993n)).toBe('9,007,199,254,740,993');
   expect(unitsOf('bytes_in', 1536)).toBe('1.5 KiB');
   expect(unitsOf('bytes_out', 12n)).toBe('12 B');
+});
+
+// Guarantee: an amount is exact, and says what is counted.
+test('amounts of meters', () => {
+  expect(amountWords('requests', 1)).toBe('1 request');
+  expect(amountWords('bytes_out', 10 * 1024 ** 3)).toBe('10 GiB of responses');
+  expect(amountWords('bytes_in', 1_234_567)).toBe('1,234,567 bytes of requests');
+  expect(amountWords('tokens', 5000)).toBe('5,000 tokens');
+  expect([exactly('requests', 5000), exactly('bytes_in', 5000)]).toEqual(['5,000', '5 kB']);
+  expect(unitsOf('bytes_out', 1_500_000, 2_000_000)).toBe('1.5 MB');
+});
+
+// Guarantee: a form of a limit with a meter that is not known here keeps it.
+test('the choice of a meter', () => {
+  expect(meterChoices('bytes_in').map((c) => c.label)).toEqual(['Requests', 'Bytes in', 'Bytes out']);
+  expect(meterChoices('tokens').at(-1)).toEqual({ value: 'tokens', label: 'Tokens' });
 });
 
 test('meterWords shows a meter that is not known by its name', () => {

@@ -1,5 +1,5 @@
 import type { Schemas } from '../api/client';
-import { bytes, type Count, count } from './format';
+import { bytes, type Count, count, plural, size } from './format';
 
 export type UsageRecord = Schemas['UsageEntry'];
 
@@ -8,8 +8,25 @@ export const meters: Record<string, string> = { requests: 'requests', bytes_in: 
 
 export const meterWords = (meter: string): string => meters[meter] ?? meter;
 
-// unitsOf shows units of a meter: 4,120, or 1.5 MiB.
-export const unitsOf = (meter: string, units: Count): string => (meter.startsWith('bytes_') ? bytes(units) : count(units));
+// meterChoices are the meters as a choice of a form, with the present one if it is another.
+export const meterChoices = (present: string): { value: string; label: string }[] =>
+  [...new Set([...Object.keys(meters), present])].map((value) => ({ value, label: meterWords(value).replace(/^[a-z]/, capital) }));
+
+const capital = (c: string): string => c.toUpperCase();
+
+export const isBytes = (meter: string): boolean => meter.startsWith('bytes_');
+
+// unitsOf shows units of a meter: 4,120, or 1.5 MiB; or 1.6 MB, if they are shown beside a decimal size.
+export const unitsOf = (meter: string, units: Count, beside?: Count): string => (isBytes(meter) ? bytes(units, beside) : count(units));
+
+// exactly shows units of a meter without loss: 4,120, or 1536 KiB.
+export const exactly = (meter: string, units: Count): string => (isBytes(meter) ? size(units) : count(units));
+
+const bodies: Record<string, string> = { bytes_in: 'of requests', bytes_out: 'of responses' };
+
+// amountWords says exactly how much of what a limit lets through: "10 GiB of responses", "100,000 requests".
+export const amountWords = (meter: string, units: Count): string =>
+  meter === 'requests' ? plural(units, 'request') : `${exactly(meter, units)} ${bodies[meter] ?? meterWords(meter)}`;
 
 const day = 86_400_000;
 

@@ -1,7 +1,8 @@
 import { type Calendar, calendarBody } from '../../lib/calendar';
 import type { useForm } from '../../lib/form';
-import { type LimitDraft, limitBody, maxLimits, newLimit, ofKind } from '../../lib/plan';
+import { exactBytes, type LimitDraft, limitBody, maxLimits, newLimit, ofKind } from '../../lib/plan';
 import { windows } from '../../lib/quota';
+import { isBytes, meterChoices } from '../../lib/usage';
 import { Button, IconButton, Panel } from '../../ui/basic';
 import { CalendarFields } from '../../ui/calendar';
 import { AreaField, SelectField, TextField } from '../../ui/form';
@@ -113,15 +114,19 @@ interface LimitProps {
   error: (part: string) => string | undefined;
 }
 
+// unitsName is what the fields of a limit call what it counts.
+const unitsName = (meter: string): string => (meter === 'requests' ? 'Requests' : isBytes(meter) ? 'Bytes' : 'Units');
+
 function RateFields({ limit, onChange, error }: LimitProps) {
+  const [steadily, atOnce] = [limit.sustained, limit.burst].map((text) => exactBytes(text, limit.meter));
   return (
     <>
       <TextField
         label="Sustained"
         required
         mono
-        placeholder="600/min"
-        hint="Requests that pass steadily"
+        placeholder={isBytes(limit.meter) ? '10 MiB/s' : '600/min'}
+        hint={`${unitsName(limit.meter)} that pass steadily${steadily && `: ${steadily}`}`}
         value={limit.sustained}
         error={error('sustained')}
         onChange={(sustained) => onChange({ sustained })}
@@ -130,8 +135,8 @@ function RateFields({ limit, onChange, error }: LimitProps) {
         label="Burst"
         optional
         mono
-        placeholder="50/s"
-        hint="How many may come at once"
+        placeholder={isBytes(limit.meter) ? '50 MiB/s' : '50/s'}
+        hint={`How many may come at once${atOnce && `: ${atOnce}`}`}
         value={limit.burst}
         error={error('burst')}
         onChange={(burst) => onChange({ burst })}
@@ -141,15 +146,16 @@ function RateFields({ limit, onChange, error }: LimitProps) {
 }
 
 function QuotaFields({ limit, onChange, error }: LimitProps) {
+  const exact = exactBytes(limit.most, limit.meter);
   return (
     <>
       <TextField
-        label="Requests"
+        label={unitsName(limit.meter)}
         required
         mono
-        inputMode="numeric"
-        placeholder="100000"
-        hint="In each window"
+        inputMode={isBytes(limit.meter) ? 'text' : 'numeric'}
+        placeholder={isBytes(limit.meter) ? '10 GiB' : '100000'}
+        hint={exact ? `${exact} in each window` : 'In each window'}
         value={limit.most}
         error={error('quota')}
         onChange={(most) => onChange({ most })}
@@ -179,6 +185,12 @@ function QuotaFields({ limit, onChange, error }: LimitProps) {
   );
 }
 
+const meterHints: Record<string, string> = {
+  requests: 'Requests, whatever their size',
+  bytes_in: 'Bytes of the bodies of requests',
+  bytes_out: 'Bytes of the bodies of responses',
+};
+
 function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & { number: number; onRemove: () => void }) {
   return (
     <fieldset className="rounded-md border border-line p-3">
@@ -205,6 +217,14 @@ function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & 
               { value: 'rate', label: 'Rate' },
               { value: 'quota', label: 'Quota' },
             ]}
+          />
+          <SelectField
+            label="Of"
+            value={limit.meter}
+            error={error('meter')}
+            hint={meterHints[limit.meter]}
+            onChange={(meter) => onChange({ meter })}
+            options={meterChoices(limit.meter)}
           />
           <SelectField
             label="Counts"

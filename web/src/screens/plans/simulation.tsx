@@ -3,6 +3,7 @@ import { useGateways } from '../../api/gateways';
 import { useRefusal } from '../../api/session';
 import { count, plural } from '../../lib/format';
 import { isWhole, type LimitBody } from '../../lib/plan';
+import { meterWords } from '../../lib/usage';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { GatewaySelect } from '../../ui/gatewayselect';
 import { useSimulation } from '../gateways/simulation';
@@ -51,7 +52,9 @@ export function PlanSimulation({ limits, calendar }: { limits: LimitBody[]; cale
                       {l.name}
                     </dt>
                     <dd>
-                      {of ? (
+                      {l.meter ? (
+                        <span className="text-muted">cannot be simulated: the {meterWords(l.meter)} of single requests are not kept</span>
+                      ) : of ? (
                         <>
                           <b>{count(of.refused)}</b> would have been refused
                           {Number(of.unknown) > 0 && <span className="text-muted">; of {count(of.unknown)} it is not known</span>}

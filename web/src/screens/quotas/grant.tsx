@@ -1,10 +1,12 @@
 import { useRef } from 'react';
 import { api } from '../../api/client';
 import { changed } from '../../api/hooks';
-import { count, plural } from '../../lib/format';
+import { plural, size } from '../../lib/format';
 import { useForm } from '../../lib/form';
-import { leftWords, type Usage, wholeNumber, wholeOf } from '../../lib/quota';
+import { exactBytes, unitsTyped } from '../../lib/plan';
+import { leftWords, type Usage, unitsIn, wholeOf } from '../../lib/quota';
 import { quote } from '../../lib/shell';
+import { isBytes, meterWords } from '../../lib/usage';
 import { AsCode } from '../../ui/ascode';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
@@ -17,9 +19,11 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
   const v = form.values;
   const keys = useRef(new Map<string, string>()); // of what was sent: sent again after a failure, it adds nothing twice
   const reason = v.reason.trim();
-  const body = { limit: v.limit, units: wholeNumber(v.units), ...(reason && { reason }) };
   const named = quotas.filter((u, i) => quotas.findIndex((o) => o.limit === u.limit) === i); // a grant names the limit
   const chosen = named.find((u) => u.limit === v.limit);
+  const meter = chosen?.meter ?? 'requests';
+  const body = { limit: v.limit, units: unitsTyped(v.units, meter), ...(reason && { reason }) };
+  const exact = exactBytes(v.units, meter);
   const cli = ['keygate grants add', flagOf(of), `--limit ${v.limit}`, `--units ${quote(String(body.units) || 'N')}`]
     .concat(reason ? `--reason ${quote(reason)}` : [])
     .join(' ');
@@ -30,7 +34,7 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
       keys.current.set(sent, idempotencyKey);
       const path = of.kind === 'owner' ? '/v1/owners/{owner_id}/grants' : '/v1/keys/{key_id}/grants';
       const { data } = await api.post(path, { path: pathOf(of), body, idempotencyKey });
-      toast(`${plural(data.units, 'unit')} granted`);
+      toast(`${isBytes(data.meter) ? size(data.units) : plural(data.units, 'unit')} granted`);
       await changed(`/v1/${of.kind}s/{${of.kind}_id}/usage`, `/v1/${of.kind}s/{${of.kind}_id}/grants`);
       onClose();
     });
@@ -47,17 +51,17 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
           value={v.limit}
           error={form.fieldError('limit')}
           onChange={(t) => form.set('limit', t)}
-          options={named.map((u) => ({ value: u.limit, label: `${u.limit} of the plan ${u.plan}` }))}
-          hint={chosen && `${count(chosen.used)} of ${count(wholeOf(chosen))} used, ${leftWords(chosen)}`}
+          options={named.map((u) => ({ value: u.limit, label: `${u.limit} of the plan ${u.plan}${ofMeter(u)}` }))}
+          hint={chosen && `${unitsIn(chosen)(chosen.used)} of ${unitsIn(chosen)(wholeOf(chosen))} used, ${leftWords(chosen)}`}
         />
         <TextField
-          label="Units"
+          label={isBytes(meter) ? 'Bytes' : 'Units'}
           autoFocus
           required
           mono
-          inputMode="numeric"
-          placeholder="5000"
-          hint={chosen?.window_end ? 'Added to the present window only' : 'Added to the total'}
+          inputMode={isBytes(meter) ? 'text' : 'numeric'}
+          placeholder={isBytes(meter) ? '5 GiB' : '5000'}
+          hint={`${exact ? `${exact}, added` : 'Added'} to ${chosen?.window_end ? 'the present window only' : 'the total'}`}
           value={v.units}
           error={form.fieldError('units')}
           onChange={(t) => form.set('units', t)}
@@ -83,6 +87,9 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
     </Dialog>
   );
 }
+
+// ofMeter names what a quota counts, unless that is requests.
+export const ofMeter = (u: Usage): string => (u.meter === 'requests' ? '' : `, ${meterWords(u.meter)}`);
 
 // randomKey is also there on plain http, where crypto.randomUUID is not.
 const randomKey = (): string => [...crypto.getRandomValues(new Uint32Array(4))].map((n) => n.toString(36)).join('-');

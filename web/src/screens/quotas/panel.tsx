@@ -1,10 +1,11 @@
 import { type ReactNode, useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useRefusal } from '../../api/session';
-import { count } from '../../lib/format';
-import { isUsedUp, leftWords, projectionWords, shareWords, type Usage, wholeOf } from '../../lib/quota';
+import { type Count, count } from '../../lib/format';
+import { isUsedUp, leftWords, projectionWords, shareWords, type Usage, unitsIn, wholeOf } from '../../lib/quota';
+import { exactly, isBytes, meterWords } from '../../lib/usage';
 import { Button, Failure, Panel, Status, Time, useNow } from '../../ui/basic';
-import { GrantUnits } from './grant';
+import { GrantUnits, ofMeter } from './grant';
 import { mostGrants, resourceOf, type useQuotas } from './subject';
 
 type Of = ReturnType<typeof useQuotas>;
@@ -48,22 +49,28 @@ export function Quotas({ quotas, more }: { quotas: Of; more?: ReactNode }) {
 function Quota({ of: u }: { of: Usage }) {
   const now = useNow();
   const projected = projectionWords(u, now);
+  const show = unitsIn(u);
+  const exact = (text: string) => (isBytes(u.meter) ? text : undefined); // a title for what is shown in larger units
   return (
     <li className="flex min-w-0 flex-col gap-1">
       <div className="flex flex-wrap items-baseline gap-x-3 gap-y-0.5">
         <span className="min-w-0 break-words">
-          <code className="font-mono text-sm font-medium">{u.limit}</code> <span className="text-sm text-muted">of the plan {u.plan}</span>
+          <code className="font-mono text-sm font-medium">{u.limit}</code>{' '}
+          <span className="text-sm text-muted">
+            of the plan {u.plan}
+            {ofMeter(u)}
+          </span>
         </span>
         <State of={u} />
-        <span className="ml-auto whitespace-nowrap">
-          <b className="font-semibold">{count(u.used)}</b> of {count(wholeOf(u))}
+        <span className="ml-auto whitespace-nowrap" title={exact(`${count(u.used)} of ${count(wholeOf(u))} ${meterWords(u.meter)}`)}>
+          <b className="font-semibold">{show(u.used)}</b> of {show(wholeOf(u))}
         </span>
       </div>
       <Bar of={u} />
       <div className="flex flex-wrap justify-between gap-x-4 text-sm text-muted">
-        <span>
+        <span title={exact(`${leftWords(u, count)}${granted(u, count)}`)}>
           {shareWords(u)} used, {leftWords(u)}
-          {Number(u.grants) > 0 && `; ${count(u.grants)} were granted`}
+          {granted(u, show)}
         </span>
         <span>
           {u.window_end ? (
@@ -79,6 +86,8 @@ function Quota({ of: u }: { of: Usage }) {
     </li>
   );
 }
+
+const granted = (u: Usage, show: (n: Count) => string): string => (Number(u.grants) > 0 ? `; ${show(u.grants)} were granted` : '');
 
 // State says whether a quota is used up, and whether more is allowed.
 const State = ({ of: u }: { of: Usage }) =>
@@ -101,7 +110,7 @@ function Bar({ of: u }: { of: Usage }) {
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={Math.floor(share * 100)}
-      aria-valuetext={`${count(u.used)} of ${count(wholeOf(u))}`}
+      aria-valuetext={`${unitsIn(u)(u.used)} of ${unitsIn(u)(wholeOf(u))}`}
       className="h-2 overflow-hidden rounded-full bg-line">
       <div className={`h-full rounded-full ${colour}`} style={{ width: `${share * 100}%` }} />
     </div>
@@ -138,7 +147,7 @@ function Grants({ quotas: { grants, all, showAll } }: { quotas: Of }) {
 const Grant = ({ of: g }: { of: Schemas['Grant'] }) => (
   <li className="flex flex-wrap items-baseline gap-x-2">
     <span>
-      <b className="font-medium">+{count(g.units)}</b> <code className="font-mono text-sm">{g.limit}</code>
+      <b className="font-medium">+{exactly(g.meter, g.units)}</b> <code className="font-mono text-sm">{g.limit}</code>
     </span>
     {g.reason && (
       <span className="min-w-0 break-words">

@@ -5,12 +5,12 @@ import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
 import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
-import { count, milliseconds, plural } from '../../lib/format';
+import { milliseconds, plural } from '../../lib/format';
 import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
-import { clean, explain, isDaily, limitName, type LoggedRequest, neverPasses } from './explain';
+import { clean, explain, isDaily, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
 import { nowOf, type Raisable, RaiseLimit } from './raise';
 
 export default function RequestDetail() {
@@ -82,7 +82,7 @@ export default function RequestDetail() {
     gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined,
     route: route?.path,
     rate: raisable && rateThen(r, raisable),
-    quota: quotaOf(r, plan),
+    ...countedBy(r, plan),
   };
   const text = explain(r, names);
   const decision: [ReactNode, ReactNode][] = [
@@ -104,7 +104,7 @@ export default function RequestDetail() {
                 .replace(/^./, (c) => c.toUpperCase())}
             </LinkTo>,
           ],
-          ['Left then', d.remaining === null ? '–' : `${count(d.remaining)} of ${d.limit === null ? '–' : plural(d.limit, 'request')}`],
+          ['Left then', leftThen(r, names)],
           ['Would have passed', neverPasses(r) ? 'never: it does not reset' : <Time key="passes" at={d.passes_at} />],
         ] as [ReactNode, ReactNode][])
       : []),
@@ -252,9 +252,10 @@ function usePlanOf(r: LoggedRequest | undefined): Plan | undefined {
   return useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused }).data?.data.data[0];
 }
 
-// quotaOf returns the quota that refused a request, as the plan has it now.
-function quotaOf({ decision: { limit_name } }: LoggedRequest, plan: Plan | undefined): string | undefined {
-  return plan?.limits.find((l) => l.name === planAndLimit(limit_name ?? '').limit)?.quota ?? undefined;
+// countedBy returns what the limit that refused a request counts, as the plan has it now.
+function countedBy({ decision: { limit_name } }: LoggedRequest, plan: Plan | undefined): { meter?: string; quota?: string } {
+  const limit = plan?.limits.find((l) => l.name === planAndLimit(limit_name ?? '').limit);
+  return { meter: limit?.meter, quota: limit?.quota ?? undefined };
 }
 
 // LinkTo leads to a plan, if there is one.

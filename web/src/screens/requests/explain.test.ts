@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { explain, type LoggedRequest, short } from './explain';
+import { explain, leftThen, type LoggedRequest, short } from './explain';
 
 const none = {
   limit_scope: null,
@@ -113,7 +113,7 @@ describe('explain', () => {
     [
       'limit of a plan',
       request(429, { ...limited, limit_scope: 'plan', limit_name: 'pro.per-minute' }),
-      'the limit “per-minute” of 50 requests of the plan “pro” was used up',
+      'the limit “per-minute” (50) of the plan “pro” was used up, with 0 left',
     ],
     ['suspended owner', request(403, { check: 'owner', code: 'owner_suspended' }, known), 'the owner of the key kg_4tQx9Z… was suspended'],
     ['global limit', request(429, { ...limited, limit_scope: 'global' }), 'the limit of 50 requests for the whole gateway was used up'],
@@ -221,14 +221,33 @@ describe('explain', () => {
 // Guarantee: a refusal by a quota says its window, how long it lasts in days, and of one that never resets no time.
 test('a quota', () => {
   const decision = { ...limited, limit_scope: 'plan' as const, limit_name: 'pro.monthly', passes_at: '2026-04-01T00:00:00Z' };
-  expect(explain(request(429, decision), { quota: '40/month' })).toContain(
+  expect(explain(request(429, decision), { meter: 'requests', quota: '40/month' })).toContain(
     'the limit “monthly” of 50 requests a month of the plan “pro” was used up, with 0 left; the request would have passed at 2026-04-01 00:00:00 UTC, 31 days later (',
   );
   const total = request(429, { ...decision, passes_at: '2038-01-19T03:14:07Z' });
-  expect(explain(total, { quota: '40/total' })).toContain(
+  expect(explain(total, { meter: 'requests', quota: '40/total' })).toContain(
     'of 50 requests in total of the plan “pro” was used up, with 0 left; it never resets (',
   );
-  expect(short(total)).toBe('The limit “monthly” of 50 requests of the plan “pro” was used up, with 0 left');
+  expect(short(total)).toBe('The limit “monthly” (50) of the plan “pro” was used up, with 0 left');
+});
+
+// Guarantee: a limit of a plan that counts bytes is not said to count requests, and none is called used up that may have had
+// something left; what is counted is not guessed if the plan is not known.
+test('what a limit of a plan counts', () => {
+  const of = (limit: number) => request(429, { ...limited, limit_scope: 'plan', limit_name: 'pro.traffic', limit });
+  const [mib, gb] = [of(5 * 1024 ** 2), of(10_000_000_000)];
+  expect(explain(mib, { meter: 'bytes_in' })).toContain(
+    'because the limit “traffic” of 5 MiB of requests of the plan “pro” had less left than the request needed; the request would have passed',
+  );
+  expect(explain(gb, { meter: 'bytes_out', quota: '10000000000/month' })).toContain(
+    'because the limit “traffic” of 10 GB of responses a month of the plan “pro” was used up, with 0 left; the request would have passed',
+  );
+  expect(explain(of(50), { meter: 'requests' })).toContain('of 50 requests of the plan “pro” was used up, with 0 left;');
+  expect(explain(gb)).toContain('the limit “traffic” (10,000,000,000) of the plan “pro” was used up, with 0 left;');
+  expect(leftThen(mib, { meter: 'bytes_in' })).toBe('too little of 5 MiB of requests');
+  expect(leftThen(gb, { meter: 'bytes_out' })).toBe('0 of 10 GB of responses');
+  expect(leftThen(gb, {})).toBe('0 of 10,000,000,000');
+  expect(leftThen(request(429, { ...limited, limit_scope: 'key' }), {})).toBe('0 of 50 requests');
 });
 
 test('short leaves out when a request would have passed', () => {

@@ -2,6 +2,7 @@ import type { Schemas } from '../../api/client';
 import { planAndLimit } from '../../lib/plan';
 import { count, plural } from '../../lib/format';
 import { refusedQuota } from '../../lib/quota';
+import { amountWords } from '../../lib/usage';
 
 export type LoggedRequest = Schemas['LoggedRequest'];
 
@@ -10,7 +11,8 @@ export interface Names {
   gateway?: string;
   route?: string; // path of the route
   rate?: string; // of the limit that refused it, in words
-  quota?: string; // what it counts, such as 100000/month, if a quota refused it
+  meter?: string; // what the limit counts, if it is one of a plan
+  quota?: string; // how much of it, such as 100000/month, if that limit is a quota
 }
 
 // Why an upstream could not be reached or did not respond. The API may add further reasons.
@@ -88,14 +90,30 @@ const keyName = (r: LoggedRequest): string => (r.key_prefix ? `the key ${clean(r
 
 function limit(r: LoggedRequest, names: Names): string {
   const d = r.decision;
-  const left = d.remaining === null ? '' : `, with ${count(d.remaining)} left`;
   const when =
     d.passes_at === null
       ? ''
       : neverPasses(r)
         ? '; it never resets'
         : `; the request would have passed at ${moment(d.passes_at)}${wait(r.time, d.passes_at)}`;
-  return `${limitName(r, names)} was used up${left}${when}`;
+  return `${limitName(r, names)} ${lack(r, names)}${when}`;
+}
+
+// The record of a refusal by a limit of another meter than requests does not say how much was left. It was nothing if the
+// limit counts responses, of which no request takes any when it comes.
+const isUsedUp = ({ meter = 'requests' }: Names): boolean => meter === 'requests' || meter === 'bytes_out';
+
+function lack({ decision: d }: LoggedRequest, names: Names): string {
+  if (!isUsedUp(names)) return 'had less left than the request needed';
+  return `was used up${d.remaining === null ? '' : `, with ${count(d.remaining)} left`}`;
+}
+
+// leftThen says what was left of the limit that refused a request.
+export function leftThen({ decision: d }: LoggedRequest, names: Names): string {
+  if (d.remaining === null) return '–';
+  const left = isUsedUp(names) ? count(d.remaining) : 'too little';
+  if (d.limit === null) return left;
+  return `${left} of ${d.limit_scope !== 'plan' ? plural(d.limit, 'request') : names.meter ? amountWords(names.meter, d.limit) : count(d.limit)}`;
 }
 
 // neverPasses reports whether a quota that never resets refused a request: the API gives it the greatest time there is.
@@ -109,14 +127,14 @@ export const isDaily = ({ decision: d }: LoggedRequest): boolean =>
 
 // limitName names the limit that refused a request. The limit of the server for gateways without one has the scope of a
 // gateway's: the API tells it apart in its message only.
-export function limitName(r: LoggedRequest, { route, rate, quota }: Names = {}): string {
+export function limitName(r: LoggedRequest, { route, rate, meter, quota }: Names = {}): string {
   const d = r.decision;
-  const most = rate ?? (d.limit === null ? '' : quota ? refusedQuota(d.limit, quota) : plural(d.limit, 'request'));
+  const most = rate ?? (d.limit === null ? '' : plural(d.limit, 'request'));
   const size = most && ` of ${most}`;
   if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
   if (d.limit_scope === 'plan' && d.limit_name) {
     const { plan, limit: name } = planAndLimit(d.limit_name);
-    return `the limit “${clean(name)}”${size} of the plan “${clean(plan)}”`;
+    return `the limit “${clean(name)}”${sizeOf(d.limit, meter, quota)} of the plan “${clean(plan)}”`;
   }
   const whose =
     d.limit_scope === 'key'
@@ -127,6 +145,13 @@ export function limitName(r: LoggedRequest, { route, rate, quota }: Names = {}):
           ? 'each client address on public routes'
           : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
+}
+
+// sizeOf says how much a limit of a plan lets through. What it counts is not in the record of a request.
+function sizeOf(most: number | null, meter: string | undefined, quota: string | undefined): string {
+  if (most === null) return '';
+  if (!meter) return ` (${count(most)})`;
+  return ` of ${quota ? refusedQuota(most, quota, meter) : amountWords(meter, most)}`;
 }
 
 // clean leaves out what would reorder or break the sentence, control characters and marks of direction, and what
