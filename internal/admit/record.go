@@ -29,6 +29,9 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if r.Result == accesslog.Limited {
 		s := v.Charge.Worst()
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
+		if s.Label.Meter() != "" {
+			r.Remaining = s.Left
+		}
 		if s.Default {
 			r.LimitScope = uint8(ratelimit.DefaultGlobalScope)
 		}

@@ -1,6 +1,8 @@
 package admit
 
 import (
+	"fmt"
+
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -191,7 +193,11 @@ func (v *Verdict) message() string {
 		}
 		return v.Gateway.KeyMessage
 	case fault.RateLimitExceeded:
-		return v.Charge.Worst().Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
+		s := v.Charge.Worst()
+		if s.Needed > s.Limit {
+			return fmt.Sprintf("%s lets %d %s pass at once, and the request needs %d: send less in one request", s.Exceeded(), s.Limit, s.Label.Meter(), s.Needed)
+		}
+		return s.Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 	default:
 		return "the request is not valid"
 	}

@@ -2,6 +2,7 @@
 package plan
 
 import (
+	"strings"
 	"time"
 	_ "time/tzdata" // zones do not depend on the machine
 
@@ -71,13 +72,22 @@ func checkName(field, name string, most int) error {
 // CheckZone checks the name of a time zone. The error is a validation error of the field.
 func CheckZone(field, zone string) error {
 	// To the library "Local" is the zone of the machine, and a path leads to a file.
-	if zone == "" || zone == "Local" || len(zone) > maxZone {
+	if zone == "" || zone == "Local" || len(zone) > maxZone || isOfMachine(zone) {
 		return badZone(field, zone)
 	}
 	if _, err := time.LoadLocation(zone); err != nil {
 		return badZone(field, zone)
 	}
 	return nil
+}
+
+// isOfMachine reports whether a name is not one of a zone, but what some machines keep beside them.
+func isOfMachine(zone string) bool {
+	switch first, _, _ := strings.Cut(zone, "/"); first {
+	case "localtime", "posixrules", "Factory", "posix", "right":
+		return true
+	}
+	return false
 }
 
 func badZone(field, zone string) error {

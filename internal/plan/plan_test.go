@@ -62,6 +62,8 @@ func TestValidate(t *testing.T) {
 		{func(p *plan.Plan) { p.Title = "\u202e" }, "title"},
 		{func(p *plan.Plan) { p.TimeZone = "Europe/Berlin" }, ""},
 		{func(p *plan.Plan) { p.TimeZone = "Local" }, "time_zone"},
+		{func(p *plan.Plan) { p.TimeZone = "localtime" }, "time_zone"},
+		{func(p *plan.Plan) { p.TimeZone = "posix/Europe/Berlin" }, "time_zone"},
 		{func(p *plan.Plan) { p.TimeZone = "../etc/passwd" }, "time_zone"},
 		{func(p *plan.Plan) { p.TimeZone = "Berlin" }, "time_zone"},
 		{func(p *plan.Plan) { p.AnchorDay = 28 }, ""},

@@ -306,7 +306,8 @@ func (q *Quota) fillStatus(t *QuotaTerms, s *Status, v *view, word uint64, wall 
 	s.Limit = min(t.Count+known.grants, MaxUnits)
 	s.Remaining = max(0, s.Limit-known.used(quotaWord(word).left()))
 	if end == math.MaxInt64 {
-		s.Window, s.ResetAt, s.ResetIn = math.MaxInt32, math.MaxInt32, max(0, math.MaxInt32-wall/second)
+		s.Window = math.MaxInt32
+		s.never(wall)
 		return
 	}
 	s.Window, s.ResetAt, s.ResetIn = ceilSeconds(end-start), ceilSeconds(end), ceilSeconds(max(0, end-wall))

@@ -11,7 +11,7 @@ type Status struct {
 	Limit      int64 // capacity
 	Remaining  int64 // whole requests left
 	Window     int64 // seconds, rounded up, from empty to full
-	ResetAt    int64 // Unix time in seconds, rounded up, at which the limit is full again or, if Refused, would admit the request
+	ResetAt    int64 // Unix time in seconds, rounded up, at which the limit is full again or, if Refused, would admit the request; the greatest number of 32 bits for never
 	ResetIn    int64 // seconds, rounded up, from the decision to that time
 	RetryAfter int64 // if Refused: ResetIn, at least 1
 
@@ -73,6 +73,9 @@ func (d *decision) fillRefused() (worst int) {
 		}
 		s := &e.status
 		s.Refused, s.Left, s.Needed = true, s.Remaining, e.unitsOf(e.amount)
+		if s.Needed > s.Limit {
+			wait = s.never(d.Wall)
+		}
 		s.Remaining, s.RetryAfter = 0, max(1, s.ResetIn)
 		if wait > longest {
 			longest, worst = wait, i
@@ -120,6 +123,12 @@ func (p *Params) fillRefused(s *Status, word, at, units uint64, wall int64) (wai
 // reset sets the reset to ns nanoseconds after wall.
 func (s *Status) reset(wall int64, ns uint64) {
 	s.ResetAt, s.ResetIn = ceilSeconds(wall+int64(ns)), ceilSeconds(int64(ns))
+}
+
+// never sets the reset to the time that stands for never, and returns the nanoseconds until then.
+func (s *Status) never(wall int64) (wait int64) {
+	s.ResetAt, s.ResetIn = math.MaxInt32, max(0, math.MaxInt32-wall/second)
+	return math.MaxInt64
 }
 
 func (s *Status) resetFar(wall, seconds int64) {

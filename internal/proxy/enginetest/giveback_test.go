@@ -10,15 +10,21 @@ import (
 	"time"
 )
 
-// closedPort returns an address at which nothing listens.
+// closedPort returns an address at which nothing listens, and which no listener of another test gets meanwhile: a
+// connection has it.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(func() { _ = l.Close() })
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn.LocalAddr().String()
 }
 
 // Guarantee: contract 4.3: if no byte of a request reached an upstream, its 502 gives everything back: a key

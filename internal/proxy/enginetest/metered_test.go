@@ -139,6 +139,11 @@ func (g *harness) recordOf(path string) <-chan recorded {
 
 type recorded struct{ BytesIn, BytesOut int64 }
 
+// endless reads zeros.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
 const largeBody = 300_000
 
 // handleSizes responds as the paths of the test say.
@@ -181,4 +186,32 @@ func TestLimitsOfBytesKnowOfLongExchanges(t *testing.T) {
 	if in, out := g.used(); in != 30 || out != 38 {
 		t.Errorf("the limits have counted %d bytes in and %d out of a tunnel, want 30 and 38", in, out)
 	}
+}
+
+// Guarantee: a request that needs more than a limit ever has is told so, and not to wait.
+func TestRequestsLargerThanTheirLimit(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: "http://" + closedPort(t), bytes: true})
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "POST", "http://"+g.addr+"/a", io.LimitReader(endless{}, byteLimit+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = byteLimit + 1
+		req.Header.Set("Authorization", "Bearer "+g.key)
+		resp, err := client.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		for _, want := range []string{
+			"lets 1000000000 bytes_in pass at once, and the request needs 1000000001", `"reset_at":2147483647`, `"limit_name":"bytes.up","units_left":1000000000,"units_needed":1000000001`,
+		} {
+			if resp.StatusCode != 429 || err != nil || !strings.Contains(string(body), want) {
+				t.Errorf("got %d %s (%v), want 429 with %s", resp.StatusCode, body, err, want)
+			}
+		}
+	})
 }
