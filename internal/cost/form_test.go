@@ -70,11 +70,11 @@ func TestForm(t *testing.T) {
 		`null`: `[]`,
 		`[{"meter":"requests","from":{"request":5}}]`:                                                              `[{"meter":"requests","reserve":5,"max":5,"from":{"request":5}}]`,
 		`[{"meter":"requests","from":{"request":0}}]`:                                                              `[{"meter":"requests","reserve":0,"max":0,"from":{"request":0}}]`,
-		`[{"meter":"c","reserve":2,"max":9,"from":{"request":5,"header":null}}]`:                                    `[{"meter":"c","reserve":2,"max":9,"from":{"request":5}}]`,
+		`[{"meter":"c","reserve":2,"max":9,"from":{"request":5,"header":null}}]`:                                   `[{"meter":"c","reserve":2,"max":9,"from":{"request":5}}]`,
 		`[{"meter":"c","max":9,"from":{"header":"X-Cost"}}]`:                                                       `[{"meter":"c","reserve":1,"max":9,"from":{"header":"X-Cost"}}]`,
-		`[{"unknown":"max","reserve":0,"max":9e2,"from":{"expose":true,"header":"X-Cost"},"meter":"c"}]`:            `[{"meter":"c","reserve":0,"max":900,"from":{"header":"X-Cost","expose":true}}]`,
-		`[{"meter":"c","max":9,"from":{"header":"X-Cost"},"unknown":{"bytes_in":0.000001}}]`:                        `[{"meter":"c","reserve":1,"max":9,"from":{"header":"X-Cost"},"unknown":{"bytes_in":0.000001}}]`,
-		`[{"meter":"c","max":9,"from":{"json":{"b":-1.50,"a|b.c?":1e6}},"unknown":"reserve"}]`:                      `[{"meter":"c","reserve":1,"max":9,"from":{"json":{"b":-1.5,"a|b.c?":1000000}},"unknown":"reserve"}]`,
+		`[{"unknown":"max","reserve":0,"max":9e2,"from":{"expose":true,"header":"X-Cost"},"meter":"c"}]`:           `[{"meter":"c","reserve":0,"max":900,"from":{"header":"X-Cost","expose":true}}]`,
+		`[{"meter":"c","max":9,"from":{"header":"X-Cost"},"unknown":{"bytes_in":0.000001}}]`:                       `[{"meter":"c","reserve":1,"max":9,"from":{"header":"X-Cost"},"unknown":{"bytes_in":0.000001}}]`,
+		`[{"meter":"c","max":9,"from":{"json":{"b":-1.50,"a|b.c?":1e6}},"unknown":"reserve"}]`:                     `[{"meter":"c","reserve":1,"max":9,"from":{"json":{"b":-1.5,"a|b.c?":1000000}},"unknown":"reserve"}]`,
 		`[{"meter":"c","max":9007199254740991,"from":{"json":{"b":2},"by":"m|n","prices":{"a.b \"<":{"c":0.1}}}}]`: `[{"meter":"c","reserve":1,"max":9007199254740991,"from":{"json":{"b":2},"by":"m|n","prices":{"a.b \"\u003c":{"c":0.1}}}}]`,
 	} {
 		rules, err := read(in)

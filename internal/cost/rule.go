@@ -2,6 +2,7 @@ package cost
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -17,6 +18,8 @@ const (
 	MaxPrices   = 64        // of a rule
 	MaxPriceKey = 255       // bytes of a value of by
 	MaxField    = 255       // bytes of a field
+	MaxPaths    = 8         // of a field
+	MaxAllPaths = 64        // of a rule, without repetitions
 	MaxText     = 16 << 10  // bytes of all texts of a rule
 	maxMeter    = 32        // bytes of the name of a meter
 	maxHeader   = 128       // bytes of the name of a header
@@ -299,6 +302,13 @@ func (f *From) checkJSON() error {
 	if len(f.Prices) > MaxPrices {
 		return fault.Join(append(problems, fault.Invalid("prices", "must have at most %d values", MaxPrices))...)
 	}
+	paths := map[string]bool{}
+	for path := range f.paths() {
+		paths[path] = true
+	}
+	if len(paths) > MaxAllPaths {
+		problems = append(problems, fault.Invalid("", "must have at most %d different paths in json, by and prices together, not %d", MaxAllPaths, len(paths)))
+	}
 	for i := range f.Prices {
 		p := &f.Prices[i]
 		err := checkFields(p.Fields)
@@ -311,6 +321,31 @@ func (f *From) checkJSON() error {
 		problems = append(problems, fault.Prefixed(below("prices", shown(p.Value)), err))
 	}
 	return fault.Join(problems...)
+}
+
+// paths returns the paths of all fields, as they are written.
+func (f *From) paths() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		split := func(name string) bool {
+			for path := range strings.SplitSeq(strings.TrimSuffix(name, "?"), "|") {
+				if !yield(path) {
+					return false
+				}
+			}
+			return true
+		}
+		list := func(fields []Field) bool {
+			return !slices.ContainsFunc(fields, func(f Field) bool { return !split(f.Name) })
+		}
+		if !list(f.JSON) || f.By != "" && !split(f.By) {
+			return
+		}
+		for _, p := range f.Prices {
+			if !list(p.Fields) {
+				return
+			}
+		}
+	}
 }
 
 func checkFields(fields []Field) error {
@@ -371,6 +406,9 @@ func parseField(name string) (paths [][]string, optional bool, err error) {
 		return nil, false, fault.Invalid("", "must have neither control characters nor invalid UTF-8")
 	case strings.Contains(text, "?"):
 		return nil, false, fault.Invalid("", "may have ? only at its end, after all paths: then an absent field is 0")
+	}
+	if strings.Count(text, "|") >= MaxPaths {
+		return nil, false, fault.Invalid("", "must have at most %d paths", MaxPaths)
 	}
 	for path := range strings.SplitSeq(text, "|") {
 		segments := strings.Split(path, ".")
