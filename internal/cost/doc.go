@@ -22,8 +22,8 @@
 // the elements of an array at the top level are such values), or the events of text/event-stream. Of each field the
 // last of them that has it counts, and only that one. null is absent. If an object has a member twice, the last one
 // counts, as in most parsers. An event that is not one JSON object, such as [DONE], is ignored. A body that is not valid
-// JSON ends the reading; what was read before stays. The last value, line or event may lack what ends it if it is
-// complete itself.
+// JSON, or ends within a value or an event, is invalid; what was read before it stays. The last line or event may lack
+// the line break or the empty line after it. What nests deeper than 64 is skipped.
 //
 // A value is a JSON number, or a string with one. Its first 9 decimals count; more are rounded up, or down for a
 // negative weight, so that rounding lowers no cost. The field "by" may also have another text.

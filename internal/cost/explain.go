@@ -66,16 +66,13 @@ func (r *Reader) appendOperand(b []byte, o *operand) []byte {
 
 // append appends the decimal text of n, with commas between thousands. Decimals beyond the ninth are left out.
 func (n number) append(b []byte) []byte {
-	digits := strconv.FormatUint(n.units, 10)
-	for i := range len(digits) {
+	var room [20]byte
+	digits := strconv.AppendUint(room[:0], n.units, 10)
+	for i, c := range digits {
 		if i > 0 && (len(digits)-i)%3 == 0 {
 			b = append(b, ',')
 		}
-		b = append(b, digits[i])
+		b = append(b, c)
 	}
-	if n.nanos > 0 {
-		decimals := strconv.FormatUint(nanosPerUnit+uint64(n.nanos), 10)[1:]
-		b = append(append(b, '.'), strings.TrimRight(decimals, "0")...)
-	}
-	return b
+	return appendDecimals(b, uint64(n.nanos), nanosPerUnit)
 }

@@ -177,10 +177,10 @@ func (r *Reader) end() {
 	case r.form == formOther:
 	case r.scanner.finish():
 		r.stop(None)
-	case r.form == formJSON || len(r.scanner.touched) > 0 && !r.scanner.broken:
-		r.stop(Invalid)
-	default: // the last event is none
+	case r.form == formEvents && r.scanner.broken: // the last event is not JSON
 		r.scanner.discard()
+	default:
+		r.stop(Invalid)
 	}
 }
 

@@ -26,7 +26,21 @@ const everything = `[
 	{"meter":"others","max":9007199254740991,"from":{"json":{"k/\"é":1},"by":"u.m|m","prices":{"é":{"a":2}}}}
 ]`
 
-// outcome is everything that a Reader finds.
+// programs returns everything, which has too many names for a filter of events, and rules with few.
+func programs(t testing.TB) []*cost.Program {
+	var list []*cost.Program
+	for _, text := range []string{
+		everything,
+		`[{"meter":"c","max":1000,"from":{"json":{"u.b":1,"a?":2},"by":"m","prices":{"x":{"u.b":3},"y":{"a?":1},"text":{"a":0.5}}}}]`,
+		`[{"meter":"c","max":1000,"from":{"json":{"k/\"é":1},"by":"u.m|m","prices":{"x":{"a":3},"é":{"u.a":1}}}}]`,
+		`[{"meter":"c","max":1000,"from":{"json":{"a|u.a":1}}},{"meter":"d","max":1000,"from":{"json":{"u.v.a":1},"by":"m","prices":{"more":{"a":7}}}},{"meter":"e","max":1000,"from":{"json":{"u.a?":1},"by":"u.m","prices":{"x":{"a":7}}}}]`,
+	} {
+		list = append(list, cost.Compile(mustRead(t, text)))
+	}
+	return list
+}
+
+// readAll returns everything that a Reader finds.
 func readAll(p *cost.Program, contentType, encoding string, pieces ...[]byte) string {
 	r := p.Reader(contentType, encoding)
 	defer r.Close()
@@ -111,10 +125,13 @@ func check(t interface {
 
 // Guarantee: a Reader finds what a decoder of whole bodies finds, however the body is cut: JSON, lines, arrays, events.
 func TestReaderAgreesWithADecoder(t *testing.T) {
-	p := cost.Compile(mustRead(t, everything))
+	list := programs(t)
 	rapid.Check(t, func(t *rapid.T) {
 		contentType := rapid.SampledFrom([]string{plainJSON, events}).Draw(t, "type")
-		check(t, p, contentType, drawBody(t, contentType), rapid.Uint64().Draw(t, "seed"))
+		body, seed := drawBody(t, contentType), rapid.Uint64().Draw(t, "seed")
+		for _, p := range list {
+			check(t, p, contentType, body, seed)
+		}
 	})
 }
 
@@ -127,11 +144,18 @@ func drawBody(t *rapid.T, contentType string) []byte {
 	end := rapid.SampledFrom([]string{"\n", "\r", "\r\n"}).Draw(t, "end")
 	line := func(s string) { b.WriteString(s + end) }
 	shared := drawObject(t, 0) // most events of a stream are alike
-	for range rapid.IntRange(0, 8).Draw(t, "units") {
+	if rapid.Bool().Draw(t, "chunks") {
+		shared = rapid.SampledFrom([]string{
+			`{"id":"chunk-1234","object":"a chunk","m":"x","choices":[{"text":"text"}],"u":null}`,
+			`{"id":"chunk-1234","object":"a chunk","choices":[{"text":"text"}],"m" : "text","v":0}`,
+			`{"id":"chunk-1234","object":"a chunk of a long response","choices":[{"text":"text"}],"u":{"a":5,"m":"text"}}`,
+		}).Draw(t, "shared")
+	}
+	for range rapid.IntRange(0, 12).Draw(t, "units") {
 		text := drawObject(t, 0)
 		switch rapid.IntRange(0, 9).Draw(t, "unit") {
-		case 0, 1, 2:
-			text = strings.ReplaceAll(shared, "text", rapid.SampledFrom([]string{"text", "more", "n\\n", "\\u0041", "k"}).Draw(t, "text"))
+		case 0, 1, 2, 5, 6, 7:
+			text = strings.ReplaceAll(shared, "text", rapid.SampledFrom([]string{"text", "more", "n\\n", "\\u0041", "k", "x", "y"}).Draw(t, "text"))
 		case 3:
 			text = drawValue(t, 0)
 		case 4:
@@ -219,7 +243,7 @@ func drawValue(t *rapid.T, depth int) string {
 
 // Guarantee: whatever the bytes are and however they are cut, reading ends, is the same, and agrees with a decoder.
 func FuzzReader(f *testing.F) {
-	p := cost.Compile(mustRead(f, everything))
+	list := programs(f)
 	for _, body := range []string{
 		`{"a":1,"u":{"b":2.5,"c":"3"},"m":"x"}`, "{\"a\":1}\n{\"u\":{\"a\":2}}\n", `[{"a":1},{"a":2,"m":"y"},3]`, `{"a":1,"a":null}`, `{"u":{"b":1},"u":{}}`, `{"\u0061":1e3,"k\/\"\u00e9":2}`, `{"a":12`,
 		"data: {\"a\":1,\"m\":\"x\"}\n\ndata: {\"text\":\"k\",\"m\":\"x\"}\n\ndata: {\"text\":\"l\",\"m\":\"x\"}\n\ndata: [DONE]\n\n", "data: {\"a\":\ndata: 1}\r\n\r\n", "event: x\rdata:{\"a\":1}\r\r", "\xef\xbb\xbfdata: {\"a\":1}",
@@ -233,7 +257,9 @@ func FuzzReader(f *testing.F) {
 		if isEvents {
 			contentType = events
 		}
-		check(t, p, contentType, body, seed)
+		for _, p := range list {
+			check(t, p, contentType, body, seed)
+		}
 	})
 }
 

@@ -1,8 +1,8 @@
 package cost
 
 import (
+	"bytes"
 	"strconv"
-	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -43,12 +43,18 @@ func (w Weight) append(b []byte) []byte {
 	if w < 0 {
 		b, w = append(b, '-'), -w
 	}
-	b = strconv.AppendInt(b, int64(w/weightUnit), 10)
-	if rest := w % weightUnit; rest != 0 {
-		decimals := strconv.FormatInt(int64(weightUnit+rest), 10)[1:]
-		b = append(append(b, '.'), strings.TrimRight(decimals, "0")...)
+	return appendDecimals(strconv.AppendInt(b, int64(w/weightUnit), 10), uint64(w%weightUnit), weightUnit)
+}
+
+// appendDecimals appends the dot and the decimals of n parts of one, or nothing for 0. one is a power of 10.
+func appendDecimals(b []byte, n, one uint64) []byte {
+	if n == 0 {
+		return b
 	}
-	return b
+	at := len(b)
+	b = strconv.AppendUint(b, one+n, 10)
+	b[at] = '.' // for the 1 of one
+	return bytes.TrimRight(b, "0")
 }
 
 // times returns how many units n are at w each, rounded up. w is not negative. The result is at most MaxUnits.
