@@ -190,7 +190,7 @@ func TestMemoryOfReaders(t *testing.T) {
 		for j := range cost.MaxPaths {
 			paths = append(paths, fmt.Sprintf("m%d.%d", i, j))
 		}
-		rules[i] = fmt.Sprintf(`{"meter":"m%d","max":1,"from":{"json":{%s},"by":"%s","prices":{"x":{"a":1}}}}`, i, strings.Join(fields, ","), strings.Join(paths, "|"))
+		rules[i] = fmt.Sprintf(`{"meter":"m%d","max":1,"from":{"json":{%s},"by":%q,"prices":{"x":{"a":1}}}}`, i, strings.Join(fields, ","), strings.Join(paths, "|"))
 	}
 	p := cost.Compile(mustRead(t, `[`+strings.Join(rules, ",")+`]`))
 	const n = 64

@@ -57,8 +57,9 @@ type knownStart struct {
 }
 
 const (
-	minKnown  = 32 // bytes that pay
-	maxMisses = 8
+	minKnown  = 32      // bytes that pay
+	maxRest   = 4 << 10 // bytes in which a line break is looked for, so that streams without one are read in linear time
+	maxMisses = 8       // starts that are learned in vain
 )
 
 // skip returns the end of the event that begins at i, if it begins with k and has no field.
@@ -67,7 +68,7 @@ func (k *knownStart) skip(f *filter, b []byte, i int, texts []textSlot) (end int
 		return 0, false
 	}
 	rest := i + k.length
-	line := bytes.IndexByte(b[rest:], '\n')
+	line := bytes.IndexByte(b[rest:min(len(b), rest+maxRest)], '\n')
 	if line < 0 {
 		return 0, false
 	}

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"compress/gzip"
+	"errors"
 	"io"
 	"iter"
 )
@@ -59,7 +60,7 @@ func (g *gunzip) run(r *Reader) iter.Seq[struct{}] {
 				return
 			}
 		}
-		if err != io.EOF && r.form != formOther {
+		if !errors.Is(err, io.EOF) && r.form != formOther {
 			r.stop(Encoding)
 		}
 	}

@@ -181,7 +181,7 @@ func ceil(r *big.Rat) *big.Int {
 
 // referNumber returns a value with 9 decimals, rounded so that the cost is not lower.
 func referNumber(v any, w cost.Weight) (*big.Rat, cost.Reason) {
-	text := ""
+	var text string
 	switch v := v.(type) {
 	case string:
 		text = v

@@ -176,13 +176,13 @@ func (s *scanner) begin(c byte) {
 			s.child = noNode
 		}
 	case 't':
-		s.state, s.literal = inLiteral, "rue"
+		s.state, s.literal = inLiteral, "true"[1:]
 		s.keep('t')
 	case 'f':
-		s.state, s.literal = inLiteral, "alse"
+		s.state, s.literal = inLiteral, "false"[1:]
 		s.keep('f')
 	case 'n':
-		s.state, s.literal = inLiteral, "ull"
+		s.state, s.literal = inLiteral, "null"[1:]
 		s.keep('n')
 	case '-':
 		s.state = afterMinus

@@ -2,6 +2,7 @@ package cost_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,7 +67,7 @@ func shapes() []shape {
 		`response.completed {"type":"response.completed","sequence_number":3,"response":{"id":"r-1","status":"completed","output":[{"type":"message","content":[{"text":"Hi you"}]}],"usage":{"input_tokens":36,"input_tokens_details":{"cached_tokens":0},"output_tokens":87,"total_tokens":123}}}`,
 	}
 	part := func(text string, out int) string {
-		return fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":"%s"}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":%d,"totalTokenCount":%d},"modelVersion":"g-1"}`, text, out, 8+out)
+		return fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":%q}],"role":"model"},"index":0}],"usageMetadata":{"promptTokenCount":8,"candidatesTokenCount":%d,"totalTokenCount":%d},"modelVersion":"g-1"}`, text, out, 8+out)
 	}
 	list := []shape{
 		{"chat completion", plainJSON, `{"id":"c-1","object":"chat.completion","model":"small-1","choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}],"usage":` + usage + `}`, chat, 1000 + 204 - 50, "prompt_tokens 1,000 × 1, completion_tokens 51 × 4, cached_tokens 101 × -0.5", nil},
@@ -250,6 +251,67 @@ func TestZeroAndAbsent(t *testing.T) {
 				t.Errorf("%s: got %d units and reason %q, want %d and %q", tc.name, units, reason, tc.units, tc.reason)
 			}
 			r.Close()
+		}
+	}
+}
+
+// Guarantee: events that are passed over without parsing have nothing that counts: a field is found whatever its name is
+// written like, and a text of by that changes is noticed, however often the events before were alike.
+func TestEventsThatAreAlike(t *testing.T) {
+	const rules = `[{"meter":"tokens","max":9000,"from":{"json":{"u.tokens":1},"by":"model","prices":{"b":{"u.tokens":10},"c":{"u.tokens":100}}}}]`
+	alike := func(model, text string) string {
+		return `{"id":"chunk-0123456789-0123456789","model":"` + model + `","choices":[{"text":"` + text + `"}]}`
+	}
+	many := func(n int, event string) []string {
+		return strings.Split(strings.Repeat(event+"\x00", n)[:n*(len(event)+1)-1], "\x00")
+	}
+	differing := func(model string) (list []string) {
+		for _, text := range []string{"a", "be", "a cat", "d", "\\n", "f"} {
+			list = append(list, alike(model, text))
+		}
+		return list
+	}
+	usage := `{"u":{"tokens":7}}`
+	for _, tc := range []struct {
+		name   string
+		events []string
+		units  int64
+	}{
+		{"one text", append(many(20, alike("b", "x")), usage), 70},
+		{"no text that is a price", append(many(20, alike("x", "x")), usage), 7},
+		{"the figure before", append([]string{usage}, many(20, alike("b", "x"))...), 70},
+		{"an escaped name", append(many(20, alike("b", "x")), `{"u":{"toke\u006es":7}}`), 70},
+		{"an escaped name of an object", append(many(20, alike("b", "x")), `{"\u0075":{"tokens":7}}`), 70},
+		{"an escaped name of by", append(many(20, alike("b", "x")), `{"mode\u006c":"c"}`, usage), 700},
+		{"spaces", append(many(20, alike("b", "x")), `{ "model" : "c" }`, ` { "u" : { "tokens" : 7 } } `), 700},
+		{"other texts", append(differing("b"), usage), 70},
+		{"another text at the end", append(many(20, alike("b", "x")), alike("c", "x"), usage), 700},
+		{"another text between", slices.Concat(differing("b"), []string{alike("c", "x")}, differing("b"), []string{usage}), 70},
+		{"other texts between", slices.Concat(differing("b"), differing("c"), differing("b"), []string{usage}), 70},
+		{"another text with the figure", append(append(many(5, alike("b", "x")), `{"model":"c","u":{"tokens":7}}`), many(5, alike("b", "y"))...), 70},
+		{"a longer text", append(many(5, alike("b", "x")), alike("bc", "x"), usage), 7},
+		{"a text that is null", append(many(5, alike("b", "x")), `{"model":null}`, usage), 70},
+		{"a text that is a number", append(many(5, alike("b", "x")), `{"model":1}`, usage), 7},
+		{"the same text elsewhere", append(many(5, alike("b", "x")), `{"x":{"model":"c"}}`, usage), 70},
+		{"the text twice in an event", append(many(5, alike("b", "x")), `{"model":"b","model":"c"}`, usage), 700},
+		{"a text that looks like two", []string{`{"model":"b\",\"x\":\"y"}`, `{"model":"b","x":"y"}`, usage}, 70},
+		{"a field in a text", append(many(5, alike("b", `x\"u\":{\"tokens\":7}`)), `{"text":"\"tokens\":9"}`, usage), 70},
+		{"a figure in an event that begins like the others", append(many(5, alike("b", "x")), strings.TrimSuffix(alike("b", "x"), "}")+`,"u":{"tokens":7}}`), 70},
+		{"many escapes", append(many(5, alike("b", strings.Repeat(`\n`, 300))), usage), 70},
+		{"many letters of the names", append(many(5, alike("b", strings.Repeat("km", 300))), usage), 70},
+	} {
+		p := cost.Compile(mustRead(t, rules))
+		for _, end := range []string{"\n", "\r\n", "\r"} {
+			var pieces [][]byte
+			for _, e := range tc.events {
+				pieces = append(pieces, []byte(sse(end, e)))
+			}
+			body := []byte(sse(end, tc.events...))
+			for name, pieces := range map[string][][]byte{"in one piece": {body}, "each event for itself": pieces, "in pieces of 10 bytes": cutAnywhere(body, 1, 10)} {
+				if got, want := result(p, events, "", pieces...), fmt.Sprintf("%d ", tc.units); got != want {
+					t.Errorf("%s, %s: got %q, want %q", tc.name, name, got, want)
+				}
+			}
 		}
 	}
 }
