@@ -255,6 +255,6 @@ func (r *Reader) latest(o *operand) int {
 }
 
 // Result returns what the request costs by the rule i, which has FromJSON. It ends the reading as Figure does.
-func (r *Reader) Result(i int, o Outcome) (units int64, reason Reason) {
-	return r.program.rules[i].Settle(o, r.Figure(i))
+func (r *Reader) Result(i int, e End) (units int64, reason Reason) {
+	return r.program.rules[i].Settle(e, r.Figure(i))
 }

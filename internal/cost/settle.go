@@ -75,8 +75,8 @@ func HeaderFigure(value string) Figure {
 	return Figure{Read: true, Known: true, Units: n.roundUp()}
 }
 
-// Outcome is the end of an exchange of which at least one byte was written to an upstream.
-type Outcome struct {
+// End is the end of an exchange of which at least one byte was written to an upstream.
+type End struct {
 	Status   int   // of the upstream's final response; 0 if there is none
 	Head     bool  // the request has the method HEAD
 	Whole    bool  // the response was passed on to its end, trailers included
@@ -90,22 +90,22 @@ type Outcome struct {
 // A response to HEAD, and one with status 204 or 304, costs 0 if it says nothing, since it has no body. So does an error
 // (4xx or 5xx) that says nothing, except of the meter requests, which is the reserve then: also one that was cut, or
 // whose body cannot be read.
-func (r *Rule) Settle(o Outcome, f Figure) (units int64, reason Reason) {
+func (r *Rule) Settle(e End, f Figure) (units int64, reason Reason) {
 	if r.From.Source == FromRequest {
 		return r.bounded(r.From.Price), None
 	}
 	if !f.Read {
 		switch {
-		case o.Status != 0 && o.Head || o.Status == 204 || o.Status == 304:
+		case e.Status != 0 && e.Head || e.Status == 204 || e.Status == 304:
 			return 0, None
-		case o.Status >= 400 && r.Meter == Requests:
+		case e.Status >= 400 && r.Meter == Requests:
 			return r.Reserve, None
-		case o.Status >= 400:
+		case e.Status >= 400:
 			return 0, None
 		}
 	}
 	switch {
-	case !o.Whole:
+	case !e.Whole:
 		reason = Incomplete
 	case f.Known:
 		return r.bounded(f.Units), None
@@ -114,17 +114,17 @@ func (r *Rule) Settle(o Outcome, f Figure) (units int64, reason Reason) {
 	default:
 		reason = f.Reason
 	}
-	return r.bounded(max(f.Units, r.fallback(o))), reason
+	return r.bounded(max(f.Units, r.fallback(e))), reason
 }
 
-func (r *Rule) fallback(o Outcome) int64 {
+func (r *Rule) fallback(e End) int64 {
 	switch r.Unknown.Fallback {
 	case UnknownReserve:
 		return r.Reserve
 	case UnknownBytesIn:
-		return r.Unknown.Weight.times(o.BytesIn)
+		return r.Unknown.Weight.times(e.BytesIn)
 	case UnknownBytesOut:
-		return r.Unknown.Weight.times(o.BytesOut)
+		return r.Unknown.Weight.times(e.BytesOut)
 	default:
 		return r.Max
 	}

@@ -27,15 +27,15 @@ func TestSettle(t *testing.T) {
 		return cost.Figure{Units: n, Read: true, Reason: reason}
 	}
 	nothing := cost.Figure{}
-	whole := func(status int) cost.Outcome {
-		return cost.Outcome{Status: status, Whole: true, BytesIn: 41, BytesOut: 43}
+	whole := func(status int) cost.End {
+		return cost.End{Status: status, Whole: true, BytesIn: 41, BytesOut: 43}
 	}
-	cut := func(status int) cost.Outcome { o := whole(status); o.Whole = false; return o }
-	head := func(status int) cost.Outcome { o := whole(status); o.Head = true; return o }
+	cut := func(status int) cost.End { o := whole(status); o.Whole = false; return o }
+	head := func(status int) cost.End { o := whole(status); o.Head = true; return o }
 	for _, tc := range []struct {
 		sentence string
 		rule     string
-		outcome  cost.Outcome
+		end      cost.End
 		figure   cost.Figure
 		units    int64
 		reason   cost.Reason
@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 		{"204 costs 0", body, whole(204), nothing, 0, cost.None},
 		{"304 costs 0", body, whole(304), nothing, 0, cost.None},
 		{"HEAD costs 0 of requests, too", requests, head(200), nothing, 0, cost.None},
-		{"HEAD that got no response is unknown", body, cost.Outcome{Head: true}, nothing, 100, cost.Incomplete},
+		{"HEAD that got no response is unknown", body, cost.End{Head: true}, nothing, 100, cost.Incomplete},
 
 		{"not whole: the greater of what was read", reserve, cut(200), known(50), 50, cost.Incomplete},
 		{"not whole: and unknown", reserve, cut(200), known(1), 2, cost.Incomplete},
@@ -75,7 +75,7 @@ func TestSettle(t *testing.T) {
 		{"unknown: bytes_in, rounded up", bytesIn, whole(200), unknown(0, cost.Negative), 11, cost.Negative},
 		{"unknown: bytes_out, rounded up", bytesOut, whole(200), nothing, 11, cost.Missing},
 		{"unknown: bytes_in below what was read", bytesIn, whole(200), unknown(12, cost.Missing), 12, cost.Missing},
-		{"unknown: bytes at most max", bytesIn, cost.Outcome{Status: 200, Whole: true, BytesIn: 1 << 60}, nothing, 100, cost.Missing},
+		{"unknown: bytes at most max", bytesIn, cost.End{Status: 200, Whole: true, BytesIn: 1 << 60}, nothing, 100, cost.Missing},
 		{"beyond 2^53 is unknown", reserve, whole(200), unknown(cost.MaxUnits, cost.TooLarge), 100, cost.TooLarge},
 
 		{"a 4xx with a figure costs that", body, whole(400), known(7), 7, cost.None},
@@ -91,7 +91,7 @@ func TestSettle(t *testing.T) {
 		{"a 4xx with optional fields alone, all absent, has none", requests, whole(400), cost.Figure{Known: true}, 2, cost.None},
 	} {
 		rules := mustRead(t, `[`+tc.rule+`]`)
-		units, reason := rules[0].Settle(tc.outcome, tc.figure)
+		units, reason := rules[0].Settle(tc.end, tc.figure)
 		if units != tc.units || reason != tc.reason {
 			t.Errorf("%s: got %d units and reason %q, want %d and %q", tc.sentence, units, reason, tc.units, tc.reason)
 		}
@@ -104,7 +104,7 @@ func TestSettleBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRule(t)
 		f := cost.Figure{Units: rapid.Int64Range(0, cost.MaxUnits).Draw(t, "figure"), Read: rapid.Bool().Draw(t, "read"), Known: rapid.Bool().Draw(t, "known")}
-		o := cost.Outcome{
+		o := cost.End{
 			Status: rapid.SampledFrom([]int{0, 200, 204, 304, 400, 500}).Draw(t, "status"), Head: rapid.Bool().Draw(t, "head"), Whole: rapid.Bool().Draw(t, "whole"),
 			BytesIn: rapid.Int64Range(0, 1<<62).Draw(t, "in"), BytesOut: rapid.Int64Range(0, 1<<62).Draw(t, "out"),
 		}

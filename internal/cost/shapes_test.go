@@ -116,7 +116,7 @@ func TestShapesCutAnywhere(t *testing.T) {
 			rules := mustRead(t, `[{"meter":"tokens","reserve":20,"max":100000,"unknown":`+unknown+`,`+s.rule+`}]`)
 			p := cost.Compile(rules)
 			for i := range len(s.body) + 1 {
-				o := cost.Outcome{Status: 200, BytesIn: 30, BytesOut: int64(i)}
+				o := cost.End{Status: 200, BytesIn: 30, BytesOut: int64(i)}
 				least, _ := rules[0].Settle(o, cost.Figure{})
 				r := p.Reader(s.contentType, "")
 				r.Write([]byte(s.body[:i]))
@@ -176,7 +176,7 @@ func TestLastEventCounts(t *testing.T) {
 		p := cost.Compile(mustRead(t, `[{"meter":"tokens","max":9000,"from":{"json":`+tc.fields+`}}]`))
 		r := p.Reader(events, "")
 		r.Write([]byte(tc.body))
-		if units, reason := r.Result(0, cost.Outcome{Status: 200, Whole: true}); units != tc.units || reason != tc.reason {
+		if units, reason := r.Result(0, cost.End{Status: 200, Whole: true}); units != tc.units || reason != tc.reason {
 			t.Errorf("%s: got %d units and reason %q, want %d and %q", tc.name, units, reason, tc.units, tc.reason)
 		}
 		r.Close()
@@ -247,7 +247,7 @@ func TestZeroAndAbsent(t *testing.T) {
 			for _, b := range pieces {
 				r.Write(b)
 			}
-			if units, reason := r.Result(0, cost.Outcome{Status: 200, Whole: true}); units != tc.units || reason != tc.reason {
+			if units, reason := r.Result(0, cost.End{Status: 200, Whole: true}); units != tc.units || reason != tc.reason {
 				t.Errorf("%s: got %d units and reason %q, want %d and %q", tc.name, units, reason, tc.units, tc.reason)
 			}
 			r.Close()
