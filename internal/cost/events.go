@@ -48,26 +48,32 @@ func (r *Reader) readEvents(b []byte) {
 	}
 }
 
-// knownStart is the bytes with which events of a stream begin and in which no field is, so that only the rest of such an
-// event must be searched. It is learned from the events.
-type knownStart struct {
-	length int
-	misses int
-	bytes  [512]byte
+// known is how the events of a stream are alike: the bytes with which they begin and in which no field is, so that only
+// the rest must be searched; and, after a text that differs, the bytes with which they end, so that nothing must be. It is
+// learned from the events.
+type known struct {
+	start, end int // lengths; 0 for none
+	misses     int
+	startBytes [512]byte
+	endBytes   [256]byte
 }
 
 const (
-	minKnown  = 32      // bytes that pay
+	minStart  = 32      // bytes that pay
 	maxRest   = 4 << 10 // bytes in which a line break is looked for, so that streams without one are read in linear time
 	maxMisses = 8       // starts that are learned in vain
 )
 
-// skip returns the end of the event that begins at i, if it begins with k and has no field.
-func (k *knownStart) skip(f *filter, b []byte, i int, texts []textSlot) (end int, ok bool) {
-	if k.length == 0 || len(b)-i <= k.length || !bytes.Equal(b[i:i+k.length], k.bytes[:k.length]) {
+// skip returns the end of the event that begins at i, if it begins as k knows it and has no field.
+func (k *known) skip(f *filter, b []byte, i int, texts []textSlot) (end int, ok bool) {
+	if k.start == 0 || len(b)-i <= k.start || !bytes.Equal(b[i:i+k.start], k.startBytes[:k.start]) {
 		return 0, false
 	}
-	rest := i + k.length
+	rest := i + k.start
+	quote := rest + plain(b[rest:])
+	if k.end > 0 && len(b)-quote >= k.end && bytes.Equal(b[quote:quote+k.end], k.endBytes[:k.end]) {
+		return quote + k.end, true
+	}
 	line := bytes.IndexByte(b[rest:min(len(b), rest+maxRest)], '\n')
 	if line < 0 {
 		return 0, false
@@ -80,34 +86,50 @@ func (k *knownStart) skip(f *filter, b []byte, i int, texts []textSlot) (end int
 	if end >= len(b) || b[end] != '\n' { // lines that end in a lone carriage return are not looked for
 		return 0, false
 	}
+	end++
 	c := candidateIn(b[:line])
-	from := max(i, rest-f.longest)
-	if f.next(b[:line], from, &c, texts) < line {
+	if f.next(b[:line], max(i, rest-f.longest), &c, texts) < line {
 		return 0, false
 	}
-	return end + 1, true
+	if !f.slash {
+		k.learnEnd(b[quote:end])
+	}
+	return end, true
+}
+
+// learnEnd learns b, the end of an event after the start and what follows that up to a quote. If another event has the
+// same start and end, and between them neither quotes nor escapes, then a name in quotes that it has more can only end in
+// the first quote of b. That is no name if no colon follows.
+func (k *known) learnEnd(b []byte) {
+	k.end = 0
+	if b[0] != '"' || len(b) > len(k.endBytes) {
+		return
+	}
+	if next := bytes.TrimLeft(b[1:], " \t")[0]; next != ':' && next >= ' ' { // b has a line break at its end
+		k.end = copy(k.endBytes[:], b)
+	}
 }
 
 // learn learns from b, which begins with an event and has no field.
-func (k *knownStart) learn(f *filter, b []byte, texts []textSlot) {
+func (k *known) learn(f *filter, b []byte, texts []textSlot) {
 	if k.misses > maxMisses {
 		return
 	}
 	same := 0
-	for same < k.length && same < len(b) && k.bytes[same] == b[same] {
+	for same < k.start && same < len(b) && k.startBytes[same] == b[same] {
 		same++
 	}
-	if same < minKnown || same == k.length {
+	if same < minStart || same == k.start {
 		k.misses++
-		same = copy(k.bytes[:], b)
+		same = copy(k.startBytes[:], b)
 	}
 	// The text of a by may be cut now: then the start ends before it.
-	c := candidateIn(k.bytes[:same])
-	k.length = f.next(k.bytes[:same], 0, &c, texts)
+	c := candidateIn(k.startBytes[:same])
+	k.start, k.end = f.next(k.startBytes[:same], 0, &c, texts), 0
 }
 
-// forget forgets the start: the text of a by has changed.
-func (k *knownStart) forget() { k.length = 0 }
+// forget forgets everything: the text of a by has changed, or there is another response.
+func (k *known) forget() { k.start, k.end = 0, 0 }
 
 // lastBoundary returns where the last event begins that begins after from and not after end, or from.
 func lastBoundary(b []byte, from, end int) int {

@@ -22,7 +22,7 @@ type Reader struct {
 	left    int // of MaxRead
 	mark    int // bytes of a byte order mark that were read; afterMark when there can be none any more
 	lines   eventLines
-	known   knownStart
+	known   known
 	scanner scanner
 	gzip    *gunzip // nil if the body is not compressed
 	spare   *gunzip // for the next response that is
@@ -77,7 +77,8 @@ func (p *Program) Reader(contentType, contentEncoding string) *Reader {
 		r.scanner.init(p)
 	}
 	r.form, r.reason, r.ended, r.left, r.mark, r.lines = formOf(contentType), None, false, MaxRead, 0, eventLines{}
-	r.known.length, r.known.misses = 0, 0
+	r.known.forget()
+	r.known.misses = 0
 	r.scanner.reset()
 	r.scanner.clear()
 	r.scanner.event = r.form == formEvents

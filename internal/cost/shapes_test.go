@@ -271,6 +271,12 @@ func TestEventsThatAreAlike(t *testing.T) {
 		}
 		return list
 	}
+	names := func(end string) (list []string) {
+		for _, name := range []string{"a", "be", "a cat", "d", "e", "f"} {
+			list = append(list, `{"id":"chunk-0123456789-0123456789","model":"b","u":{"`+name+end+`:7}}`)
+		}
+		return list
+	}
 	usage := `{"u":{"tokens":7}}`
 	for _, tc := range []struct {
 		name   string
@@ -297,6 +303,9 @@ func TestEventsThatAreAlike(t *testing.T) {
 		{"a text that looks like two", []string{`{"model":"b\",\"x\":\"y"}`, `{"model":"b","x":"y"}`, usage}, 70},
 		{"a field in a text", append(many(5, alike("b", `x\"u\":{\"tokens\":7}`)), `{"text":"\"tokens\":9"}`, usage), 70},
 		{"a figure in an event that begins like the others", append(many(5, alike("b", "x")), strings.TrimSuffix(alike("b", "x"), "}")+`,"u":{"tokens":7}}`), 70},
+		{"names that differ", append(names(`"`), `{"id":"chunk-0123456789-0123456789","model":"b","u":{"tokens":7}}`), 70},
+		{"names that differ, with a space", append(names(`" `), `{"id":"chunk-0123456789-0123456789","model":"b","u":{"tokens" :7}}`), 70},
+		{"names that differ, with a line break", append(names("\"\n"), "{\"id\":\"chunk-0123456789-0123456789\",\"model\":\"b\",\"u\":{\"tokens\"\n:7}}"), 70},
 		{"many escapes", append(many(5, alike("b", strings.Repeat(`\n`, 300))), usage), 70},
 		{"many letters of the names", append(many(5, alike("b", strings.Repeat("km", 300))), usage), 70},
 	} {
