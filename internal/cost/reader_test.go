@@ -101,6 +101,11 @@ func check(t interface {
 			t.Fatalf("%q in pieces of up to %d bytes: got\n%s\nwant, as in one piece,\n%s", body, longest, got, whole)
 		}
 	}
+	for _, end := range []string{"\n\n", "\r\r", "\r\n\r\n"} { // an event at a time
+		if got := readAll(p, contentType, "", bytes.SplitAfter(body, []byte(end))...); got != whole {
+			t.Fatalf("%q in events: got\n%s\nwant, as in one piece,\n%s", body, got, whole)
+		}
+	}
 	packed := gzipped(cutAnywhere(body, seed, 50)...)
 	if got := readAll(p, contentType, "gzip", cutAnywhere(packed, seed, 20)...); got != whole && len(body) > 0 {
 		t.Fatalf("%q with gzip: got\n%s\nwant\n%s", body, got, whole)
@@ -132,6 +137,31 @@ func TestReaderAgreesWithADecoder(t *testing.T) {
 		for _, p := range list {
 			check(t, p, contentType, body, seed)
 		}
+	})
+}
+
+// Guarantee: a stream of events that are alike is read as a decoder reads it, though most of them are passed over.
+func TestStreamsAgreeWithADecoder(t *testing.T) {
+	p := cost.Compile(mustRead(t, `[
+		{"meter":"tokens","max":9007199254740991,"from":{"json":{"u.tokens":1,"u.more_tokens?":0.5},"by":"model","prices":{"b":{"u.tokens":1000},"c":{"u.tokens":1000000}}}}
+	]`))
+	rapid.Check(t, func(t *rapid.T) {
+		mostly := func(usual string, others ...string) string {
+			if i := rapid.IntRange(-4*len(others)-1, len(others)-1).Draw(t, "other"); i >= 0 {
+				return others[i]
+			}
+			return usual
+		}
+		end := mostly("\n", "\r\n", "\r")
+		texts := []string{"", "a", "tokens", "a word", `x\"tokens\":1`, `\u0041`, `\n`, `{\"model\":\"c\"}`, "k", "model", "é"}
+		var list []string
+		for range rapid.IntRange(5, 25).Draw(t, "events") {
+			text := rapid.SampledFrom(texts).Draw(t, "text")
+			event := `{"` + mostly("id", "model") + `":"` + mostly("chunk-0123456789-0123456789", "chunk-0123456789", "c") + `","` + mostly("model", `mode\u006c`, "name") + `":` + mostly(`"b"`, `"c"`, `"x"`, `null`, `"\u0063"`, `7`, `"b","model":"c"`) +
+				mostly("", " ", ",\"e\":{}") + `,"` + mostly("c", text) + `":[{"t":"` + text + `"}],"u":` + mostly("null", `{"tokens":`+mostly("1", "2", `"3"`, "null", "x")+`}`, `{"more_tokens":4,"t\u006fkens":5}`, `{"`+text+`":6}`, `{"`+text+`" :7}`) + mostly("}", "", "}}")
+			list = append(list, mostly(event, "[DONE]", strings.ReplaceAll(event, ",", ",\n"), "name "+event, "{}"))
+		}
+		check(t, p, events, []byte(sse(end, list...)+mostly("", "data: {\"u\":{\"tokens\":8}}", "data: {\"u\":{\"tokens\":9}")), rapid.Uint64().Draw(t, "seed"))
 	})
 }
 
