@@ -66,13 +66,18 @@ func (r *Reader) appendOperand(b []byte, o *operand) []byte {
 
 // append appends the decimal text of n, with commas between thousands. Decimals beyond the ninth are left out.
 func (n number) append(b []byte) []byte {
+	return appendDecimals(AppendUnits(b, int64(n.units)), uint64(n.nanos), nanosPerUnit)
+}
+
+// AppendUnits appends the decimal text of units, which are not negative, with commas between thousands.
+func AppendUnits(b []byte, units int64) []byte {
 	var room [20]byte
-	digits := strconv.AppendUint(room[:0], n.units, 10)
+	digits := strconv.AppendInt(room[:0], units, 10)
 	for i, c := range digits {
 		if i > 0 && (len(digits)-i)%3 == 0 {
 			b = append(b, ',')
 		}
 		b = append(b, c)
 	}
-	return appendDecimals(b, uint64(n.nanos), nanosPerUnit)
+	return b
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -77,9 +78,21 @@ func cutAnywhere(body []byte, seed uint64, longest int) (pieces [][]byte) {
 	return pieces
 }
 
+// packers are of *gzip.Writer, which are large.
+var packers = sync.Pool{New: func() any {
+	w, err := gzip.NewWriterLevel(nil, gzip.BestSpeed)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}}
+
+// gzipped returns the pieces in gzip, flushed after each.
 func gzipped(pieces ...[]byte) []byte {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w := packers.Get().(*gzip.Writer)
+	defer packers.Put(w)
+	w.Reset(&out)
 	for _, p := range pieces {
 		w.Write(p)
 		w.Flush()
