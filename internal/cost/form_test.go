@@ -179,6 +179,10 @@ func TestRefusedRules(t *testing.T) {
 		many = append(many, fmt.Sprintf(`"f%d":1`, i))
 		prices = append(prices, fmt.Sprintf(`"v%d":{"a":1}`, i))
 	}
+	var wide []string // more than 64 paths
+	for i := range 13 {
+		wide = append(wide, fmt.Sprintf(`"a%d|b%d|c%d|d%d|e%d":1`, i, i, i, i, i))
+	}
 	var big []string
 	for i := range 64 {
 		big = append(big, fmt.Sprintf(`"v%d%s":{"abcdef":1}`, i, strings.Repeat("y", 250)))
@@ -235,6 +239,9 @@ func TestRefusedRules(t *testing.T) {
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"prices":{"b":{"a":1}}}}]`, "[0].from.by"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m?","prices":{"b":{}}}}]`, "[0].from.by [0].from.prices.b"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{"":{"a":1}}}}]`, "[0].from.prices"},
+		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{"a\u001b":{"a":1}}}}]`, "[0].from.prices.a\x1b"},
+		{`[{"meter":"c","max":1,"from":{"json":{"a|b|c|d|e|f|g|h|i":1}}}]`, "[0].from.json.a|b|c|d|e|f|g|h|i"},
+		{`[{"meter":"c","max":1,"from":{"json":{` + strings.Join(wide, ",") + `}}}]`, "[0].from"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{` + strings.Join(prices, ",") + `}}}]`, "[0].from.prices"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{` + strings.Join(big, ",") + `}}}]`, "[0].from"},
 		{`[{"meter":"a","from":{"request":1}},{"meter":"b","from":{"request":1}},{"meter":"c","from":{"request":1}},{"meter":"d","from":{"request":1}},{"meter":"e","from":{"request":1}}]`, ""},
@@ -289,4 +296,17 @@ func TestWeights(t *testing.T) {
 			t.Fatalf("%d is %q, which is read as %d: %v", w, w.String(), again, err)
 		}
 	})
+}
+
+// Guarantee: mistakes in a file get the positions of what is wrong.
+func TestPositionsOfMistakes(t *testing.T) {
+	n, err := document.Parse([]byte("- meter: tokens\n  max: 5\n  from:\n    json:\n      usage.a: 1\n      usage..b: 2\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = cost.Read(n)
+	problems := fault.ProblemsOf(document.WithPosition(err, n, "cost"))
+	if len(problems) != 1 || problems[0].Line != 6 || !strings.HasPrefix(problems[0].Message, "line 6, column 17: has an empty segment") {
+		t.Errorf("got %+v, want one problem in line 6", problems)
+	}
 }

@@ -10,7 +10,8 @@ import (
 // gunzip decodes gzip as it comes. A decoder reads from an io.Reader and cannot stop in the middle, so it runs in a
 // coroutine (iter.Pull), to which each Write switches, and which switches back when it has used the piece. Nothing runs
 // at the same time, and nothing waits for a scheduler. The coroutine is made for each response, since nothing ends one
-// that a pool forgets; the decoder with its window of 32 KiB is kept.
+// that a pool forgets; the decoder with its window of 32 KiB is kept. One piece may decode to all of MaxRead, which takes
+// some tens of milliseconds, once in a response.
 type gunzip struct {
 	decoder gzip.Reader
 	input   []byte

@@ -1,19 +1,14 @@
 package cost
 
-import (
-	"strings"
-)
+import "strings"
 
-// The bounds of what is read of a response (plans.md, section 5; docs/limits.md).
-const (
-	// MaxRead is how many bytes of a body are read, after gzip.
-	MaxRead = 16 << 20
-)
+// MaxRead is how many bytes of a body are read, after gzip (plans.md, section 5; docs/limits.md).
+const MaxRead = 16 << 20
 
 // Reader finds the figures of one response while its body passes. It is for one goroutine at a time.
 //
-// It holds 3 KiB, 100 bytes for each path of the rules, and 600 for each path of by: at most 50 KiB. While it reads gzip,
-// it has a coroutine and 50 KiB more.
+// It holds 3 KiB, 100 bytes for each path of the rules, and 600 for each path of by: at most 50 KiB. The first body in
+// gzip adds 50 KiB, and each has a coroutine until Close.
 type Reader struct {
 	program *Program
 	form    form

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -313,8 +314,8 @@ func (f *From) checkJSON() error {
 		p := &f.Prices[i]
 		err := checkFields(p.Fields)
 		switch {
-		case p.Value == "" || len(p.Value) > MaxPriceKey || !utf8.ValidString(p.Value):
-			err = fault.Join(fault.Invalid("", "must be a value of 1 to %d bytes in UTF-8", MaxPriceKey), err)
+		case p.Value == "" || len(p.Value) > MaxPriceKey || !isText(p.Value):
+			err = fault.Join(fault.Invalid("", "must be a value of 1 to %d bytes in UTF-8, without control characters", MaxPriceKey), err)
 		case slices.ContainsFunc(f.Prices[:i], func(o Price) bool { return o.Value == p.Value }):
 			err = fault.Join(fault.Invalid("", "is there twice"), err)
 		}
@@ -322,6 +323,9 @@ func (f *From) checkJSON() error {
 	}
 	return fault.Join(problems...)
 }
+
+// isText reports whether s is UTF-8 without control characters, so that it can be shown.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
 
 // paths returns the paths of all fields, as they are written.
 func (f *From) paths() iter.Seq[string] {
@@ -402,7 +406,7 @@ func parseField(name string) (paths [][]string, optional bool, err error) {
 		return nil, false, fault.Invalid("", "must be the path of a field, such as usage.total_tokens")
 	case len(name) > MaxField:
 		return nil, false, fault.Invalid("", "must have at most %d bytes", MaxField)
-	case !utf8.ValidString(text) || strings.ContainsFunc(text, func(c rune) bool { return c < 0x20 || c == 0x7f }):
+	case !isText(text):
 		return nil, false, fault.Invalid("", "must have neither control characters nor invalid UTF-8")
 	case strings.Contains(text, "?"):
 		return nil, false, fault.Invalid("", "may have ? only at its end, after all paths: then an absent field is 0")
