@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"errors"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -18,9 +17,9 @@ const (
 	maxHolderOverlapDays = 30
 	// holderRotatesEvery is the time between two rotations by holders in a chain.
 	holderRotatesEvery = 24 * time.Hour
-	// maxFamily is how many keys that self-service has made are revoked with a key. There is a day or more between two of
-	// them, so that those that are not among the newest have expired two months before.
-	maxFamily = 100
+	// maxFamily is how many keys that self-service has made are revoked with a key, the newest. There is a day or more
+	// between two of them, so that the others have expired a month before.
+	maxFamily = 64
 )
 
 // RotateOwnKey is RotateKey for the holder of the key, a HolderActor, at one of the gateways where it may be used. It
@@ -30,6 +29,9 @@ const (
 func (s *Service) RotateOwnKey(ctx context.Context, actor *Actor, gatewayID string, overlapDays int) (*NewKey, error) {
 	if overlapDays < 1 || overlapDays > maxHolderOverlapDays {
 		return nil, fault.Invalid("overlap_days", "must be between 1 and %d", maxHolderOverlapDays)
+	}
+	if err := actor.checkHolder(); err != nil {
+		return nil, err
 	}
 	return inTx(ctx, s, actor, func(w *work) (*NewKey, error) {
 		k, err := w.heldKey(ctx, gatewayID)
@@ -55,6 +57,14 @@ func (s *Service) RotateOwnKey(ctx context.Context, actor *Actor, gatewayID stri
 	})
 }
 
+// checkHolder returns fault.Unauthorized unless a is the holder of a key.
+func (a *Actor) checkHolder() error {
+	if err := a.check(); err != nil || a.Kind == HolderActor {
+		return err
+	}
+	return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "only the holder of a key may do this"}
+}
+
 // heldKey returns the actor's own key, which admitActor has found active, if the gateway lets its holder rotate it.
 func (w *work) heldKey(ctx context.Context, gatewayID string) (*apikey.Key, error) {
 	g, err := w.Gateway(ctx, w.actor.Account.ID, gatewayID)
@@ -68,7 +78,7 @@ func (w *work) heldKey(ctx context.Context, gatewayID string) (*apikey.Key, erro
 	if err != nil {
 		return nil, err
 	}
-	if k.GatewayID != "" && k.GatewayID != gatewayID {
+	if k.Level != apikey.GatewayLevel || k.GatewayID != "" && k.GatewayID != gatewayID {
 		return nil, fault.Denied("the key is for another gateway")
 	}
 	if k.OwnerID == "" {
@@ -149,8 +159,8 @@ type HolderUsage struct {
 // UsageOfHolder returns what was used of the quotas that count requests with the actor's key, a HolderActor, to a gateway:
 // those of its owner first.
 func (s *Service) UsageOfHolder(ctx context.Context, actor *Actor, gatewayID string) (*HolderUsage, error) {
-	if actor.Kind != HolderActor {
-		return nil, errors.New("control: not the holder of a key")
+	if err := actor.checkHolder(); err != nil {
+		return nil, err
 	}
 	var u HolderUsage
 	quotas, err := read(ctx, s, actor, func(tx ReadTx) ([]appliedQuota, error) {
