@@ -44,6 +44,7 @@ type setup struct {
 	secure          *tls.Config  // of the clients' connections; nil in clear
 	realClock       bool         // the engines use the real clock; otherwise no timeout of theirs expires
 	mono            func() int64
+	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
 }
 
 // harness is a data plane on a free loopback port.
@@ -183,7 +184,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host},
-		Requests: gateway.Requests{ErrorFormat: string(s.errors)},
+		Requests: gateway.Requests{ErrorFormat: string(s.errors), SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
