@@ -125,6 +125,8 @@ export function limitName(r: LoggedRequest, { route, rate, quota }: Names = {}):
         ? 'the whole gateway'
         : d.limit_scope === 'anonymous'
           ? 'each client address on public routes'
+          : d.limit_scope === 'self_service'
+            ? 'what holders of keys do themselves'
           : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
 }
