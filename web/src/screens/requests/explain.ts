@@ -127,7 +127,7 @@ export function limitName(r: LoggedRequest, { route, rate, quota }: Names = {}):
           ? 'each client address on public routes'
           : d.limit_scope === 'self_service'
             ? 'what holders of keys do themselves'
-          : `the route${route ? ` ${clean(route)}` : ''}`;
+            : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 
