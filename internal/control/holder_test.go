@@ -151,7 +151,9 @@ func TestRotationsByHoldersAreChecked(t *testing.T) {
 				Present: true, Value: gateway.SelfServicePatch{Rotate: &off},
 			}}, nil)))
 		}, fault.RouteNotFound},
-		"no gateway": {func(h *holders, _ *control.NewKey) { h.must(second(h.DeleteGateway(ctx(), h.operator, h.gatewayID, nil))) }, fault.RouteNotFound},
+		"no gateway": {func(h *holders, _ *control.NewKey) {
+			h.must(second(h.DeleteGateway(ctx(), h.operator, h.gatewayID, nil)))
+		}, fault.RouteNotFound},
 		"other gateway": {func(h *holders, _ *control.NewKey) { h.gatewayID = newHolders(h.harness).gatewayID }, fault.Forbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
