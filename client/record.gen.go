@@ -146,12 +146,13 @@ func (e CreateRouteRequestAuth) Valid() bool {
 
 // Values of DecisionLimitScope.
 const (
-	DecisionLimitScopeAnonymous DecisionLimitScope = "anonymous"
-	DecisionLimitScopeDaily     DecisionLimitScope = "daily"
-	DecisionLimitScopeGlobal    DecisionLimitScope = "global"
-	DecisionLimitScopeKey       DecisionLimitScope = "key"
-	DecisionLimitScopePlan      DecisionLimitScope = "plan"
-	DecisionLimitScopeRoute     DecisionLimitScope = "route"
+	DecisionLimitScopeAnonymous   DecisionLimitScope = "anonymous"
+	DecisionLimitScopeDaily       DecisionLimitScope = "daily"
+	DecisionLimitScopeGlobal      DecisionLimitScope = "global"
+	DecisionLimitScopeKey         DecisionLimitScope = "key"
+	DecisionLimitScopePlan        DecisionLimitScope = "plan"
+	DecisionLimitScopeRoute       DecisionLimitScope = "route"
+	DecisionLimitScopeSelfService DecisionLimitScope = "self_service"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -168,6 +169,8 @@ func (e DecisionLimitScope) Valid() bool {
 	case DecisionLimitScopePlan:
 		return true
 	case DecisionLimitScopeRoute:
+		return true
+	case DecisionLimitScopeSelfService:
 		return true
 	default:
 		return false
@@ -300,14 +303,30 @@ func (e KeyEventLevel) Valid() bool {
 	}
 }
 
+// Values of KeyRotatedEventBy.
+const (
+	KeyRotatedEventByHolder KeyRotatedEventBy = "holder"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e KeyRotatedEventBy) Valid() bool {
+	switch e {
+	case KeyRotatedEventByHolder:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of LimitLevelLimitScope.
 const (
-	LimitLevelLimitScopeAnonymous LimitLevelLimitScope = "anonymous"
-	LimitLevelLimitScopeDaily     LimitLevelLimitScope = "daily"
-	LimitLevelLimitScopeGlobal    LimitLevelLimitScope = "global"
-	LimitLevelLimitScopeKey       LimitLevelLimitScope = "key"
-	LimitLevelLimitScopePlan      LimitLevelLimitScope = "plan"
-	LimitLevelLimitScopeRoute     LimitLevelLimitScope = "route"
+	LimitLevelLimitScopeAnonymous   LimitLevelLimitScope = "anonymous"
+	LimitLevelLimitScopeDaily       LimitLevelLimitScope = "daily"
+	LimitLevelLimitScopeGlobal      LimitLevelLimitScope = "global"
+	LimitLevelLimitScopeKey         LimitLevelLimitScope = "key"
+	LimitLevelLimitScopePlan        LimitLevelLimitScope = "plan"
+	LimitLevelLimitScopeRoute       LimitLevelLimitScope = "route"
+	LimitLevelLimitScopeSelfService LimitLevelLimitScope = "self_service"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -324,6 +343,8 @@ func (e LimitLevelLimitScope) Valid() bool {
 	case LimitLevelLimitScopePlan:
 		return true
 	case LimitLevelLimitScopeRoute:
+		return true
+	case LimitLevelLimitScopeSelfService:
 		return true
 	default:
 		return false
@@ -557,12 +578,13 @@ func (e RateLimitPer) Valid() bool {
 
 // Values of RateLimitExceededEventLimitScope.
 const (
-	RateLimitExceededEventLimitScopeAnonymous RateLimitExceededEventLimitScope = "anonymous"
-	RateLimitExceededEventLimitScopeDaily     RateLimitExceededEventLimitScope = "daily"
-	RateLimitExceededEventLimitScopeGlobal    RateLimitExceededEventLimitScope = "global"
-	RateLimitExceededEventLimitScopeKey       RateLimitExceededEventLimitScope = "key"
-	RateLimitExceededEventLimitScopePlan      RateLimitExceededEventLimitScope = "plan"
-	RateLimitExceededEventLimitScopeRoute     RateLimitExceededEventLimitScope = "route"
+	RateLimitExceededEventLimitScopeAnonymous   RateLimitExceededEventLimitScope = "anonymous"
+	RateLimitExceededEventLimitScopeDaily       RateLimitExceededEventLimitScope = "daily"
+	RateLimitExceededEventLimitScopeGlobal      RateLimitExceededEventLimitScope = "global"
+	RateLimitExceededEventLimitScopeKey         RateLimitExceededEventLimitScope = "key"
+	RateLimitExceededEventLimitScopePlan        RateLimitExceededEventLimitScope = "plan"
+	RateLimitExceededEventLimitScopeRoute       RateLimitExceededEventLimitScope = "route"
+	RateLimitExceededEventLimitScopeSelfService RateLimitExceededEventLimitScope = "self_service"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -579,6 +601,8 @@ func (e RateLimitExceededEventLimitScope) Valid() bool {
 	case RateLimitExceededEventLimitScopePlan:
 		return true
 	case RateLimitExceededEventLimitScopeRoute:
+		return true
+	case RateLimitExceededEventLimitScopeSelfService:
 		return true
 	default:
 		return false
@@ -1154,7 +1178,8 @@ type CreateGatewayRequest struct {
 	// Name Display name. Required, unless config has it.
 	//
 	// Example: orders
-	Name string `json:"name"`
+	Name        string            `json:"name"`
+	SelfService *SelfServiceInput `json:"self_service,omitempty"`
 
 	// OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1.
 	Spec *string `json:"spec,omitempty"`
@@ -1601,7 +1626,8 @@ type Gateway struct {
 	// Revision Number of the current revision; null before the first push.
 	//
 	// Example: 3
-	Revision *int64 `json:"revision"`
+	Revision    *int64      `json:"revision"`
+	SelfService SelfService `json:"self_service"`
 
 	// Timeout Timeout for the upstream's response headers, as a Go duration.
 	//
@@ -1856,6 +1882,9 @@ type KeyEventLevel string
 
 // KeyRotatedEvent is the schema KeyRotatedEvent of the OpenAPI document.
 type KeyRotatedEvent struct {
+	// holder if the holder of the key has rotated it, by self-service; otherwise absent.
+	By *KeyRotatedEventBy `json:"by,omitempty"`
+
 	// KeyID Identifier of the old key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -1876,6 +1905,9 @@ type KeyRotatedEvent struct {
 	// Example: 7
 	OverlapDays int64 `json:"overlap_days"`
 }
+
+// KeyRotatedEventBy is an enumerated string; see its constants.
+type KeyRotatedEventBy string
 
 // Latencies is the schema Latencies of the OpenAPI document.
 type Latencies struct {
@@ -2860,6 +2892,32 @@ type RouteEffect struct {
 
 // RouteEffectChanges is an enumerated string; see its constants.
 type RouteEffectChanges string
+
+// SelfService is the schema SelfService of the OpenAPI document.
+type SelfService struct {
+	// Rotate Whether holders of keys may rotate them, at /.keygate/rotate.
+	//
+	// Example: true
+	Rotate bool `json:"rotate"`
+
+	// Usage Whether holders of keys may see their usage, at /.keygate/usage.
+	//
+	// Example: true
+	Usage bool `json:"usage"`
+}
+
+// SelfServiceInput is the schema SelfServiceInput of the OpenAPI document.
+type SelfServiceInput struct {
+	// Rotate Whether holders of keys may rotate them, at /.keygate/rotate.
+	//
+	// Example: true
+	Rotate *bool `json:"rotate,omitempty"`
+
+	// Usage Whether holders of keys may see their usage, at /.keygate/usage.
+	//
+	// Example: true
+	Usage *bool `json:"usage,omitempty"`
+}
 
 // Session is the schema Session of the OpenAPI document.
 type Session struct {

@@ -31,6 +31,7 @@ const (
 	Failed                       // 500 or 503 by the gateway
 	Abandoned                    // the client closed its connection before a response began; Status is 499
 	OwnerSuspended               // 403: the owner of the key is suspended
+	SelfServed                   // the gateway's response to the holder of a key
 	Results                      // the number of results
 )
 

@@ -178,7 +178,7 @@ func TestClientDocumentHasEveryCall(t *testing.T) {
 func TestEventsAreDocumented(t *testing.T) {
 	doc := adminapi.Document()
 	data := map[event.Type]any{
-		event.KeyCreated: event.Key{}, event.KeyRotated: event.Rotation{}, event.KeyRevoked: event.Key{}, event.KeyExpired: event.Key{},
+		event.KeyCreated: event.Key{}, event.KeyRotated: event.Rotation{By: "holder"}, event.KeyRevoked: event.Key{}, event.KeyExpired: event.Key{},
 		event.RateLimitExceeded: event.Breach{LimitName: new(string)}, event.GatewayUpstreamError: event.UpstreamError{}, event.GatewaySpecPushed: event.Push{},
 		event.GatewaySyncFailed: event.SyncFailed{}, event.OwnerSuspended: event.Owner{}, event.OwnerResumed: event.Owner{}, event.QuotaThreshold: event.Threshold{}, event.UsageFinalized: event.Finalized{},
 	}

@@ -60,16 +60,23 @@ func windowEnd(u calendar.Unit, end time.Time) *time.Time {
 }
 
 func presentUsage(c *call, list []control.QuotaUsage) response {
-	out := usageRecord{Data: make([]quotaUsageRecord, len(list)), Incomplete: c.completeness.Missing != "", IncompleteReason: c.completeness.Missing}
+	return ok(usageRecord{Data: presentQuotas(list), Incomplete: c.completeness.Missing != "", IncompleteReason: c.completeness.Missing})
+}
+
+// PresentQuotas returns the records of quotas, for package selfservice.
+func PresentQuotas(list []control.QuotaUsage) any { return presentQuotas(list) }
+
+func presentQuotas(list []control.QuotaUsage) []quotaUsageRecord {
+	out := make([]quotaUsageRecord, len(list))
 	for i := range list {
 		u := &list[i]
-		out.Data[i] = quotaUsageRecord{
+		out[i] = quotaUsageRecord{
 			Limit: u.Limit.Name, Plan: u.Plan, Meter: u.Limit.MeterOrDefault(), Per: string(u.Limit.Per), Count: u.Limit.Quota.Count,
 			Grants: u.Grants, Used: u.Used, Reserved: u.Reserved, Remaining: u.Remaining(),
 			WindowStart: u.WindowStart.UTC(), WindowEnd: windowEnd(u.Limit.Quota.Unit, u.WindowEnd), Overage: string(u.Limit.OverageOrDefault()),
 		}
 	}
-	return ok(out)
+	return out
 }
 
 func presentGrant(g *plan.Grant) grantRecord {

@@ -75,6 +75,8 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 		kind, nullable = reflect.TypeFor[globalLimitInput](), false // the object itself has null
 	case gateway.KindCORS:
 		kind, nullable = reflect.TypeFor[corsInput](), false
+	case gateway.KindSwitches:
+		kind, nullable = reflect.TypeFor[selfServiceInput](), false
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 		if tags += tagsOf("enum", strings.Join(s.Choices, ",")); s.Choices == nil {
 			tags += tagsOf("minLength", "1", "maxLength", most)
@@ -159,6 +161,9 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 	case gateway.KindCORS:
 		in, err := decoded[corsInput](content)
 		return in.cors(), err
+	case gateway.KindSwitches:
+		in, err := decoded[selfServiceInput](content)
+		return gateway.SelfServicePatch{Usage: in.Usage, Rotate: in.Rotate}, err
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	return decoded[string](content)
@@ -189,6 +194,12 @@ type corsInput struct {
 
 func (c *corsInput) cors() gateway.CORS {
 	return gateway.CORS{Origins: c.Origins, Methods: c.Methods, Headers: c.Headers, MaxAge: value(c.MaxAge)}
+}
+
+type selfServiceInput struct {
+	_      struct{} `nullable:"true"`
+	Usage  *bool    `json:"usage,omitempty" nullable:"false" doc:"Whether holders of keys may see their usage, at /.keygate/usage." example:"true"`
+	Rotate *bool    `json:"rotate,omitempty" nullable:"false" doc:"Whether holders of keys may rotate them, at /.keygate/rotate." example:"true"`
 }
 
 // gatewayRecord is the record of a gateway: its settings, and these fields.
@@ -222,6 +233,11 @@ type corsRecord struct {
 	Methods []string `json:"methods" nullable:"false" doc:"Allowed methods." example:"GET,POST"`
 	Headers []string `json:"headers" nullable:"false" doc:"Allowed request headers." example:"Authorization"`
 	MaxAge  int      `json:"max_age" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
+}
+
+type selfService struct {
+	Usage  bool `json:"usage" doc:"Whether holders of keys may see their usage, at /.keygate/usage." example:"true"`
+	Rotate bool `json:"rotate" doc:"Whether holders of keys may rotate them, at /.keygate/rotate." example:"true"`
 }
 
 // recordSettings returns the settings that the record has, in its order: settings that are left out when
@@ -272,6 +288,8 @@ func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
 		kind = reflect.TypeFor[globalLimit]()
 	case gateway.KindCORS:
 		kind = reflect.TypeFor[corsRecord]()
+	case gateway.KindSwitches:
+		kind = reflect.TypeFor[selfService]()
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	tags := tagsOf("doc", s.Doc.Record, "example", example, "enum", strings.Join(s.Choices, ","), "nullable", strconv.FormatBool(nullable))
@@ -310,6 +328,8 @@ func presentSetting(value any) any {
 			return nil
 		}
 		return &corsRecord{Origins: orEmpty(v.Origins), Methods: orEmpty(v.Methods), Headers: orEmpty(v.Headers), MaxAge: v.MaxAge}
+	case gateway.SelfServicePatch:
+		return selfService(v.Apply(gateway.SelfService{}))
 	}
 	return value
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
@@ -151,12 +152,16 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	secret, single := d.credential(g)
+	own := g.SelfService.Reserves() && strings.HasPrefix(path, gateway.SelfServicePath)
+	secret, single := d.credential(g, !own)
+	if own && single {
+		return d.serve(s, g, secret, path)
+	}
 	// The route determines whether a key is required. Whether there is a route is revealed only
 	// after the key was accepted. Until then a search may do little work: if that is not enough to
 	// find the route, a key is required.
 	var m match
-	searched := g.HasPublic() && m.find(g.FindOpen(path))
+	searched := g.HasPublic() && !own && m.find(g.FindOpen(path))
 	public := searched && m.public(d.req.Method)
 	if !single {
 		v.refuse(accesslog.Malformed, fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
@@ -230,9 +235,9 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 }
 
 // credential returns the key string of the request, from the key header that is present, else from
-// the parameter api_key; "" if there is none. single is false if there are two key headers, or two
+// the parameter api_key if inQuery allows it; "" if there is none. single is false if there are two key headers, or two
 // of the same name, or two parameters.
-func (d *decision) credential(g *snapshot.Gateway) (secret string, single bool) {
+func (d *decision) credential(g *snapshot.Gateway, inQuery bool) (secret string, single bool) {
 	found := false
 	switch {
 	case d.target.apiKeys > 1:
@@ -253,7 +258,7 @@ func (d *decision) credential(g *snapshot.Gateway) (secret string, single bool) 
 			}
 		}
 	}
-	if !found && d.target.apiKeys > 0 {
+	if !found && inQuery && d.target.apiKeys > 0 {
 		secret = decode(d.target.apiKey)
 	}
 	return secret, true

@@ -7,7 +7,7 @@ import (
 )
 
 // EachField calls yield with each header field that the response must carry: the rate limit
-// fields (contract, 4.3) and, where they apply, Retry-After, WWW-Authenticate, Allow and
+// fields (contract, 4.3) and, where they apply, Retry-After, WWW-Authenticate, Allow, Cache-Control and
 // the CORS fields. The engine must drop the upstream's fields X-RateLimit-Limit,
 // X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit and RateLimit-Policy. It must add
 // Vary and Access-Control-Expose-Headers to the upstream's, not replace them. value is valid
@@ -79,6 +79,7 @@ const (
 	methodsField
 	headersField
 	ageField
+	storeField
 	varyField
 	fieldCount
 )
@@ -116,6 +117,8 @@ func (f field) String() string {
 		return "Access-Control-Allow-Headers"
 	case ageField:
 		return "Access-Control-Max-Age"
+	case storeField:
+		return "Cache-Control"
 	default:
 		return "Vary"
 	}
@@ -142,6 +145,10 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 	case methodsField, headersField, ageField:
 		if v.Action == Preflight && v.AllowOrigin != "" {
 			return v.appendPreflight(f, dst)
+		}
+	case storeField:
+		if v.private {
+			return append(dst, "no-store"...)
 		}
 	case varyField:
 		if v.VaryOrigin {

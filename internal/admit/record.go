@@ -52,6 +52,8 @@ func (v *Verdict) result() accesslog.Result {
 		return accesslog.Forwarded
 	case Preflight:
 		return accesslog.Preflight
+	case Serve:
+		return accesslog.SelfServed
 	case Wait:
 		return accesslog.Failed
 	}

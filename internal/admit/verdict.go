@@ -18,12 +18,16 @@ const (
 	Forward                 // forward to Gateway.Upstream: every limit is charged
 	Preflight               // respond with 204 and no body
 	Wait                    // call Admitter.Wait, then decide again
+	Serve                   // let the service Verdict.Service respond to the holder of the key; nothing is charged
 )
 
 // Verdict is the result of a decision. It belongs to the caller, who may reuse it for the
 // next request. Its strings are parts of the request's.
 type Verdict struct {
 	Action Action
+
+	// Service is what the holder of a key asks for, if the action is Serve.
+	Service Service
 
 	// Now is when the decision began.
 	Now ratelimit.Instant
@@ -79,6 +83,8 @@ type Verdict struct {
 	plan        string           // name of the first plan that there is of the key, its owner and the gateway
 	version     uint64           // of the configuration that was in force, or of an earlier one
 	unconfirmed bool             // the lease is not held
+	private     bool             // nobody may store the response: the path is reserved for self-service
+	denied      *fault.Error     // the error of Deny
 }
 
 // reset clears v, except for the answers that Wait has got for the charge.
@@ -94,6 +100,7 @@ func (v *Verdict) resetDecision() {
 	v.RevokedKey, v.KeyReason = [16]byte{}, accesslog.NoReason
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
+	v.Service, v.private, v.denied = NoService, false, nil
 	v.Charge.Clear()
 }
 
@@ -156,6 +163,9 @@ func (v *Verdict) AppendQuery(dst []byte) []byte {
 func (v *Verdict) Fault() *fault.Error {
 	if v.Action != Refuse || v.Code == "" {
 		return nil
+	}
+	if v.denied != nil {
+		return v.denied
 	}
 	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
 	if v.Code == fault.RateLimitExceeded {

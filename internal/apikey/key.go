@@ -52,6 +52,12 @@ type Key struct {
 	RotatedFrom string
 	RotatedTo   string
 
+	// HolderRoot is the ID of the key from which rotations by holders alone have led to this one; "" for a key that an
+	// operator has made. With that key, or one in between, this one is revoked too (plans.md, section 9).
+	HolderRoot string
+	// HolderRotatedAt is when a holder last rotated a key of the chain, up to this key; zero if none has.
+	HolderRotatedAt time.Time
+
 	// ExpiryNotified is the expiry for which the event key.expired was already emitted. It says nothing
 	// about the state of the key: the clock may have been ahead.
 	ExpiryNotified time.Time

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -47,7 +49,7 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 		}
 	case gateway.KindHeaders:
 		f.StringArray(flag.Name, nil, flag.Usage)
-	case gateway.KindLimit, gateway.KindCORS: // each part has a flag of its own
+	case gateway.KindLimit, gateway.KindCORS, gateway.KindSwitches: // each part has a flag of its own
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 		f.String(flag.Name, "", flag.Usage)
 	}
@@ -94,6 +96,8 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return limitOf(f, s.Parts)
 	case gateway.KindCORS:
 		return corsOf(f, s.Parts)
+	case gateway.KindSwitches:
+		return switchesOf(f, s.Parts)
 	case gateway.KindCertificate, gateway.KindKey:
 		return a.fileOf(f, s.Flag)
 	case gateway.KindText, gateway.KindDuration:
@@ -199,6 +203,21 @@ func corsOf(f *pflag.FlagSet, parts []gateway.Part) (any, error) {
 	}
 }
 
+// switchesOf returns the switches whose flags are given.
+func switchesOf(f *pflag.FlagSet, parts []gateway.Part) (any, error) {
+	given := map[string]bool{}
+	for _, p := range parts {
+		if !f.Changed(p.Flag.Name) {
+			continue
+		}
+		var err error
+		if given[p.Name], err = f.GetBool(p.Flag.Name); err != nil {
+			return nil, err
+		}
+	}
+	return given, nil
+}
+
 // putSettings sets the fields of a request that settings name.
 func putSettings(settings map[string]any, request any) error {
 	content, err := json.Marshal(settings)
@@ -251,9 +270,22 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, globalLimit)
 	case gateway.KindCORS:
 		return showAs(content, func(c client.Cors) string { return strings.Join(c.Origins, ", ") })
+	case gateway.KindSwitches:
+		return showAs(content, switchedOn)
 	case gateway.KindText, gateway.KindDuration, gateway.KindKey:
 	}
 	return showAs(content, strings.Clone)
+}
+
+// switchedOn returns the names of the switches that are on.
+func switchedOn(switches map[string]bool) string {
+	var on []string
+	for _, name := range slices.Sorted(maps.Keys(switches)) {
+		if switches[name] {
+			on = append(on, name)
+		}
+	}
+	return cmp.Or(strings.Join(on, ", "), "no")
 }
 
 // showAs returns the text that show prints for a value in JSON.

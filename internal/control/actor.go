@@ -13,6 +13,7 @@ type ActorKind string
 // The kinds.
 const (
 	KeyActor        ActorKind = "key"        // presents an account-level key, or the session of one
+	HolderActor     ActorKind = "holder"     // presents a gateway-level key to its gateway, and acts on that key alone
 	OfflineActor    ActorKind = "offline"    // a command that opens the store itself
 	RepositoryActor ActorKind = "repository" // the repository that a gateway follows
 	SystemActor     ActorKind = "system"     // Keygate itself
@@ -23,7 +24,7 @@ const (
 type Actor struct {
 	Kind      ActorKind
 	Account   *account.Account // whose records the call concerns
-	KeyID     string           // of a KeyActor, with KeyPrefix
+	KeyID     string           // of a KeyActor or HolderActor, with KeyPrefix
 	KeyPrefix string
 	Scope     apikey.Scopes
 	Source    gateway.Source // the source that a push by this actor is recorded with
@@ -33,11 +34,11 @@ type Actor struct {
 	RequestID string
 }
 
-// check returns fault.Unauthorized for an actor of no known kind, or a KeyActor without a key.
+// check returns fault.Unauthorized for an actor of no known kind, or a KeyActor or HolderActor without a key.
 func (a *Actor) check() error {
 	switch {
 	case a.Account == nil:
-	case a.Kind == KeyActor && a.KeyID != "", a.Kind == OfflineActor, a.Kind == RepositoryActor, a.Kind == SystemActor:
+	case (a.Kind == KeyActor || a.Kind == HolderActor) && a.KeyID != "", a.Kind == OfflineActor, a.Kind == RepositoryActor, a.Kind == SystemActor:
 		return nil
 	}
 	return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "it is not known who makes the call"}

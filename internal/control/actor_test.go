@@ -90,15 +90,17 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 			"UpdateKey": func(ctx context.Context) error {
 				return second(h.UpdateKey(ctx, c, on.keyID, control.KeyPatch{Name: value("n")}, nil))
 			},
-			"RotateKey":   func(ctx context.Context) error { return second(h.RotateKey(ctx, c, on.keyID, 1, "", nil)) },
-			"RevokeKey":   func(ctx context.Context) error { return second(h.RevokeKey(ctx, c, on.keyID, nil)) },
-			"VerifyKey":   func(ctx context.Context) error { return second(h.VerifyKey(ctx, c, on.secret, "", "", "")) },
-			"AuditLog":    func(ctx context.Context) error { return second(h.AuditLog(ctx, c, audit.Filter{}, p)) },
-			"AuditHead":   func(ctx context.Context) error { return second(h.AuditHead(ctx, c)) },
-			"AuditChain":  func(ctx context.Context) error { return second(h.AuditChain(ctx, c)) },
-			"AuditBlocks": func(ctx context.Context) error { return second(h.AuditBlocks(ctx, c, 0, 1)) },
-			"ExportAudit": func(ctx context.Context) error { return second(h.ExportAudit(ctx, c, audit.Filter{})) },
-			"Traffic":     func(ctx context.Context) error { return second(h.Traffic(ctx, c, traffic.Query{})) },
+			"RotateOwnKey":  func(ctx context.Context) error { return second(h.RotateOwnKey(ctx, c, on.gatewayID, 1)) },
+			"UsageOfHolder": func(ctx context.Context) error { return second(h.UsageOfHolder(ctx, c, on.gatewayID)) },
+			"RotateKey":     func(ctx context.Context) error { return second(h.RotateKey(ctx, c, on.keyID, 1, "", nil)) },
+			"RevokeKey":     func(ctx context.Context) error { return second(h.RevokeKey(ctx, c, on.keyID, nil)) },
+			"VerifyKey":     func(ctx context.Context) error { return second(h.VerifyKey(ctx, c, on.secret, "", "", "")) },
+			"AuditLog":      func(ctx context.Context) error { return second(h.AuditLog(ctx, c, audit.Filter{}, p)) },
+			"AuditHead":     func(ctx context.Context) error { return second(h.AuditHead(ctx, c)) },
+			"AuditChain":    func(ctx context.Context) error { return second(h.AuditChain(ctx, c)) },
+			"AuditBlocks":   func(ctx context.Context) error { return second(h.AuditBlocks(ctx, c, 0, 1)) },
+			"ExportAudit":   func(ctx context.Context) error { return second(h.ExportAudit(ctx, c, audit.Filter{})) },
+			"Traffic":       func(ctx context.Context) error { return second(h.Traffic(ctx, c, traffic.Query{})) },
 			"TopTraffic": func(ctx context.Context) error {
 				return second(h.TopTraffic(ctx, c, traffic.Query{}, traffic.ByRequests, 1))
 			},

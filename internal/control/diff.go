@@ -112,6 +112,11 @@ func settingOrNil(kind gateway.Kind, value any) any {
 		if len(v.Origins) == 0 {
 			return nil
 		}
+	case gateway.SelfServicePatch:
+		if s := v.Apply(gateway.SelfService{}); s.Reserves() {
+			return map[string]bool{"usage": s.Usage, "rotate": s.Rotate}
+		}
+		return nil
 	case map[string]string:
 		if len(v) == 0 {
 			return nil

@@ -167,7 +167,7 @@ func (w *work) roomInChain(ctx context.Context, k *apikey.Key) error {
 	return err
 }
 
-// RevokeKey revokes a key. It is idempotent.
+// RevokeKey revokes a key, and with it the keys that self-service has made from it. It is idempotent.
 func (s *Service) RevokeKey(ctx context.Context, actor *Actor, keyID string, m Match) (*apikey.Key, error) {
 	return inTx(Urgent(ctx), s, actor, func(w *work) (*apikey.Key, error) {
 		k, err := w.keyToChange(ctx, keyID, true, nil)
@@ -177,7 +177,7 @@ func (s *Service) RevokeKey(ctx context.Context, actor *Actor, keyID string, m M
 		if err := require(m, k.Version); err != nil {
 			return nil, err
 		}
-		return w.revoke(ctx, k, w.now)
+		return w.revokeFamily(ctx, k)
 	})
 }
 

@@ -231,7 +231,11 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key, secret strin
 	if err := w.raise(ctx, event.KeyCreated, k.EventData()); err != nil {
 		return nil, err
 	}
-	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, snapshot.KeyChange, k.ID)
+	change := snapshot.KeyChange
+	if k.HolderRoot != "" {
+		change = snapshot.HolderChange
+	}
+	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, change, k.ID)
 }
 
 // storeKey stores k with a new version and an audit record, unless it equals before.
@@ -239,6 +243,9 @@ func (w *work) storeKey(ctx context.Context, a audit.Action, before, k *apikey.K
 	diff := keyDiff(before, k)
 	if len(diff) == 0 {
 		return nil
+	}
+	if w.actor.Kind == HolderActor {
+		diff["by"] = [2]any{nil, string(HolderActor)}
 	}
 	k.Version = before.Version + 1
 	if err := w.UpdateKey(ctx, k); err != nil {

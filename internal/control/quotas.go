@@ -43,12 +43,12 @@ func (u *QuotaUsage) Remaining() int64 {
 
 // OwnerUsage returns what was used of the quotas of an owner.
 func (s *Service) OwnerUsage(ctx context.Context, actor *Actor, ownerID string) ([]QuotaUsage, error) {
-	return s.usage(ctx, actor, ownerSubject(ownerID))
+	return s.usage(ctx, actor, ownerSubject(ownerID).alone)
 }
 
 // KeyUsage returns what was used of the quotas of a key. The keys of a rotation share them.
 func (s *Service) KeyUsage(ctx context.Context, actor *Actor, keyID string) ([]QuotaUsage, error) {
-	return s.usage(ctx, actor, keySubject(keyID))
+	return s.usage(ctx, actor, keySubject(keyID).alone)
 }
 
 // quotaSubject is whom quotas count.
@@ -56,10 +56,21 @@ type quotaSubject struct {
 	id    string       // of the owner, or of the key's bucket
 	owner *owner.Owner // nil for a key without one
 	key   *apikey.Key  // nil for an owner
+	// gatewayID is the only gateway that counts; "" for all where the key may be used.
+	gatewayID string
 }
 
 // findSubject finds a subject by the identifier of its record.
 type findSubject func(ctx context.Context, tx ReadTx, actor *Actor) (*quotaSubject, error)
+
+// alone returns the subject in a list.
+func (f findSubject) alone(ctx context.Context, tx ReadTx, actor *Actor) ([]quotaSubject, error) {
+	q, err := f(ctx, tx, actor)
+	if err != nil {
+		return nil, err
+	}
+	return []quotaSubject{*q}, nil
+}
 
 func ownerSubject(ownerID string) findSubject {
 	return func(ctx context.Context, tx ReadTx, actor *Actor) (*quotaSubject, error) {
@@ -111,10 +122,10 @@ func (q *quotaSubject) limits(ctx context.Context, tx ReadTx, yield func(*plan.P
 	if q.key != nil && q.key.Level != apikey.GatewayLevel {
 		return nil
 	}
-	planID, onlyGateway := q.planID(), ""
+	planID, onlyGateway := q.planID(), q.gatewayID
 	ofPlan, ofDefaults := plan.PerOwner, map[plan.Subject]bool{plan.PerOwner: planID == ""}
 	if q.key != nil {
-		onlyGateway = q.key.GatewayID
+		onlyGateway = cmp.Or(onlyGateway, q.key.GatewayID)
 		ofPlan, ofDefaults = plan.PerKey, map[plan.Subject]bool{plan.PerKey: planID == "", plan.PerOwner: q.owner == nil}
 	}
 	accountID, more := q.accountID(), true
@@ -227,38 +238,63 @@ func (q *quotaSubject) calendar(p *plan.Plan, u calendar.Unit) (calendar.Calenda
 	return p.Calendar(u, q.owner.TimeZone, q.owner.AnchorDay)
 }
 
-// usage returns what was used of the quotas of a subject, in the order of its plans and their limits.
-func (s *Service) usage(ctx context.Context, actor *Actor, find findSubject) ([]QuotaUsage, error) {
-	type of struct {
-		*quotaSubject
-		quotas []appliedQuota
-	}
-	found, err := search(ctx, s, actor, func(tx ReadTx) (o of, err error) {
-		if o.quotaSubject, err = find(ctx, tx, actor); err == nil {
-			o.quotas, err = o.quotaSubject.quotas(ctx, tx)
-		}
-		return o, err
-	})
-	if err != nil || len(found.quotas) == 0 {
+// usage returns what was used of the quotas of subjects, in the order of the subjects, their plans and their limits.
+func (s *Service) usage(ctx context.Context, actor *Actor, find func(context.Context, ReadTx, *Actor) ([]quotaSubject, error)) ([]QuotaUsage, error) {
+	quotas, err := search(ctx, s, actor, func(tx ReadTx) ([]appliedQuota, error) { return quotasOf(ctx, tx, actor, find) })
+	if err != nil {
 		return nil, err
 	}
+	return s.usageOf(ctx, actor, quotas)
+}
+
+// quotasOf returns the quotas that count the subjects that find finds.
+func quotasOf(ctx context.Context, tx ReadTx, actor *Actor, find func(context.Context, ReadTx, *Actor) ([]quotaSubject, error)) (all []appliedQuota, err error) {
+	subjects, err := find(ctx, tx, actor)
+	if err != nil {
+		return nil, err
+	}
+	for i := range subjects {
+		some, err := subjects[i].quotas(ctx, tx)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// usageOf returns what was used of quotas.
+func (s *Service) usageOf(ctx context.Context, actor *Actor, quotas []appliedQuota) ([]QuotaUsage, error) {
+	if len(quotas) == 0 {
+		return nil, nil
+	}
 	if s.cfg.Quotas != nil {
-		s.sync(ctx, settling{s.cfg.Quotas, found.quotas})
+		s.sync(ctx, settling{s.cfg.Quotas, quotas})
 	}
 	now := s.now()
-	stored, err := read(ctx, s, actor, func(tx ReadTx) ([]StoredQuota, error) {
-		return tx.QuotaWindows(ctx, actor.Account.ID, found.id, now)
+	windows, err := read(ctx, s, actor, func(tx ReadTx) (map[ratelimit.QuotaKey]*ratelimit.QuotaWindow, error) {
+		windows, subject := map[ratelimit.QuotaKey]*ratelimit.QuotaWindow{}, ""
+		for i := range quotas {
+			if quotas[i].key.Subject == subject { // the quotas of a subject are neighbours
+				continue
+			}
+			subject = quotas[i].key.Subject
+			stored, err := tx.QuotaWindows(ctx, actor.Account.ID, subject, now)
+			if err != nil {
+				return nil, err
+			}
+			for i := range stored {
+				windows[stored[i].QuotaKey] = &stored[i].QuotaWindow
+			}
+		}
+		return windows, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	windows := map[ratelimit.QuotaKey]*ratelimit.QuotaWindow{}
-	for i := range stored {
-		windows[stored[i].QuotaKey] = &stored[i].QuotaWindow
-	}
-	list := make([]QuotaUsage, len(found.quotas))
-	for i := range found.quotas {
-		list[i] = found.quotas[i].usage(windows[found.quotas[i].key], now)
+	list := make([]QuotaUsage, len(quotas))
+	for i := range quotas {
+		list[i] = quotas[i].usage(windows[quotas[i].key], now)
 	}
 	return list, nil
 }

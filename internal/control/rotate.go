@@ -78,6 +78,7 @@ func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*a
 	return k, err
 }
 
+// rotate rotates a key that may be rotated. If the actor is its holder, the new key is revoked with the old one.
 func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overlapDays int, expiry time.Time) (*NewKey, error) {
 	old := *before
 	old.RotatedTo = id.NewAt(id.Key, w.now)
@@ -88,13 +89,17 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 	if expiry.IsZero() {
 		expiry = before.ExpiresAt
 	}
-	err := w.raise(ctx, event.KeyRotated, event.Rotation{
-		KeyID: old.ID, KeyPrefix: old.Prefix, OverlapDays: overlapDays, NewKeyID: old.RotatedTo,
-	})
-	if err != nil {
+	rotated := event.Rotation{KeyID: old.ID, KeyPrefix: old.Prefix, OverlapDays: overlapDays, NewKeyID: old.RotatedTo}
+	root, rotatedAt := "", old.HolderRotatedAt
+	if w.actor.Kind == HolderActor {
+		rotated.By = string(HolderActor)
+		root, rotatedAt = cmp.Or(old.HolderRoot, old.ID), w.now
+	}
+	if err := w.raise(ctx, event.KeyRotated, rotated); err != nil {
 		return nil, err
 	}
 	made, err := s.issue(ctx, w, apikey.Key{
+		HolderRoot: root, HolderRotatedAt: rotatedAt,
 		ID: old.RotatedTo, BucketID: old.BucketID, RotatedFrom: old.ID, ExpiresAt: expiry,
 		Name: old.Name, Level: old.Level, Scope: old.Scope, Owner: old.Owner, OwnerID: old.OwnerID,
 		PlanID: old.PlanID, Plan: old.Plan, GatewayID: old.GatewayID, RateLimit: old.RateLimit, Metadata: maps.Clone(old.Metadata),

@@ -181,6 +181,21 @@ func (h *rowHarness) keys() {
 		return second(h.UpdateKey(ctx(), h.caller, k.ID, control.KeyPatch{RateLimit: value(control.KeyLimitInput{Object: &control.KeyLimitObject{Daily: "5/day"}})}, nil))
 	})
 	h.do("revoke key", func() error { return second(h.RevokeKey(ctx(), h.caller, k.ID, nil)) })
+	of := &holders{harness: h.harness, operator: h.caller}
+	of.gateway()
+	first := of.key(control.KeyInput{})
+	last := first
+	for range 130 { // more than are revoked at once, and many more than are active
+		h.clock.advance(24 * time.Hour)
+		h.do("rotate key by its holder", func() (err error) {
+			last, err = of.rotate(&last.Key, 30)
+			return err
+		})
+	}
+	h.do("revoke key with what self-service has made", func() error { return second(h.RevokeKey(ctx(), h.caller, first.ID, nil)) })
+	if got := of.state(&last.Key); got != apikey.Revoked {
+		h.tb.Errorf("the newest key is %s; want revoked", got)
+	}
 	expires := h.clock.now().Add(time.Hour).Format(time.RFC3339Nano)
 	for range 130 {
 		h.do("create key", create(control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))

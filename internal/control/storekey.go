@@ -44,6 +44,9 @@ type KeyReader interface {
 	// KeysOfBucket returns up to limit keys that share a per-key bucket, without those that were revoked,
 	// have expired before since, or were ended by a rotation without overlap.
 	KeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) ([]apikey.Key, error)
+	// KeysByHolders returns up to limit keys with the HolderRoot root, the newest first, that share the bucket, were
+	// created after a time and were neither revoked nor ended by a rotation without overlap.
+	KeysByHolders(ctx context.Context, accountID, bucketID, root string, after time.Time, limit int) ([]apikey.Key, error)
 	// SharedBuckets returns the per-key bucket of each of the account's keys that a
 	// rotation created, in any state. It is the bucket of the first key that was rotated.
 	SharedBuckets(ctx context.Context, accountID string) (map[string]string, error)

@@ -82,12 +82,13 @@ type Threshold struct {
 	KeyID       *string    `json:"key_id"`
 }
 
-// Rotation is the data of key.rotated.
+// Rotation is the data of key.rotated. By is "holder" if the holder of the key has rotated it, else "".
 type Rotation struct {
 	KeyID       string `json:"key_id"`
 	KeyPrefix   string `json:"key_prefix"`
 	OverlapDays int    `json:"overlap_days"`
 	NewKeyID    string `json:"new_key_id"`
+	By          string `json:"by,omitempty"`
 }
 
 // Push is the data of gateway.spec_pushed.

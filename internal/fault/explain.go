@@ -19,7 +19,7 @@ func Codes() []Explanation {
 		planes          int
 		meaning, remedy string
 	}{
-		{InvalidJSON, management, "The body is not one JSON value in UTF-8, or an object has a field twice.", "Correct the place that the message names."},
+		{InvalidJSON, both, "The body is not one JSON value in UTF-8, or an object has a field twice.", "Correct the place that the message names."},
 		{InvalidRequest, both, "The request, its path, a header, the query or the body cannot be parsed or is incomplete, or the request has more than one key.", "Correct what the message names."},
 		{Unauthorized, both, "There is no valid key. `code` says more.", "See `code` below."},
 		{Forbidden, both, "The key is valid, but does not allow the request. `code` says more.", "See `code` below."},
@@ -27,12 +27,12 @@ func Codes() []Explanation {
 		{GatewayNotFound, data, "No gateway of an active account has the request's host, and there is no default gateway.", "Send the hostname of a gateway (`keygate gateways list`), or set a default gateway."},
 		{RouteNotFound, data, "The gateway has no route for the path.", "Check the path, or add a route."},
 		{MethodNotAllowed, both, "The path exists, but not with this method. Gateways refuse CONNECT and TRACE on every path.", "Use a method of the header `Allow`."},
-		{Conflict, management, "The state of a record forbids the change, a name is taken, or a request with the same `Idempotency-Key` is running.", "Read the record again and decide; the message says what is in the way."},
+		{Conflict, both, "The state of a record forbids the change, a name is taken, or a request with the same `Idempotency-Key` is running.", "Read the record again and decide; the message says what is in the way."},
 		{PreconditionFailed, management, "The record has changed: its `ETag` is not in `If-Match`.", "Read the record again, and repeat the change with its new `ETag`."},
-		{BodyTooLarge, both, "The body is larger than the limit.", "Send less. The limit of a gateway is its `max_body_bytes`; those of the management API are fixed."},
+		{BodyTooLarge, both, "The body is larger than the limit.", "Send less. The limit of a gateway is its `max_body_bytes`; those of the management API and of self-service are fixed."},
 		{TargetTooLong, data, "The path and query are too long.", "Send a shorter URL."},
 		{UnsupportedMediaType, management, "The body has no supported `Content-Type`, or it is compressed.", "Send the type that the message names, uncompressed."},
-		{ValidationFailed, management, "Fields, query parameters or a document are invalid or missing, or the `Idempotency-Key` was used for another request. `errors` lists all problems, at most 50; `errors_left_out` is the number of the others of a document.", "Correct everything that `errors` names."},
+		{ValidationFailed, both, "Fields, query parameters or a document are invalid or missing, or the `Idempotency-Key` was used for another request. `errors` lists all problems, at most 50; `errors_left_out` is the number of the others of a document.", "Correct everything that `errors` names."},
 		{RateLimitExceeded, both, "A rate limit is used up. `limit_scope` says which.", "Wait for the seconds of `Retry-After`, then repeat the request."},
 		{HeaderTooLarge, data, "The request has too many headers, or they are too large.", "Send fewer or shorter headers."},
 		{Internal, both, "Keygate failed.", "Look for `request_id` in the server's log."},

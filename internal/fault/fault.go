@@ -105,9 +105,10 @@ type Limit struct {
 	Limit     int64  // capacity of the limit that refused
 	Remaining int64  // whole requests left; always 0
 	ResetAt   int64  // Unix time in seconds at which the request would be admitted
-	Scope     string // key, route, daily, plan, global or account
+	Scope     string // key, route, daily, plan, global, anonymous, self_service or account
 	Name      string // <plan>.<limit>, for the scope plan
 	Units     *Units // of a limit that counts a meter; nil for a limit of requests
+	Window    int64  // seconds in which the limit fills up, where an error is made without one of package ratelimit; in no response body
 }
 
 // Units is what is left of a limit that counts a meter, and what the request needs of it.

@@ -28,6 +28,9 @@ type Requests struct {
 
 	// AnonymousLimit limits each client address on public routes.
 	AnonymousLimit AnonymousLimit `json:"anonymous_limit,omitzero"`
+
+	// SelfService says what holders of keys may do themselves.
+	SelfService SelfService `json:"self_service,omitzero"`
 }
 
 // AnonymousLimit is a rate limit of each client address. The zero value is no limit.

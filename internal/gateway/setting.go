@@ -24,7 +24,7 @@ type Setting struct {
 	Record Record
 	Flag   Flag
 	Form   Form
-	Parts  []Part // of KindLimit and KindCORS, which have a flag and a form field for each part
+	Parts  []Part // of KindLimit, KindCORS and KindSwitches, which have a flag and a form field for each part
 
 	values values
 }
@@ -44,6 +44,7 @@ const (
 	KindKey         Kind = "key"         // string: a private key in PEM, which is secret
 	KindLimit       Kind = "limit"       // ratelimit.Config with Sustained and Burst
 	KindCORS        Kind = "cors"        // CORS
+	KindSwitches    Kind = "switches"    // SelfServicePatch: an object of bools, which are the parts
 )
 
 // IsSecret reports whether the values are secret: stored encrypted, and shown as Masked.
@@ -104,6 +105,7 @@ func Groups() []Group {
 		{Title: "Upstream"},
 		{Title: "Limit of all requests", Text: "Across all keys and routes of this gateway."},
 		{Title: "Limit of public routes", Text: "Of each client address, on routes that need no key."},
+		{Title: "Holders of keys", Text: "What they may do themselves, at paths below /.keygate/, which then reach no route."},
 		{Title: "Browsers (CORS)", Text: "With an origin, Keygate answers preflights itself."},
 		{Title: "Connections to the upstream", Text: "Empty means the default."},
 	}

@@ -26,6 +26,7 @@ type Patch struct {
 	KeyHeaders          Member[[]string]
 	AllowEncodedSlashes Member[bool]
 	CutStreams          Member[bool]
+	SelfService         Member[SelfServicePatch]
 
 	// In a file, a value or key may be Masked, which stands for the value or key that the gateway has.
 	UpstreamHeaders           Member[map[string]string] // replaces the whole map
@@ -500,6 +501,34 @@ func Settings() []Setting {
 			get:    func(g *Gateway) bool { return !g.Requests.KeepStreams },
 			set:    func(g *Gateway, v bool) { g.Requests.KeepStreams = !v },
 			normal: true,
+		},
+	}, {
+		Name: "self_service", Kind: KindSwitches,
+		Doc: Doc{
+			File:   "What holders of keys may do themselves, at paths below /.keygate/ of the gateway. An absent field stays. Default: nothing.",
+			Update: "What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing.",
+			Record: "What holders of keys may do themselves, at paths below /.keygate/ of the gateway.",
+			Patch:  "absent fields stay; default: nothing",
+		},
+		Flag: Flag{Column: "SELF-SERVICE"},
+		Form: Form{Group: "Holders of keys"},
+		Parts: []Part{{
+			Name: "usage", Kind: KindBool,
+			Flag: Flag{Name: "self-service-usage", Usage: "let holders of keys see their usage, at /.keygate/usage"},
+			Form: Form{Label: "See their usage", Hint: "GET /.keygate/usage with a key says what is left of its quotas."},
+		}, {
+			Name: "rotate", Kind: KindBool,
+			Flag: Flag{Name: "self-service-rotate", Usage: "let holders of keys rotate them, at /.keygate/rotate"},
+			Form: Form{Label: "Rotate their key", Hint: "POST /.keygate/rotate gives the holder of a key a new one, once a day. Revoking the old key revokes the new one too."},
+		}},
+		values: access[SelfServicePatch]{
+			file:   selfServiceValue(),
+			member: func(p *Patch) *Member[SelfServicePatch] { return &p.SelfService },
+			get:    func(g *Gateway) SelfServicePatch { return g.Requests.SelfService.Patch() },
+			set: func(g *Gateway, p SelfServicePatch) {
+				g.Requests.SelfService = p.Apply(g.Requests.SelfService)
+			},
+			normal: SelfService{}.Patch(),
 		},
 	}, {
 		Name: "error_format", Kind: KindText, Choices: fault.Formats(), Example: string(fault.FormatOpenAI),

@@ -46,6 +46,7 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 		g.Requests.KeyHeaders = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"Authorization", "X-API-Key", "true", "a.b"}), 1, 4, rapid.ID).Draw(t, "key headers")
 	}
 	g.Requests.AllowEncodedSlashes, g.Requests.KeepStreams = some("slashes"), some("streams")
+	g.Requests.SelfService = gateway.SelfService{Usage: some("usage"), Rotate: some("rotate")}
 	if some("body") {
 		g.MaxBodyBytes = rapid.Int64Min(1).Draw(t, "max body")
 	}
@@ -94,7 +95,10 @@ const everySetting = `gateway:
     max_age: 600
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
-%s  error_format: openai
+%s  self_service:
+    usage: true
+    rotate: true
+  error_format: openai
 routes: []
 `
 
@@ -240,6 +244,44 @@ func TestPositionsOfSettings(t *testing.T) {
 		p := fault.ProblemsOf(positions.In(fault.Invalid(field, "is bad")))[0]
 		if got := fmt.Sprintf("%d:%d", p.Line, p.Column); got != want || p.Field != field || !strings.HasSuffix(p.Message, "is bad") {
 			t.Errorf("%s: got %s %q at %s; want it at %s", field, p.Field, p.Message, got, want)
+		}
+	}
+}
+
+// Guarantee: a file that gives only one of the switches of self_service keeps the other, null switches both off, and other
+// fields are named.
+func TestSelfServiceOfAFile(t *testing.T) {
+	row := gateway.Settings()[slices.Index(gateway.SettingNames(), "self_service")]
+	for text, want := range map[string]gateway.SelfService{
+		"{usage: true}":                {Usage: true, Rotate: true},
+		"{rotate: false}":              {},
+		"{usage: true, rotate: false}": {Usage: true},
+		"{}":                           {Rotate: true},
+		"null":                         {},
+	} {
+		d, err := gateway.ParseDocument([]byte("gateway:\n  self_service: " + text + "\nroutes: []\n"))
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		set, err := row.Change(&d.Gateway)
+		if err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		g := gateway.Gateway{Requests: gateway.Requests{SelfService: gateway.SelfService{Rotate: true}}}
+		if set(&g); g.Requests.SelfService != want {
+			t.Errorf("%s: got %+v; want %+v", text, g.Requests.SelfService, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"{usage: 1}":     "gateway.self_service.usage",
+		"{rotate: null}": "gateway.self_service.rotate",
+		"{revoke: true}": "gateway.self_service.revoke",
+		"true":           "gateway.self_service",
+	} {
+		_, err := gateway.ParseDocument([]byte("gateway:\n  self_service: " + text + "\nroutes: []\n"))
+		problems := fault.ProblemsOf(err)
+		if len(problems) != 1 || problems[0].Field != want {
+			t.Errorf("%s: got problems %+v (%v); want one of the field %s", text, problems, err, want)
 		}
 	}
 }

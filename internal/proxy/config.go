@@ -61,6 +61,8 @@ type Config struct {
 	// Tracer begins the trace of every request and writes traceparent for the upstream. Nil
 	// forwards the client's traceparent.
 	Tracer Tracer
+	// SelfService serves the holders of keys. Nil refuses their requests with a 503.
+	SelfService SelfService
 	// Linger closes connections in stages and bounds how many. Nil means a new Linger.
 	Linger *Linger
 	// Log receives panics and failures of upstreams. No key, header or query is ever

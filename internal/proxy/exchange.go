@@ -56,6 +56,7 @@ type Exchange struct {
 	limit          time.Duration    // that limit
 	ended          bool             // the record of the end was emitted, or the exchange was handed over
 	logged         bool             // why the exchange failed was logged
+	served         bool             // the response is a service's (admit.Serve)
 	record         accesslog.Record // room for the record
 	metered        bool             // limits count the bytes of the bodies
 	meter          meter
@@ -176,8 +177,13 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	return status, body
 }
 
-// ErrorType returns the media type of the bodies of Respond.
-func (x *Exchange) ErrorType() string { return x.errorFormat().ContentType() }
+// OwnType returns the media type of the bodies of Respond and Serve.
+func (x *Exchange) OwnType() string {
+	if x.served {
+		return fault.FormatKeygate.ContentType()
+	}
+	return x.errorFormat().ContentType()
+}
 
 func (x *Exchange) errorFormat() fault.Format {
 	if x.Verdict.Gateway == nil {

@@ -146,5 +146,14 @@ func (c *Charge) Worst() *Status {
 	return &c.entries()[c.worst].status
 }
 
+// Refuse replaces the limits of c by one that is counted elsewhere and has refused the request, with its status.
+func (c *Charge) Refuse(s Status) {
+	c.Clear()
+	c.Add(Limit{Scope: s.Scope}, 1)
+	s.Refused = true
+	c.entries()[0].status = s
+	c.show(0)
+}
+
 // show sets the number of statuses, and the index of the status that Worst returns, or -1.
 func (c *Charge) show(worst int) { c.shown, c.worst = c.count, worst }

@@ -17,11 +17,12 @@ const (
 	DefaultGlobalScope // of records only: the global limit of a gateway that sets none
 	PlanScope          // a limit of a plan
 	AnonymousScope     // each address on public routes
+	SelfServiceScope   // what holders of keys do themselves
 	unknownScope       // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
-const ReportedScopes = int(AnonymousScope) + 1
+const ReportedScopes = int(SelfServiceScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
@@ -61,7 +62,10 @@ var scopes = [...]scopeRow{
 	AnonymousScope: {name: "anonymous", item: `"anonymous"`, exceeded: "the gateway's limit for requests without a key", usedUp: "the gateway's limit for each address on public routes",
 		rank: 7, reported: AnonymousScope,
 		meaning: "The limit of the gateway for each client address on public routes.", remedy: "Raise `anonymous_limit` of the gateway."},
-	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 8, reported: unknownScope},
+	SelfServiceScope: {name: "self_service", item: `"self-service"`, exceeded: "the limit of self-service", usedUp: "the limit of what holders of keys may do themselves",
+		rank: 8, reported: SelfServiceScope,
+		meaning: "A limit of what holders of keys do themselves, at paths below `/.keygate/`: calls of a key in a second, rotations of a key in a day, or rotations at the same time.", remedy: "Wait as long as `Retry-After` says. An operator can rotate a key at any time."},
+	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 9, reported: unknownScope},
 }
 
 // row returns the row of any number.

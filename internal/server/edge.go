@@ -1,19 +1,26 @@
 package server
 
 import (
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/proxy/h2"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/selfservice"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
 // buildGateway builds the data plane on the loaded snapshot.
-func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
+func (s *Server) buildGateway(clock *ratelimit.Clock, box *secret.Box) (err error) {
 	settings := s.cfg.Settings
+	holders, err := s.selfService(box)
+	if err != nil {
+		return err
+	}
 	if s.pools, err = upstream.NewPools(upstream.Config{
 		Guard: s.guard, Allow: settings.UpstreamAllowNetwork, MaxDescriptors: s.descriptors.upstreams,
 	}); err != nil {
@@ -25,7 +32,8 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 		return err
 	}
 	shared := proxy.Config{
-		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Linger: &s.linger, Log: telemetry.Throttle(s.log),
+		SelfService: holders,
+		Admit:       admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Linger: &s.linger, Log: telemetry.Throttle(s.log),
 	}
 	if s.tracer != nil {
 		shared.Tracer = s.tracer
@@ -51,6 +59,21 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	s.running.Push(s.gateway.Shutdown)
 	s.registerConnectionMetrics()
 	return nil
+}
+
+// selfService builds what serves the holders of keys. This node may serve no management API.
+func (s *Server) selfService(box *secret.Box) (*selfservice.Service, error) {
+	around := dependencies{publisher: s.follower, now: s.clock.WallTime, everywhere: s.node.everywhere(), quotas: s.quotas, heavy: s.heavy}
+	if s.fanOut != nil {
+		around.wake, around.full = s.fanOut.Wake, s.backlog.FullForCalls
+	}
+	ops, err := newControl(s.cfg.Settings, s.db, box, around, s.log)
+	if err != nil {
+		return nil, err
+	}
+	return selfservice.New(selfservice.Config{
+		Control: ops, Now: s.clock.WallTime, Account: func(accountID string) *account.Account { return s.follower.Current().Account(accountID) },
+	}), nil
 }
 
 // registerConnectionMetrics registers the metrics of the data plane's listener.

@@ -309,7 +309,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	if settings.ServesGateway() {
-		if err := s.buildGateway(s.clock); err != nil {
+		if err := s.buildGateway(s.clock, box); err != nil {
 			return err
 		}
 	}

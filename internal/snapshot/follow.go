@@ -196,7 +196,7 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 			if err := f.readChangedPlans(ctx, []Change{c}, done); err != nil {
 				return err
 			}
-		case c.Kind == KeyChange:
+		case c.Kind.isKey():
 			if err := f.readKey(ctx, c.ID); err != nil {
 				return err
 			}

@@ -120,6 +120,7 @@ type Follower struct {
 	// publishing is held while the next snapshot is made from the snapshot in force: for a short
 	// time, and never while the store is read.
 	publishing sync.Mutex
+	holders    holderLimits // guarded by publishing
 
 	// writing is the lock for reading the change log and changing keys. It is a channel so that a
 	// context can end the wait for it. No gateway is compiled under it, except by the first Load,
@@ -185,6 +186,7 @@ func New(cfg Config) (*Follower, error) {
 		classes:       map[classID]*callerClass{},
 		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
+		holders:       holderLimits{},
 		unreadable:    map[string]struct{}{},
 
 		unreadableAccounts: map[string]struct{}{},
@@ -293,6 +295,7 @@ func (f *Follower) runSweep(ctx context.Context) {
 func (f *Follower) sweep(ended map[[16]byte]bool) {
 	f.Current().sweep(f.cfg.Now(), ended)
 	f.plans.sweep(f.cfg.Now(), ended)
+	f.sweepHolders(f.cfg.Now(), ended)
 }
 
 // runWork puts in force the changes of gateways that run reads. It runs in a goroutine of its own,

@@ -42,6 +42,8 @@ type Gateway struct {
 	// published.
 	anonymousParams *ratelimit.Params
 	anonymous       *ratelimit.Buckets
+
+	holders *ratelimit.Buckets // of the account; nil without self-service
 }
 
 // Bounds of a search for a route, in steps of some 50 ns at worst. A search in a real table

@@ -268,6 +268,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 			}
 		}
 	}
+	f.dropHolders(accounts)
 }
 
 // adoptLimits gives g the limits of old, and the changed routes the limits of their
@@ -276,6 +277,7 @@ func (f *Follower) adoptLimits(g, old *Gateway, changes []routeChange) {
 	now := f.cfg.Now()
 	f.adoptGlobal(g, old, now)
 	f.adoptAnonymous(g, old, now)
+	f.adoptHolders(g)
 	for _, c := range changes {
 		if c.now != nil {
 			f.adoptRoute(g.AccountID, c.now, c.was, now)

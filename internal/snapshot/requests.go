@@ -26,6 +26,8 @@ type Requests struct {
 	Withheld []string
 	// ForwardsAuthorization is set if Authorization is not one of the key headers.
 	ForwardsAuthorization bool
+	// SelfService says what holders of keys may do themselves.
+	SelfService gateway.SelfService
 }
 
 // KeyHeader is a header that may hold the key.
@@ -39,6 +41,7 @@ type KeyHeader struct {
 // compileRequests sets what follows from the settings of requests and from
 // Upstream.Headers.
 func (g *Settings) compileRequests(r *gateway.Requests) {
+	g.SelfService = r.SelfService
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	g.ErrorFormat = cmp.Or(fault.Format(r.ErrorFormat), fault.FormatKeygate)
 	for i := range g.Upstream.Headers {

@@ -136,7 +136,7 @@ func (f *Follower) revoke(changes []Change) {
 func (f *Follower) readChangedKeys(ctx context.Context, changes []Change, done map[string]bool) error {
 	var keyIDs []string
 	for _, c := range changes {
-		if c.Kind == KeyChange && !done[c.ID] {
+		if c.Kind.isKey() && !done[c.ID] {
 			done[c.ID] = true
 			keyIDs = append(keyIDs, c.ID)
 		}

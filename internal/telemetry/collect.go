@@ -199,6 +199,8 @@ func resultName(r accesslog.Result) string {
 		return "upstream_timeout"
 	case accesslog.Preflight:
 		return "preflight"
+	case accesslog.SelfServed:
+		return "self_service"
 	case accesslog.Malformed:
 		return "invalid_request"
 	case accesslog.NoGateway:

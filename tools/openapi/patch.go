@@ -54,6 +54,8 @@ func clientType(kind gateway.Kind) string {
 		return "GlobalLimitInput"
 	case gateway.KindCORS:
 		return "CorsInput"
+	case gateway.KindSwitches:
+		return "SelfServiceInput"
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	return "string"

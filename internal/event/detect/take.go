@@ -23,6 +23,7 @@ func (d *Detector) Take(entries []accesslog.Entry) {
 		e := &entries[i]
 		switch {
 		case e.Part == accesslog.Started || e.Account == [16]byte{}:
+		case e.Result == accesslog.Limited && ratelimit.Scope(e.LimitScope) == ratelimit.SelfServiceScope: // there is no route
 		case e.Result == accesslog.Limited:
 			wake = d.countBreach(e) || wake
 		default:

@@ -40,7 +40,7 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, s setu
 	if s.realClock {
 		http1Now, http2Now = time.Now, time.Now
 	}
-	shared := proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: log, Shard: collector.Shard, Mono: s.mono}
+	shared := proxy.Config{SelfService: s.holders, Admit: decider, Pools: pools, Via: "keygate", Log: log, Shard: collector.Shard, Mono: s.mono}
 	e, err := h1.New(h1.Config{Config: shared, Now: http1Now})
 	if err != nil {
 		t.Fatal(err)

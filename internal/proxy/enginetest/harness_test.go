@@ -37,14 +37,15 @@ type setup struct {
 	headers         map[string]string
 	continueTimeout time.Duration // 0 means testTimeout
 	cors            *gateway.CORS
-	host            string       // upstream_host, as stored; "" means target
-	errors          fault.Format // "" means FormatKeygate
-	limit           string       // the key's rate limit
-	trusted         bool         // the client is a trusted proxy
-	secure          *tls.Config  // of the clients' connections; nil in clear
-	realClock       bool         // the engines use the real clock; otherwise no timeout of theirs expires
-	mono            func() int64 // of the engines; nil means that of the decisions
-	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
+	host            string            // upstream_host, as stored; "" means target
+	errors          fault.Format      // "" means FormatKeygate
+	limit           string            // the key's rate limit
+	trusted         bool              // the client is a trusted proxy
+	secure          *tls.Config       // of the clients' connections; nil in clear
+	realClock       bool              // the engines use the real clock; otherwise no timeout of theirs expires
+	mono            func() int64      // of the engines; nil means that of the decisions
+	bytes           bool              // a plan limits the bytes of bodies, to byteLimit in each direction
+	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
 }
 
 // harness is a data plane on a free loopback port.
@@ -186,7 +187,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host},
-		Requests: gateway.Requests{ErrorFormat: string(s.errors)},
+		Requests: gateway.Requests{ErrorFormat: string(s.errors), SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},

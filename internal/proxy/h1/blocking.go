@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/proxy/send"
@@ -17,7 +18,11 @@ import (
 // block serves what the pump cannot, with blocking reads and writes.
 func (c *conn) block(x *exchange) step {
 	next := stepBlock
-	if !x.refused {
+	switch {
+	case x.refused:
+	case x.Verdict.Action == admit.Serve:
+		next = c.readHolder(x)
+	default:
 		next = c.exchange(x)
 	}
 	if next == stepBlock { // the request was refused, and its body is still to come

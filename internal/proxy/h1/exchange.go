@@ -38,6 +38,7 @@ type requestState struct {
 	ask          admit.Request
 	forwardedFor [4]string // memory for ForwardedFor
 	refused      bool      // before its body arrived
+	bodyRead     bool      // all of the body was read, for a service (admit.Serve)
 
 	hasBody   bool // the request's body is forwarded
 	bodyTaken bool // the part of the body that was received with the head was written to the attempt

@@ -78,7 +78,7 @@ func (c *conn) beginUndecided(x *exchange) {
 // respond sends a response of the gateway itself and discards the request's body.
 func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
-	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.Done())
+	remains := x.known && x.req.HasBody() && !x.bodyRead && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.Done())
 	length := x.req.ContentLength()
 	last := x.Verdict.Close || x.attempt.Parted() || c.engine.drain.Announced() || !x.req.KeepAlive() ||
 		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
@@ -87,7 +87,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	out := appendStatusLine(buf.Data[:0], status, http1.StatusText(status))
 	out = append(append(append(out, "Date: "...), c.engine.clock.Date()...), "\r\n"...)
 	if body != nil {
-		out = append(append(append(out, "Content-Type: "...), x.ErrorType()...), "\r\nContent-Length: "...)
+		out = append(append(append(out, "Content-Type: "...), x.OwnType()...), "\r\nContent-Length: "...)
 		out = append(strconv.AppendInt(out, int64(len(body)), 10), "\r\n"...)
 	}
 	switch {

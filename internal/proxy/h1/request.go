@@ -25,6 +25,8 @@ func (c *conn) request(x *exchange) step {
 	case admit.Preflight:
 		x.Result = accesslog.Preflight
 		return c.respond(x, http1.StatusNoContent, nil)
+	case admit.Serve:
+		return c.serveHolder(x)
 	default:
 		return c.refuse(x, x.Verdict.Fault())
 	}

@@ -3,6 +3,7 @@ package h2
 import (
 	"slices"
 
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 )
@@ -27,6 +28,7 @@ func (s *stream) data(b []byte, end bool) {
 	s.readingAt, s.restsAt = 0, 0
 	if bound := s.bound(); bound > 0 && s.received > bound {
 		s.tooLarge = true
+		s.wake.Broadcast()
 		if s.since != 0 { // otherwise the goroutine refuses the request when it begins
 			s.cut(cutBody)
 		}
@@ -34,6 +36,7 @@ func (s *stream) data(b []byte, end bool) {
 	}
 	if !c.bodies.Take(len(b)) {
 		s.crowded = true
+		s.wake.Broadcast()
 		if s.since != 0 { // as above
 			s.cut(cutCrowded)
 		}
@@ -51,10 +54,13 @@ func (s *stream) miss(dropped bool) {
 	s.wake.Broadcast()
 }
 
-// bound returns max_body_bytes, or 0.
+// bound returns max_body_bytes, or the bound of a service for holders of keys, or 0.
 func (s *stream) bound() int64 {
-	if s.Verdict.Gateway == nil || s.tunnels {
+	switch {
+	case s.Verdict.Gateway == nil || s.tunnels:
 		return 0
+	case s.Verdict.Action == admit.Serve && s.ReadsBody():
+		return proxy.MaxHolderBody
 	}
 	return s.Verdict.Gateway.MaxBodyBytes
 }

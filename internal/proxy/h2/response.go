@@ -375,7 +375,7 @@ func (s *stream) respond(status int, body []byte) {
 	if s.beginHead(status) {
 		proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 		if body != nil {
-			proto.FieldString("content-type", s.ErrorType(), false)
+			proto.FieldString("content-type", s.OwnType(), false)
 			proto.FieldString("content-length", strconv.Itoa(len(body)), false)
 		}
 		s.ownFields()

@@ -267,7 +267,7 @@ func (c *conn) head(ev *http2.Event) {
 		return
 	}
 	switch s.Verdict.Action {
-	case admit.Forward, admit.Wait:
+	case admit.Forward, admit.Wait, admit.Serve:
 		c.begun = append(c.begun, s)
 	case admit.Preflight:
 		s.preflight()
@@ -366,10 +366,13 @@ func (s *stream) serve() (err error) {
 	if err := s.awaitCap(); err != nil {
 		return err
 	}
-	if s.Verdict.Action != admit.Forward {
-		if s.Verdict.Action == admit.Preflight {
-			return errPreflight
-		}
+	switch s.Verdict.Action {
+	case admit.Forward:
+	case admit.Preflight:
+		return errPreflight
+	case admit.Serve:
+		return s.serveHolder()
+	default:
 		return s.Verdict.Fault()
 	}
 	if err := s.check(); err != nil {

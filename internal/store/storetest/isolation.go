@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
@@ -15,7 +16,10 @@ import (
 func testIsolation(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	g := h.insertGateway(a)
-	k := h.insertKey(a, func(k *apikey.Key) { k.GatewayID, k.PlanID = g.ID, "plan_1"; setOwner(k, "ada") })
+	k := h.insertKey(a, func(k *apikey.Key) {
+		k.GatewayID, k.PlanID, k.HolderRoot = g.ID, "plan_1", "key_root"
+		setOwner(k, "ada")
+	})
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		if err := tx.InsertRoutes(ctx, []gateway.Route{newRoute(g, "/a", "GET")}); err != nil {
 			return err
@@ -36,6 +40,9 @@ func testIsolation(h *harness) {
 	})
 	empty(h, "KeysOfBucket", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
 		return tx.KeysOfBucket(ctx, b.ID, k.BucketID, epoch(), 10)
+	})
+	empty(h, "KeysByHolders", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+		return tx.KeysByHolders(ctx, b.ID, k.BucketID, k.HolderRoot, time.Time{}, 10)
 	})
 	empty(h, "Audit", func(ctx context.Context, tx control.ReadTx) ([]audit.Record, error) { return tx.Audit(ctx, b.ID, page) })
 	empty(h, "Events", func(ctx context.Context, tx control.ReadTx) ([]event.Event, error) {

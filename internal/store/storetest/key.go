@@ -51,6 +51,8 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.LastUsedAt = maybe(moment()).Draw(t, "last_used_at")
 		k.ExpiryNotified = maybe(rapid.SampledFrom([]time.Time{k.ExpiresAt, epoch()})).Draw(t, "expiry_told")
 		k.Ended = rapid.Bool().Draw(t, "ended")
+		k.HolderRoot = maybe(rapid.Just(id.New(id.Key))).Draw(t, "holder_root")
+		k.HolderRotatedAt = maybe(moment()).Draw(t, "holder_rotated_at")
 		k.Version = rapid.Int64Min(1).Draw(t, "version")
 		return k
 	})
@@ -184,6 +186,42 @@ func testKeysOfBucket(h *harness) {
 	same(h, "shared buckets of another account", get(h, func(ctx context.Context, tx control.ReadTx) (map[string]string, error) {
 		return tx.SharedBuckets(ctx, b.ID)
 	}), map[string]string{other.ID: other.BucketID})
+}
+
+// Guarantee: KeysByHolders returns the keys that self-service has made from a root after a time and that may be in use,
+// the newest first, up to a limit: not those that were revoked or ended, those of another root, bucket or account, and those
+// that an operator made.
+func testKeysByHolders(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	root := h.insertKey(a, nil)
+	made := func(of *account.Account, days int, more func(*apikey.Key)) *apikey.Key {
+		return h.insertKey(of, func(k *apikey.Key) {
+			k.BucketID, k.HolderRoot, k.CreatedAt = root.ID, root.ID, epoch().AddDate(0, 0, days)
+			if more != nil {
+				more(k)
+			}
+		})
+	}
+	first, second := made(a, 1, nil), made(a, 2, func(k *apikey.Key) { k.ExpiresAt = epoch() })
+	made(a, 3, revoke)
+	made(a, 4, func(k *apikey.Key) { k.Ended = true })
+	made(a, 5, func(k *apikey.Key) { k.HolderRoot = "" })
+	made(a, 6, func(k *apikey.Key) { k.HolderRoot = id.New(id.Key) })
+	made(a, 7, func(k *apikey.Key) { k.BucketID = id.New(id.Key) })
+	made(b, 8, nil)
+	third := made(a, 9, nil)
+	list := func(of *account.Account, after time.Time, limit int) []string {
+		return ids(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
+			return tx.KeysByHolders(ctx, of.ID, root.ID, root.ID, after, limit)
+		}))
+	}
+	same(h, "all", list(a, time.Time{}, 10), []string{third.ID, second.ID, first.ID})
+	same(h, "the newest", list(a, time.Time{}, 1), []string{third.ID})
+	same(h, "after the first", list(a, first.CreatedAt, 10), []string{third.ID, second.ID})
+	same(h, "after the last", list(a, third.CreatedAt, 10), []string{})
+	revoke(second)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, second) })
+	same(h, "without a revoked one", list(a, time.Time{}, 10), []string{third.ID, first.ID})
 }
 
 // Guarantee: KeysToNotify returns expired keys whose expiry was not notified yet, the earliest

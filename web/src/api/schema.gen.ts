@@ -1986,6 +1986,8 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes?: number | null;
+            /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
+            self_service?: components["schemas"]["SelfServiceInput"];
             /** @description OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1. */
             spec?: string | null;
             /**
@@ -2266,7 +2268,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -2604,6 +2606,8 @@ export interface components {
              * @example 3
              */
             revision: number | null;
+            /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway. */
+            self_service: components["schemas"]["SelfService"];
             /**
              * @description Timeout for the upstream's response headers, as a Go duration.
              * @example 60s
@@ -2896,6 +2900,11 @@ export interface components {
         };
         KeyRotatedEvent: {
             /**
+             * @description holder if the holder of the key has rotated it, by self-service; otherwise absent.
+             * @enum {string}
+             */
+            by?: "holder";
+            /**
              * @description Identifier of the old key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
@@ -2969,7 +2978,7 @@ export interface components {
              * @description Scope of the limit.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service";
             /**
              * @description Owner that the limit applies to; null if it is not an owner's limit.
              * @example own_01jz8y5c3te9b8r2m6q4v7x0ee
@@ -4025,7 +4034,7 @@ export interface components {
              * @description Scope of the limit that was exceeded.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service";
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -4380,6 +4389,30 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        SelfService: {
+            /**
+             * @description Whether holders of keys may rotate them, at /.keygate/rotate.
+             * @example true
+             */
+            rotate: boolean;
+            /**
+             * @description Whether holders of keys may see their usage, at /.keygate/usage.
+             * @example true
+             */
+            usage: boolean;
+        };
+        SelfServiceInput: {
+            /**
+             * @description Whether holders of keys may rotate them, at /.keygate/rotate.
+             * @example true
+             */
+            rotate?: boolean;
+            /**
+             * @description Whether holders of keys may see their usage, at /.keygate/usage.
+             * @example true
+             */
+            usage?: boolean;
+        } | null;
         Session: {
             /**
              * @description Identifier of the account.
@@ -4872,7 +4905,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -5017,6 +5050,8 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes?: number | null;
+            /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
+            self_service?: components["schemas"]["SelfServiceInput"];
             /**
              * @description Timeout for the upstream's response headers; null restores the default, 60s.
              * @example 30s

@@ -4,8 +4,8 @@
 // - text, duration, certificate, key: a string; the latter two are PEM, with several lines
 // - bool: true or false; count: an integer; list: an array of strings
 // - headers: an object of strings
-// - limit, cors: an object, whose fields are the parts
-export type Kind = 'text' | 'duration' | 'bool' | 'count' | 'list' | 'headers' | 'certificate' | 'key' | 'limit' | 'cors';
+// - limit, cors, switches: an object, whose fields are the parts
+export type Kind = 'text' | 'duration' | 'bool' | 'count' | 'list' | 'headers' | 'certificate' | 'key' | 'limit' | 'cors' | 'switches';
 
 // Part is a field of the form.
 export interface Part {
@@ -26,7 +26,7 @@ export interface Setting extends Part {
   default?: true; // of kind bool; absent means false
   minimum?: number; // of kind count
   maximum?: number; // of kind count; characters of a text; entries of a list or of headers
-  parts?: Part[]; // of kinds limit and cors
+  parts?: Part[]; // of kinds limit, cors and switches
 }
 
 export interface Group {
@@ -213,6 +213,34 @@ export const groups: Group[] = [
             "flag": "anonymous-burst",
             "label": "Burst",
             "placeholder": "20/s"
+          }
+        ]
+      }
+    ]
+  },
+  {
+    "title": "Holders of keys",
+    "text": "What they may do themselves, at paths below /.keygate/, which then reach no route.",
+    "settings": [
+      {
+        "name": "self_service",
+        "kind": "switches",
+        "flag": "",
+        "label": "",
+        "parts": [
+          {
+            "name": "usage",
+            "kind": "bool",
+            "flag": "self-service-usage",
+            "label": "See their usage",
+            "hint": "GET /.keygate/usage with a key says what is left of its quotas."
+          },
+          {
+            "name": "rotate",
+            "kind": "bool",
+            "flag": "self-service-rotate",
+            "label": "Rotate their key",
+            "hint": "POST /.keygate/rotate gives the holder of a key a new one, once a day. Revoking the old key revokes the new one too."
           }
         ]
       }

@@ -18,6 +18,7 @@ const record = {
   key_headers: ['Authorization'],
   allow_encoded_slashes: false,
   cut_streams: true,
+  self_service: { usage: true, rotate: false },
 } as unknown as Schemas['Gateway'];
 const values = valuesOf(record);
 const field = (path: string): Field => sections.flatMap((s) => s.fields).find((f) => f.path === path)!;
@@ -48,6 +49,14 @@ test('an error stands at its field', () => {
 test('methods without an origin do not end CORS without a word', () => {
   expect(bodyOf({ 'cors.methods': 'GET' }, { ...values, 'cors.methods': 'GET' })).toEqual({ cors: { origins: [], methods: ['GET'] } });
   expect(bodyOf({ 'cors.origins': '' }, { ...values, 'cors.methods': 'GET' })).toEqual({ cors: null });
+});
+
+test('a switch is sent with the others of its setting', () => {
+  const changes = { 'self_service.rotate': 'true' };
+  const after = { ...values, ...changes };
+  expect(values['self_service.usage']).toBe('true');
+  expect(bodyOf(changes, after)).toEqual({ self_service: { usage: true, rotate: true } });
+  expect(flagsOf(changes, after)).toEqual(['--self-service-rotate=true']);
 });
 
 test('an integer beyond 2^53 stays exact', () => {

@@ -143,7 +143,9 @@ export function limitName(r: LoggedRequest, { route, rate, meter, quota }: Names
         ? 'the whole gateway'
         : d.limit_scope === 'anonymous'
           ? 'each client address on public routes'
-          : `the route${route ? ` ${clean(route)}` : ''}`;
+          : d.limit_scope === 'self_service'
+            ? 'what holders of keys do themselves'
+            : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 

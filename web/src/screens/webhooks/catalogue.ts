@@ -43,6 +43,7 @@ const rotated: Schemas['KeyRotatedEvent'] = {
   key_prefix: 'kg_4tQx9Z',
   overlap_days: 7,
   new_key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0ee',
+  by: 'holder',
 };
 const limited: Schemas['RateLimitExceededEvent'] = {
   gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
