@@ -148,7 +148,7 @@ func TestResponsesToHolders(t *testing.T) {
 	t.Parallel()
 	large := strings.Repeat("0123456789", 50_000)
 	release := make(chan struct{})
-	var next func() error
+	next := make(chan error, 1)
 	service := holderService(func(ctx context.Context, r *proxy.HolderRequest) (int, []byte, error) {
 		switch {
 		case r.Method == "HEAD":
@@ -158,7 +158,7 @@ func TestResponsesToHolders(t *testing.T) {
 				return 0, nil, ctx.Err()
 			}
 		case r.Service == admit.Rotate:
-			return 0, nil, next()
+			return 0, nil, <-next
 		}
 		return 200, []byte(large), nil
 	})
@@ -191,7 +191,7 @@ func TestResponsesToHolders(t *testing.T) {
 			{&fault.Error{Code: fault.RateLimitExceeded, Message: "full", Limit: &fault.Limit{Limit: 3, ResetAt: 1 << 33, Scope: "self_service", Window: 60}}, 429, accesslog.Limited, "X-Ratelimit-Limit", "3", `"limit_scope":"self_service"`},
 			{io.ErrUnexpectedEOF, 500, accesslog.Failed, "Retry-After", "", `"internal"`},
 		} {
-			next = func() error { return c.err }
+			next <- c.err
 			resp, text := g.do(transport, "POST", "/.keygate/rotate", nil)
 			if resp.StatusCode != c.status || !strings.Contains(text, c.payload) || resp.Header.Get(c.field) != c.value || strings.Contains(text, "EOF") {
 				t.Errorf("%s: %v got %d %v %s, want %d with %s and %s: %q", name, c.err, resp.StatusCode, resp.Header, text, c.status, c.payload, c.field, c.value)
