@@ -9,19 +9,21 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cluster/lease"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/postgres"
 )
 
-// Guarantee: two versions run side by side. While a node that reads one format less holds a lease, a change that
-// it could not read is a 503 that names the node; when the node is gone, such changes succeed. A node that meets a
+// Guarantee: two versions run side by side. While a node that reads only older formats holds a lease, a change that
+// it could not read is a 503 that names the node, and no holder of a key can rotate it, since such a node would not revoke
+// what self-service has made; when the node is gone, such changes succeed. A node that meets a
 // change of a newer version gives its lease up, and /readyz and the log say why.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	c := startCluster(t, 1)
 	made := 0
-	create := func() (status int, body string) { // writes a change of the newest format
+	create := func() (status int, body string) { // writes a change of a format that older nodes do not read
 		made++
 		got := c.nodes[0].Call("POST", "/v1/plans", c.operator, fmt.Sprintf(`{"name": "plan-%d", "limits": []}`, made))
 		return got.Status, got.Body
@@ -29,11 +31,15 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	if status, body := create(); status != http.StatusCreated {
 		t.Fatalf("with one version: %d %s", status, body)
 	}
+	newKey := c.gateway()
+	letHolders(t, c.nodes[0].Admin, must(first(c.nodes[0].Admin.Gateways(t.Context(), client.ListOptions{}))).GatewayID, false, true)
+	key, _ := newKey()
 	db := must(pgx.Connect(t.Context(), c.url))
 	defer db.Close(t.Context())
-	// Makes it look as if the newest format came with this node's version, and nothing had been written in it yet.
-	must(db.Exec(t.Context(), `UPDATE change_head SET format = $1`, snapshot.ChangeFormat-1))
-	older := must(postgres.OpenLeases(t.Context(), c.url, postgres.Node{Role: "all", Version: "0.9.0", Format: snapshot.ChangeFormat - 1, StartedAt: time.Now()}))
+	// Makes it look as if the format of plans came with this node's version, and nothing had been written in it yet.
+	format := snapshot.PlanChange.Format() - 1
+	must(db.Exec(t.Context(), `UPDATE change_head SET format = $1`, format))
+	older := must(postgres.OpenLeases(t.Context(), c.url, postgres.Node{Role: "all", Version: "0.9.0", Format: format, StartedAt: time.Now()}))
 	defer older.Close()
 	call := lease.Call{Kind: lease.Join, Node: "older", TTL: time.Hour}
 	var mark []byte
@@ -48,8 +54,14 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	if status, body := create(); status != http.StatusServiceUnavailable || !strings.Contains(body, `older\" (version 0.9.0)`) || !strings.Contains(body, "Nothing was changed") {
 		t.Errorf("with an older node: got %d %s, want 503 that names it", status, body)
 	}
+	if got := c.nodes[0].Through("", "POST", "/.keygate/rotate", key, week); got.Status != http.StatusServiceUnavailable || strings.Contains(got.Body, "older") {
+		t.Errorf("a rotation with an older node: got %d %s, want 503 that does not name it", got.Status, got.Body)
+	}
 	call.Kind, call.Epoch = lease.Leave, joined.Row.Epoch
 	must(older.Carry(t.Context(), call))
+	if got := c.nodes[0].Through("", "POST", "/.keygate/rotate", key, week); got.Status != http.StatusCreated {
+		t.Errorf("a rotation without the older node: got %d %s, want 201", got.Status, got.Body)
+	}
 	if status, body := create(); status != http.StatusCreated {
 		t.Errorf("without the older node: %d %s", status, body)
 	}
@@ -66,4 +78,12 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	if log := c.logs[0].String(); !strings.Contains(log, "the lease is given up: this version cannot read changes of newer nodes") {
 		t.Errorf("the log does not say why the lease is gone: %s", log)
 	}
+}
+
+// first returns the first record of a list.
+func first[T any](list func(func(T, error) bool)) (v T, err error) {
+	for v, err = range list {
+		break
+	}
+	return v, err
 }
