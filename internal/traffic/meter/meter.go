@@ -46,9 +46,9 @@ type Config struct {
 	Retention func() time.Time
 	// Settle is called before each write: it returns when quotas have what the requests until now have used. Nil means that
 	// there are none.
-	Settle    func(ctx context.Context) error
-	Period    time.Duration // between two flushes: a crash may lose the requests of this time; 0 means DefaultPeriod
-	Log       *slog.Logger  // nil discards
+	Settle func(ctx context.Context) error
+	Period time.Duration // between two flushes: a crash may lose the requests of this time; 0 means DefaultPeriod
+	Log    *slog.Logger  // nil discards
 }
 
 // Meter is an accesslog.Sink. It is safe for concurrent use.
