@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/keygate/keygate/internal/ratelimit"
-
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/plan"
 )
@@ -83,7 +81,7 @@ func view(l client.PlanLimitInput, names map[string]string) limitView {
 
 // limitDefaults returns the defaults of fields of limits.
 func limitDefaults() map[string]string {
-	return map[string]string{"meter": ratelimit.Requests, "overage": string(plan.OverageRefuse), "per": string(plan.PerKey)}
+	return map[string]string{"meter": plan.DefaultMeter, "overage": string(plan.OverageRefuse), "per": string(plan.PerKey)}
 }
 
 func listOf[T any](list []T) []any {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/label"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // The bounds of plans (docs/limits.md).
@@ -24,6 +25,7 @@ const (
 const (
 	DefaultZone   = "UTC"
 	DefaultAnchor = 1
+	DefaultMeter  = ratelimit.Requests // of limits
 )
 
 // Plan is the stored record of a plan.
