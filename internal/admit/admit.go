@@ -364,18 +364,29 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 		return true
 	}
 	g.AddLimit(&v.Charge)
+	admitted, decided := d.take()
+	if admitted {
+		v.Action = Forward
+	}
+	return decided
+}
+
+// take takes what the request is charged. If it cannot, the verdict is a refusal, or that the request must wait. decided is
+// false if a limit was closed meanwhile.
+func (d *decision) take() (admitted, decided bool) {
+	v := d.verdict
 	switch d.limiter.Decide(d.now, &v.Charge) {
 	case ratelimit.Stale:
-		return false
+		return false, false
 	case ratelimit.NeedsReservation, ratelimit.NeedsTicket:
 		d.limiter.Peek(d.now, &v.Charge)
 		v.Action = Wait
 	case ratelimit.Refused:
 		v.refuse(accesslog.Limited, fault.RateLimitExceeded, "")
 	case ratelimit.Admitted:
-		v.Action = Forward
+		return true, true
 	}
-	return true
+	return false, true
 }
 
 // addPlanLimits adds the limits of plans, once the caller is known and only once. r is nil if the route is not known. It

@@ -71,15 +71,8 @@ func (d *decision) serve(s *snapshot.Snapshot, g *snapshot.Gateway, secret, path
 		d.peek(g)
 		return true
 	}
-	switch d.limiter.Decide(d.now, &v.Charge) {
-	case ratelimit.Stale:
-		return false
-	case ratelimit.NeedsReservation, ratelimit.NeedsTicket:
-		d.limiter.Peek(d.now, &v.Charge)
-		v.Action = Wait
-	case ratelimit.Refused:
-		v.refuse(accesslog.Limited, fault.RateLimitExceeded, "")
-	case ratelimit.Admitted:
+	admitted, decided := d.take()
+	if admitted {
 		v.Action, v.Service = Serve, service
 		// The request counts in no usage record, and its response shows the limits of the key.
 		d.limiter.Settle(&v.Charge, &ratelimit.Used{})
@@ -87,7 +80,7 @@ func (d *decision) serve(s *snapshot.Snapshot, g *snapshot.Gateway, secret, path
 		v.Caller.AddLimits(&v.Charge)
 		d.peek(g)
 	}
-	return true
+	return decided
 }
 
 // Deny turns v, which has the action Serve, into the refusal err, a *fault.Error that the service has returned.

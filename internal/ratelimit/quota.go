@@ -56,9 +56,9 @@ func (s *quotaState) used(left int64) int64 {
 
 // quotaSpan is what requests whose amounts change do to one window of a quota, also after its end.
 type quotaSpan struct {
-	start, end int64
-	open       atomic.Int64 // requests that were charged in the window and may still change what they have taken
-	settled    atomic.Int64 // units that requests have ever added, less what they have given back, other than by the word
+	start   int64
+	open    atomic.Int64 // requests that were charged in the window and may still change what they have taken
+	settled atomic.Int64 // units that requests have ever added, less what they have given back, other than by the word
 
 	// Used only by the keeper's goroutine, once the quota has gone on to a later window.
 	taken   int64 // by this process

@@ -225,14 +225,7 @@ func inTurn(taken, all []*Quota) (_, rest []*Quota) {
 		clear(all)
 		return taken, all[:0]
 	}
-	var urgent, others []*Quota
-	for _, q := range all { // each is asked once, because it may become urgent meanwhile
-		if q.isUrgent() {
-			urgent = append(urgent, q)
-		} else {
-			others = append(others, q)
-		}
-	}
+	urgent, others := partition(all, (*Quota).isUrgent)
 	account := func(q *Quota) string { return q.name.name.AccountID }
 	taken, rest = takeInTurn(taken, urgent, quotasAtOnce, account)
 	taken, more := takeInTurn(taken, others, quotasAtOnce, account)
@@ -403,7 +396,7 @@ func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 	q.change(func(s quotaState, left int64) (quotaState, int64) {
 		start, end := nanos(w.Start), nanos(w.End)
 		if s.start != start || s.end != end {
-			s = quotaState{start: start, end: end, span: &quotaSpan{start: start, end: end}, taken: share.Own.Taken - c.Granted, turn: s.turn}
+			s = quotaState{start: start, end: end, span: &quotaSpan{start: start}, taken: share.Own.Taken - c.Granted, turn: s.turn}
 			left, unused = 0, left
 		}
 		if left == 0 {

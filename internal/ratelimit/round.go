@@ -170,7 +170,7 @@ func (r *Reserver) serveWaiting(ctx context.Context) {
 	r.within = true
 	defer func() { r.within = false }()
 	var b batch
-	waiting, others := split(r.takeQueue(nil))
+	waiting, others := partition(r.takeQueue(nil), (*Daily).isUrgent)
 	for _, d := range r.some(waiting) {
 		b.extend(d, r.day)
 	}
@@ -184,17 +184,8 @@ func (r *Reserver) serveWaiting(ctx context.Context) {
 	end(b.save(ctx, r, func(claims []DailyClaim, of []*Daily) { open(claims, of, r.day) }))
 }
 
-// split splits caps into those for which requests wait, and the others.
-func split(dailies []*Daily) (waiting, others []*Daily) {
-	for _, d := range dailies {
-		if d.waiting.Load() > 0 {
-			waiting = append(waiting, d)
-		} else {
-			others = append(others, d)
-		}
-	}
-	return waiting, others
-}
+// isUrgent reports whether requests wait for the cap.
+func (d *Daily) isUrgent() bool { return d.waiting.Load() > 0 }
 
 // some returns as many caps as one call of the store may have, of all accounts in turn, so that an account that asks for
 // very many delays no other one. The next round serves the others.
@@ -242,7 +233,7 @@ func (r *Reserver) reserve(ctx context.Context, served func()) error {
 	many := len(r.pending) > r.atOnce
 	now, later := r.pending, []*Daily(nil)
 	if many {
-		now, later = split(r.pending)
+		now, later = partition(r.pending, (*Daily).isUrgent)
 		now = r.some(now)
 	}
 	for _, d := range now {

@@ -1,11 +1,14 @@
 package ratelimit
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // Settle makes what was taken of c what the request has used, once it has ended: more is taken even beyond the limits,
 // and less is given back (plans.md, section 5). A bucket goes at most one capacity below empty.
 func (l *Limiter) Settle(c *Charge, used *Used) {
-	if c.meter && c.taken {
+	if c.IsMetered() {
 		l.Extend(c, used)
 		entries := c.entries()
 		for i := range entries {
@@ -19,7 +22,7 @@ func (l *Limiter) Settle(c *Charge, used *Used) {
 
 // Extend takes what the request has used beyond what was taken, while it goes on. It gives nothing back.
 func (l *Limiter) Extend(c *Charge, used *Used) {
-	if !c.meter || !c.taken {
+	if !c.IsMetered() {
 		return
 	}
 	entries := c.entries()
@@ -42,7 +45,7 @@ func (c *Charge) IsMetered() bool { return c.meter && c.taken }
 func (c *Charge) Detach() *Charge {
 	d := *c
 	if c.count > fewLimits {
-		d.many = append([]entry(nil), c.many...)
+		d.many = slices.Clone(c.many)
 	}
 	c.settle()
 	return &d

@@ -1,5 +1,17 @@
 package ratelimit
 
+// partition returns those of all for which first holds, and the others, each in their order. It asks once about each.
+func partition[T any](all []T, first func(T) bool) (those, others []T) {
+	for _, one := range all {
+		if first(one) {
+			those = append(those, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	return those, others
+}
+
 // takeInTurn appends to taken, until it has most, the first of all for each account, then the second for each, and so on. It
 // returns the rest, in which those of an account keep their order.
 func takeInTurn[T any, A comparable](taken, all []T, most int, account func(T) A) (_, rest []T) {
