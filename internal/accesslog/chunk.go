@@ -13,7 +13,7 @@ const (
 	// A chunk has room for this many entries, and for texts of usual length. A longer path has its
 	// own memory, so that a client with long paths does not use up the room for other records.
 	chunkEntries = 128
-	chunkText    = 14_200
+	chunkText    = 13_200
 	longPath     = 1 << 10
 )
 
@@ -29,7 +29,7 @@ type chunk struct {
 // for a long path, the owner, the plan and the target.
 func (c *chunk) add(r *Record, t *Texts) bool {
 	long := len(t.Path) > longPath
-	need := len(t.Method) + len(t.Path) + len(t.Detail)
+	need := len(t.Method) + len(t.Path) + len(t.Detail) + len(t.Cost)
 	if long {
 		need -= len(t.Path)
 	}
@@ -40,6 +40,7 @@ func (c *chunk) add(r *Record, t *Texts) bool {
 	e.Record, e.Owner, e.Plan, e.Target = *r, t.Owner, t.Plan, t.Target
 	e.MethodText = c.copyText(t.Method)
 	e.Detail = c.copyText(t.Detail)
+	e.Cost = c.copyText(t.Cost)
 	if long {
 		e.Path = t.Path
 		c.long += int64(len(t.Path))

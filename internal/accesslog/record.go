@@ -134,6 +134,7 @@ type Entry struct {
 	// without a Reason, it is the host that the client addressed, in lower case and without a port. For the result
 	// Limited, it is the name of the plan's limit, <plan>.<limit>, or "".
 	Detail string
+	Cost   string // what the request was charged by the rules of its route; see Costs
 }
 
 // Sink consumes the records. One goroutine at a time calls Take, with each record exactly

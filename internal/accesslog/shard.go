@@ -18,6 +18,8 @@ type Shard struct {
 // Texts are the texts of a record. Method is used only for OtherMethod.
 type Texts struct {
 	Method, Path, Owner, Plan, Target, Detail string
+	// Cost has the costs of the request, by AppendCost.
+	Cost string
 }
 
 // Emit adds a record with a method and a path. It is EmitTexts without further texts.
@@ -36,7 +38,7 @@ func (s *Shard) EmitTexts(r *Record, t *Texts) {
 	if r.Method != OtherMethod {
 		t.Method = ""
 	}
-	t.Method, t.Path, t.Detail = cut(t.Method, MaxMethod), cut(t.Path, MaxPath), cut(t.Detail, MaxDetail)
+	t.Method, t.Path, t.Detail, t.Cost = cut(t.Method, MaxMethod), cut(t.Path, MaxPath), cut(t.Detail, MaxDetail), cut(t.Cost, MaxCost)
 	if len(t.Path) > longPath {
 		if !s.collector.reserveLong(int64(len(t.Path))) {
 			s.collector.lost.Add(1)

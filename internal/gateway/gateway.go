@@ -6,6 +6,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -87,6 +88,8 @@ type Route struct {
 	// LimitByAPI is set if RateLimit was set through the API. A spec push then keeps it
 	// unless the spec has a limit.
 	LimitByAPI bool
+	Cost       cost.Rules // what a request costs, by meter
+	CostByAPI  bool       // as LimitByAPI, of Cost
 	Auth       Auth
 	Source     Source
 	CreatedAt  time.Time
@@ -98,6 +101,7 @@ type RouteSpec struct {
 	Path      string
 	Methods   []string
 	RateLimit ratelimit.Config
+	Cost      cost.Rules
 	Auth      Auth
 }
 

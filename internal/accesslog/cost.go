@@ -1,0 +1,79 @@
+package accesslog
+
+import (
+	"encoding/binary"
+	"iter"
+)
+
+const (
+	// MaxCosts is how many costs a request has at most, one for each meter.
+	MaxCosts = 4
+	// MaxCost is the number of bytes of all costs of an entry as text.
+	MaxCost = MaxCosts * (3*binary.MaxVarintLen16 + 2*binary.MaxVarintLen64 + 32 + 16 + 256)
+)
+
+// Cost is what a request was charged of one meter, by a rule of its route (plans.md, section 5).
+type Cost struct {
+	Meter    string // at most 32 bytes
+	Units    int64
+	Reserved int64  // what was taken before it was forwarded
+	Unknown  string // why the cost is not known: the text of a cost.Reason; "" if it is
+	Read     string // how it came about, as in "completion_tokens 51 × 4"; at most 256 bytes; "" for none
+}
+
+// AppendCost appends the text of c, for Texts.Cost, which may have up to MaxCosts of them.
+func AppendCost(b []byte, c *Cost) []byte {
+	b = binary.AppendUvarint(b, uint64(c.Units))
+	b = binary.AppendUvarint(b, uint64(c.Reserved))
+	for _, s := range [...]string{c.Meter, c.Unknown, c.Read} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	return b
+}
+
+// Costs returns the costs of a text that AppendCost wrote. Their texts share its memory. It ends at the first that is
+// damaged.
+func Costs(text string) iter.Seq[Cost] {
+	return func(yield func(Cost) bool) {
+		d := costText{rest: text}
+		for d.rest != "" {
+			c := Cost{Units: d.number(), Reserved: d.number(), Meter: d.text(), Unknown: d.text(), Read: d.text()}
+			if d.damaged || !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// costText is what is left of a text of costs.
+type costText struct {
+	rest    string
+	damaged bool
+}
+
+func (d *costText) number() int64 {
+	var n uint64
+	for shift := 0; shift < 64; shift += 7 {
+		if d.rest == "" {
+			break
+		}
+		b := d.rest[0]
+		d.rest = d.rest[1:]
+		if n |= uint64(b&0x7f) << shift; b < 0x80 {
+			return int64(n)
+		}
+	}
+	d.damaged = true
+	return 0
+}
+
+func (d *costText) text() string {
+	n := d.number()
+	if n < 0 || n > int64(len(d.rest)) {
+		d.damaged = true
+		return ""
+	}
+	s := d.rest[:n]
+	d.rest = d.rest[n:]
+	return s
+}
