@@ -164,10 +164,8 @@ func (r *formReader) readRule(n *document.Node, to *Rule) {
 	}
 	switch {
 	case given("reserve"):
-	case price:
-		to.Reserve = to.From.Price
 	default:
-		to.Reserve = 1
+		to.Reserve = to.defaultReserve()
 	}
 	if r.unread["max"] || r.unread["from.request"] { // nothing to compare with
 		to.Max = MaxUnits

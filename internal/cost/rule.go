@@ -310,6 +310,8 @@ func (f *From) checkJSON() error {
 		switch {
 		case p.Value == "" || len(p.Value) > MaxPriceKey || !isText(p.Value):
 			err = fault.Join(fault.Invalid("", "must be a value of 1 to %d bytes in UTF-8, without control characters", MaxPriceKey), err)
+		case strings.Contains(p.Value, envMark):
+			err = fault.Join(fault.Invalid("", envForbidden), err)
 		case slices.ContainsFunc(f.Prices[:i], func(o Price) bool { return o.Value == p.Value }):
 			err = fault.Join(fault.Invalid("", "is there twice"), err)
 		}
@@ -317,6 +319,12 @@ func (f *From) checkJSON() error {
 	}
 	return fault.Join(problems...)
 }
+
+// A configuration file replaces variables in values, and in no names.
+const (
+	envMark      = "${env:"
+	envForbidden = "must not contain ${env:, which configuration files replace in values alone: write the name itself"
+)
 
 // isText reports whether s is UTF-8 without control characters, so that it can be shown.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
@@ -400,6 +408,8 @@ func parseField(name string) (paths [][]string, optional bool, err error) {
 		return nil, false, fault.Invalid("", "must be the path of a field, such as usage.total_tokens")
 	case len(name) > MaxField:
 		return nil, false, fault.Invalid("", "must have at most %d bytes", MaxField)
+	case strings.Contains(text, envMark):
+		return nil, false, fault.Invalid("", envForbidden)
 	case !isText(text):
 		return nil, false, fault.Invalid("", "must have neither control characters nor invalid UTF-8")
 	case strings.Contains(text, "?"):
