@@ -38,7 +38,10 @@ func newTrafficFixture(s *server) *trafficFixture {
 
 // emit emits the access record of a request that starts now, and returns the
 // identifier of the request.
-func (p *trafficFixture) emit(change func(*accesslog.Record)) string {
+func (p *trafficFixture) emit(change func(*accesslog.Record)) string { return p.emitCosts(change) }
+
+// emitCosts is emit with costs.
+func (p *trafficFixture) emitCosts(change func(*accesslog.Record), costs ...accesslog.Cost) string {
 	now := p.s.clock.Now()
 	r := accesslog.Record{
 		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
@@ -47,7 +50,11 @@ func (p *trafficFixture) emit(change func(*accesslog.Record)) string {
 	}
 	copy(r.Prefix[:], "kg_4tQx9Z")
 	change(&r)
-	p.s.shard.Emit(&r, "", "/orders/17")
+	var text []byte
+	for i := range costs {
+		text = accesslog.AppendCost(text, &costs[i])
+	}
+	p.s.shard.EmitTexts(&r, &accesslog.Texts{Path: "/orders/17", Cost: string(text)})
 	return id.Format(id.Request, r.Request)
 }
 
@@ -335,9 +342,49 @@ func groupCounts(rows []map[string]any) string {
 }
 
 const (
-	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost"
 	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
+
+// Guarantee: the request log tells what a request was charged, and how that came about: also of requests that were neither
+// refused nor failed, by their identifiers, with result=charged and in streams of these.
+func TestRequestLogHasCosts(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	stream, _ := s.openStream(t, "result=charged", s.admin)
+	known := accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000, Read: "prompt_tokens 1,000 × 1, completion_tokens 51 × 4"}
+	passed := p.emitCosts(fine, known, accesslog.Cost{Meter: "cents", Units: 3, Reserved: 3})
+	s.clock.move(time.Second)
+	failed := p.emitCosts(broken, accesslog.Cost{Meter: "tokens", Units: 16000, Reserved: 1, Unknown: "incomplete"})
+	for query, want := range map[string]string{"": failed, "?result=charged": passed, "?result=upstream_status": failed} {
+		if list := s.get("/v1/requests" + query).want(200).data(); len(list) != 1 || list[0]["request_id"] != want {
+			t.Errorf("%q: got %v, want the request %s", query, list, want)
+		}
+	}
+	for requestID, want := range map[string]any{
+		passed: map[string]any{
+			"tokens": map[string]any{"units": 1204.0, "reserved": 2000.0, "unknown": nil, "explanation": "1,204 tokens: prompt_tokens 1,000 × 1, completion_tokens 51 × 4; reserved 2,000"},
+			"cents":  map[string]any{"units": 3.0, "reserved": 3.0, "unknown": nil, "explanation": "3 cents: reserved 3"},
+		},
+		failed: map[string]any{
+			"tokens": map[string]any{"units": 16000.0, "reserved": 1.0, "unknown": "incomplete", "explanation": "16,000 tokens: unknown, because the exchange did not end whole; reserved 1"},
+		},
+	} {
+		if got := s.get("/v1/requests/" + requestID).want(200).json["cost"]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
+	event, _ := stream.line()
+	data, _ := stream.line()
+	if event != "event: request" || !strings.Contains(data, `"request_id":"`+passed+`"`) || !strings.Contains(data, "1,204 tokens: prompt_tokens 1,000 × 1") {
+		t.Errorf("got %q %q, want the request %s with its cost", event, data, passed)
+	}
+	s.clock.move(time.Second)
+	p.emit(unknown)
+	if got := s.get("/v1/requests?result=key_invalid").want(200).data(); len(got) != 1 || got[0]["cost"] != nil {
+		t.Errorf("got %v, want one request with the cost null", got)
+	}
+}
 
 // Guarantee: the request log has each refused or failed request with its decision, and
 // no other request.

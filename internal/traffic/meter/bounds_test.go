@@ -3,13 +3,14 @@ package meter
 import (
 	"encoding/binary"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/keygate/keygate/internal/accesslog"
 )
 
-// Guarantee: what counts for usage records is bounded between two writes. Requests of further identities are counted as lost
-// for usage records alone; those of known ones still count.
+// Guarantee: what counts for usage records is bounded between two writes. Requests of further identities, or with costs of
+// further meters, are counted as lost for usage records alone; those of known ones still count.
 func TestUsageIsBounded(t *testing.T) {
 	m, err := New(Config{Store: nowhere{}})
 	if err != nil {
@@ -32,5 +33,37 @@ func TestUsageIsBounded(t *testing.T) {
 	}
 	if got := m.active.usage; got != maxUses {
 		t.Errorf("the window has %d identities, want %d", got, maxUses)
+	}
+	cost := func(meter string) string {
+		return string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: meter, Units: 5}))
+	}
+	e.Cost = cost("tokens")
+	take(0)
+	e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "requests", Units: 5}))
+	take(0)
+	if got := m.LostUsage(); got != 4 || m.Lost() != 0 || m.active.usage != maxUses {
+		t.Errorf("with a new meter of a full window, usage records lack %d requests and reports %d of %d; want 4, none and %d", got, m.Lost(), m.active.usage, maxUses)
+	}
+}
+
+// Guarantee: an account cannot make the memory of usage records grow by naming many meters in the costs of one route.
+func TestMetersOfUsageAreBounded(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := accesslog.Entry{Record: accesslog.Record{Start: 1_800_000_000_000_000, Account: [16]byte{1}, Key: [16]byte{2}, Status: 200}}
+	e.SetPeriod(0, math.MaxInt64)
+	const meters = 3000
+	for n := range meters {
+		e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "m" + strconv.Itoa(n), Units: 1}))
+		m.Take([]accesslog.Entry{e})
+	}
+	if got := m.active.usage; got != meters+1 {
+		t.Errorf("the window counts %d identities and meters, want %d", got, meters+1)
+	}
+	m.active.reset()
+	if got := len(m.active.names); got > keptNames {
+		t.Errorf("%d names are kept for the next window, want at most %d", got, keptNames)
 	}
 }

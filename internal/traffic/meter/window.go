@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/traffic"
@@ -66,14 +67,15 @@ type window struct {
 	arrivals []arrival
 
 	used  map[[16]byte]*usage.Table // by account
-	usage int                       // number of identities in used
+	usage int                       // number of identities in used, and of meters of costs that they have
+	names map[string]string         // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
 }
 
 func newWindow() *window {
-	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, used: map[[16]byte]*usage.Table{}}
+	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{}}
 }
 
 // reset removes all counts and keeps the memory.
@@ -93,10 +95,15 @@ func (w *window) reset() {
 	for _, t := range w.used {
 		t.Clear()
 	}
+	if len(w.names) > keptNames {
+		clear(w.names)
+	}
 }
 
-// keptTables is the number of accounts whose tables of usage are kept for the next window.
-const keptTables = 64
+const (
+	keptTables = 64   // accounts whose tables of usage are kept for the next window
+	keptNames  = 1024 // names of meters that are kept
+)
 
 // add counts a request. It reports whether what counts for usage records had room.
 func (w *window) add(e *accesslog.Entry) bool {
@@ -122,7 +129,8 @@ func (w *window) add(e *accesslog.Entry) bool {
 	return r.PeriodEnd == 0 || r.Key == [16]byte{} || w.use(c, e)
 }
 
-// use counts a request of a cell for usage records. It returns false if there is no room for its identity.
+// use counts a request of a cell for usage records. It returns false if there is no room for its identity, or for one of its
+// costs.
 func (w *window) use(c *cell, e *accesslog.Entry) bool {
 	u := c.used
 	if u == nil || u.Owner != e.OwnerID || u.From != e.PeriodStart || u.Until != e.PeriodEnd {
@@ -131,10 +139,31 @@ func (w *window) use(c *cell, e *accesslog.Entry) bool {
 		}
 		c.used = u
 	}
-	u.Count(usage.Requests, 1, 1)
 	u.Count(usage.BytesIn, e.BytesIn, 1)
 	u.Count(usage.BytesOut, e.BytesOut, 1)
-	return true
+	requests, complete := int64(1), true
+	for c := range accesslog.Costs(e.Cost) {
+		switch {
+		case c.Meter == usage.Requests:
+			requests = c.Units
+		case w.usage < maxUses || u.Has(c.Meter):
+			w.usage += u.Count(w.name(c.Meter), c.Units, 1)
+		default:
+			complete = complete && c.Units <= 0
+		}
+	}
+	u.Count(usage.Requests, requests, 1)
+	return complete
+}
+
+// name returns the name of a meter in memory that is not that of a request.
+func (w *window) name(meter string) string {
+	name, known := w.names[meter]
+	if !known {
+		name = strings.Clone(meter)
+		w.names[name] = name
+	}
+	return name
 }
 
 // useOf returns where a request counts for usage records; nil if there is no room for its identity.
