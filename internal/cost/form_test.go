@@ -36,7 +36,10 @@ func read(text string) (cost.Rules, error) {
 	return cost.Read(n)
 }
 
-func mustRead(t testing.TB, text string) cost.Rules {
+func mustRead(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, text string) cost.Rules {
 	t.Helper()
 	rules, err := read(text)
 	if err != nil {
@@ -111,6 +114,14 @@ func TestFormRoundTrip(t *testing.T) {
 		if fmt.Sprint(again) != fmt.Sprint(rules) || !again.Equal(rules) {
 			t.Fatalf("got %+v, want %+v", again, rules)
 		}
+		block := rules.YAML(2)
+		fromYAML := cost.Rules{}
+		if len(rules) > 0 {
+			fromYAML = mustRead(t, block)
+		}
+		if fmt.Sprint(fromYAML) != fmt.Sprint(rules) {
+			t.Fatalf("%s\nis %+v, want %+v", block, fromYAML, rules)
+		}
 		slices.Reverse(again)
 		for i := range again {
 			slices.Reverse(again[i].From.JSON)
@@ -142,12 +153,12 @@ func drawRules(t *rapid.T) cost.Rules {
 			r.From.Price = rapid.Int64Range(0, r.Max).Draw(t, "price")
 			continue
 		case cost.FromHeader:
-			r.From.Header, r.From.Expose = "X-Cost", rapid.Bool().Draw(t, "expose")
+			r.From.Header, r.From.Expose = rapid.SampledFrom([]string{"X-Cost", "Null", "*&!'|", "1e5", "No"}).Draw(t, "header"), rapid.Bool().Draw(t, "expose")
 		default:
 			r.From.JSON = drawFields(t)
 			for j := range rapid.IntRange(0, 3).Draw(t, "prices") {
 				r.From.By = "a|é.b"
-				r.From.Prices = append(r.From.Prices, cost.Price{Value: fmt.Sprintf("v%d", j), Fields: drawFields(t)})
+				r.From.Prices = append(r.From.Prices, cost.Price{Value: fmt.Sprintf(rapid.SampledFrom([]string{"v%d", "%d", "true", "a, b: %d}", "\u2028\"%d"}).Draw(t, "value"), j), Fields: drawFields(t)})
 			}
 		}
 		r.Unknown.Fallback = cost.Fallback(rapid.IntRange(0, 3).Draw(t, "unknown"))
@@ -164,7 +175,7 @@ func drawFields(t *rapid.T) []cost.Field {
 	fields := make([]cost.Field, rapid.IntRange(1, 4).Draw(t, "fields"))
 	for i := range fields {
 		w := rapid.Int64Range(-int64(cost.MaxWeight), int64(cost.MaxWeight)).Draw(t, "weight")
-		fields[i] = cost.Field{Name: rapid.SampledFrom([]string{"a%d", "a%d.b", "a%d?", "ü%d|x.y?", "a%d \"q\""}).Draw(t, "name"), Weight: cost.Weight(w)}
+		fields[i] = cost.Field{Name: rapid.SampledFrom([]string{"a%d", "a%d.b", "a%d?", "ü%d|x.y?", "a%d \"q\"", "%d", "n%d: {x}, #", "-%d", "no%d", "x%d,y", "*%d", "x\u2028%d", "1e%d", "~%d", "'%d\\"}).Draw(t, "name"), Weight: cost.Weight(w)}
 		fields[i].Name = fmt.Sprintf(fields[i].Name, i)
 	}
 	return fields
@@ -240,6 +251,7 @@ func TestRefusedRules(t *testing.T) {
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m?","prices":{"b":{}}}}]`, "[0].from.by [0].from.prices.b"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{"":{"a":1}}}}]`, "[0].from.prices"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{"a\u001b":{"a":1}}}}]`, "[0].from.prices.a\x1b"},
+		{`[{"meter":"c","max":1,"from":{"json":{"${env:A}":1},"by":"${env:B}","prices":{"${env:C}":{"a.${env:D}":1}}}}]`, "[0].from.json.${env:A} [0].from.by [0].from.prices.${env:C} [0].from.prices.${env:C}.a.${env:D}"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a|b|c|d|e|f|g|h|i":1}}}]`, "[0].from.json.a|b|c|d|e|f|g|h|i"},
 		{`[{"meter":"c","max":1,"from":{"json":{` + strings.Join(wide, ",") + `}}}]`, "[0].from"},
 		{`[{"meter":"c","max":1,"from":{"json":{"a":1},"by":"m","prices":{` + strings.Join(prices, ",") + `}}}]`, "[0].from.prices"},
@@ -296,6 +308,54 @@ func TestWeights(t *testing.T) {
 			t.Fatalf("%d is %q, which is read as %d: %v", w, w.String(), again, err)
 		}
 	})
+}
+
+// Guarantee: the YAML of rules is what a person would write: without defaults, names in quotes only where YAML needs them.
+func TestYAML(t *testing.T) {
+	rules := mustRead(t, page+"- {meter: requests, from: {request: 3}}\n- {meter: x, max: 5, reserve: 1, from: {header: X-Cost, expose: true}, unknown: reserve}\n")
+	want := `  - meter: tokens
+    reserve: 2000
+    max: 16000
+    from:
+      json: {usage.prompt_tokens: 1, usage.completion_tokens: 4, "usage.prompt_tokens_details.cached_tokens?": -0.5}
+      by: model
+      prices:
+        gpt-large: {usage.prompt_tokens: 5, usage.completion_tokens: 15}
+    unknown: {bytes_out: 0.25}
+  - meter: requests
+    from: {request: 3}
+  - meter: x
+    max: 5
+    from: {header: X-Cost, expose: true}
+    unknown: reserve
+`
+	if got := rules.YAML(2); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Guarantee: rules of one document that have the same text, whether by an alias or written twice, share their memory; null and
+// [] are none; and what is wrong with one is said at each of its aliases.
+func TestCache(t *testing.T) {
+	n, err := document.Parse([]byte("- &a [{meter: t, from: {request: 1}}]\n- *a\n- [{from: {request: 1}, max: 1, meter: t}]\n- [{meter: t, from: {request: 2}}]\n- []\n- null\n- &b [{meter: T, from: {request: 1}}]\n- *b\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c cost.Cache
+	var got []cost.Rules
+	for i := range n.Nodes {
+		rules, err := c.Read(&n.Nodes[i])
+		if (err != nil) != (i >= 6) {
+			t.Errorf("%d: got %v", i, err)
+		}
+		got = append(got, rules)
+	}
+	if &got[0][0] != &got[1][0] || &got[0][0] != &got[2][0] {
+		t.Error("rules with the same text do not share memory")
+	}
+	if got[3][0].Max != 2 || got[4] != nil || got[5] != nil {
+		t.Errorf("got %v", got)
+	}
 }
 
 // Guarantee: mistakes in a file get the positions of what is wrong.

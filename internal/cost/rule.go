@@ -9,28 +9,22 @@ import (
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // The bounds of rules (plans.md, section 5; docs/limits.md).
 const (
-	MaxRules    = 4         // of a route
-	MaxUnits    = 1<<53 - 1 // of a meter, for one request
-	MaxFields   = 16        // of json, and of each of prices
-	MaxPrices   = 64        // of a rule
-	MaxPriceKey = 255       // bytes of a value of by
-	MaxField    = 255       // bytes of a field
-	MaxPaths    = 8         // of a field
-	MaxAllPaths = 64        // of a rule, without repetitions
-	MaxText     = 16 << 10  // bytes of all texts of a rule
-	maxMeter    = 32        // bytes of the name of a meter
-	maxHeader   = 128       // bytes of the name of a header
-)
-
-// The meters that have names of their own.
-const (
-	Requests = "requests"  // without a rule, each request costs 1
-	BytesIn  = "bytes_in"  // has no rule
-	BytesOut = "bytes_out" // has no rule
+	MaxRules    = ratelimit.MaxCosts // of a route
+	MaxUnits    = ratelimit.MaxUnits // of a meter, for one request
+	MaxFields   = 16                 // of json, and of each of prices
+	MaxPrices   = 64                 // of a rule
+	MaxPriceKey = 255                // bytes of a value of by
+	MaxField    = 255                // bytes of a field
+	MaxPaths    = 8                  // of a field
+	MaxAllPaths = 64                 // of a rule, without repetitions
+	MaxText     = 16 << 10           // bytes of all texts of a rule
+	maxMeter    = 32                 // bytes of the name of a meter
+	maxHeader   = 128                // bytes of the name of a header
 )
 
 // Rules are the property "cost" of a route: at most MaxRules, each for another meter.
@@ -180,7 +174,7 @@ func (r *Rule) check() error {
 
 func checkMeter(meter string) error {
 	switch {
-	case meter == BytesIn || meter == BytesOut:
+	case meter == ratelimit.BytesIn || meter == ratelimit.BytesOut:
 		return fault.Invalid("meter", "%s is counted on every route, as the access record counts it: leave out its cost", meter)
 	case meter == "" || len(meter) > maxMeter || strings.Trim(meter, "abcdefghijklmnopqrstuvwxyz0123456789_") != "":
 		return fault.Invalid("meter", "must have 1 to %d characters of a-z, 0-9 and _, such as tokens", maxMeter)
@@ -219,9 +213,9 @@ func (r *Rule) checkUnknown() error {
 			return fault.Invalid("unknown", "has a weight without bytes_in or bytes_out")
 		}
 	case UnknownBytesIn:
-		of = BytesIn
+		of = ratelimit.BytesIn
 	case UnknownBytesOut:
-		of = BytesOut
+		of = ratelimit.BytesOut
 	default:
 		return badUnknown()
 	}
@@ -316,6 +310,8 @@ func (f *From) checkJSON() error {
 		switch {
 		case p.Value == "" || len(p.Value) > MaxPriceKey || !isText(p.Value):
 			err = fault.Join(fault.Invalid("", "must be a value of 1 to %d bytes in UTF-8, without control characters", MaxPriceKey), err)
+		case strings.Contains(p.Value, envMark):
+			err = fault.Join(fault.Invalid("", envForbidden), err)
 		case slices.ContainsFunc(f.Prices[:i], func(o Price) bool { return o.Value == p.Value }):
 			err = fault.Join(fault.Invalid("", "is there twice"), err)
 		}
@@ -323,6 +319,12 @@ func (f *From) checkJSON() error {
 	}
 	return fault.Join(problems...)
 }
+
+// A configuration file replaces variables in values, and in no names.
+const (
+	envMark      = "${env:"
+	envForbidden = "must not contain ${env:, which configuration files replace in values alone: write the name itself"
+)
 
 // isText reports whether s is UTF-8 without control characters, so that it can be shown.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
@@ -406,6 +408,8 @@ func parseField(name string) (paths [][]string, optional bool, err error) {
 		return nil, false, fault.Invalid("", "must be the path of a field, such as usage.total_tokens")
 	case len(name) > MaxField:
 		return nil, false, fault.Invalid("", "must have at most %d bytes", MaxField)
+	case strings.Contains(text, envMark):
+		return nil, false, fault.Invalid("", envForbidden)
 	case !isText(text):
 		return nil, false, fault.Invalid("", "must have neither control characters nor invalid UTF-8")
 	case strings.Contains(text, "?"):

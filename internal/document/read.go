@@ -79,6 +79,9 @@ func WithPosition(err error, n *Node, field string, free ...string) error {
 	problems.AddLeftOut(fault.LeftOut(err))
 	for _, p := range list {
 		name := strings.Trim(field+"."+p.Field, ".")
+		if strings.HasPrefix(p.Field, "[") {
+			name = field + p.Field
+		}
 		at := within(n, p.Field)
 		if odd := Lookalike(at.Text); odd != "" && !slices.Contains(free, name) && !strings.Contains(p.Message, odd) {
 			p.Message += ": " + odd

@@ -106,6 +106,80 @@ func TestTableThatExceedsBounds(t *testing.T) {
 	}
 }
 
+// costs returns n routes, each with a cost of its own that has so many fields of 200 bytes.
+func costs(t *testing.T, n, fields int) []RouteSpec {
+	t.Helper()
+	var more strings.Builder
+	for i := range fields {
+		fmt.Fprintf(&more, `, "%d%s": 1`, i, strings.Repeat("x", 199))
+	}
+	table := make([]RouteSpec, n)
+	for i := range table {
+		table[i] = rows(fmt.Sprintf("/c/%d", i))[0]
+		text := fmt.Sprintf(`[{"meter":"tokens","max":%d,"from":{"json":{"a":1%s}}}]`, 100_000+i, &more)
+		if err := table[i].Cost.UnmarshalJSON([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return table
+}
+
+// costBytes returns the length of the costs of routes.
+func costBytes(table []RouteSpec) (n int) {
+	for i := range table {
+		n += len(table[i].Cost.AppendJSON(nil))
+	}
+	return n
+}
+
+// Guarantee: a gateway has at most 1,000 different costs, and 1 MiB of their texts. Any number of routes may have the same
+// cost, whether they share its memory or not. The problem names the cost of the route and the remedy.
+func TestCostsOfAGatewayAreBounded(t *testing.T) {
+	many, large := costs(t, MaxCosts+1, 0), costs(t, MaxCosts, 5)
+	fit := MaxCostBytes / costBytes(large[:1]) // all are equally long
+	alike := costs(t, 5, 0)
+	for i := range 3 * MaxCosts {
+		r := alike[i%5]
+		r.Path = fmt.Sprintf("/alike/%d", i)
+		if i%2 == 0 {
+			r.Cost = r.Cost.Clone()
+		}
+		alike = append(alike, r)
+	}
+	for name, tc := range map[string]struct {
+		table []RouteSpec
+		want  string
+	}{
+		"1,000 costs":             {many[:MaxCosts], ""},
+		"1,001 costs":             {many, "1000 different costs"},
+		"5 costs of 3,000 routes": {alike, ""},
+		"costs of 1 MiB":          {large[:fit], ""},
+		"costs of more":           {large[:fit+1], "1 MiB"},
+	} {
+		var problems []RowProblem
+		for _, p := range CheckTable(tc.table) {
+			if p.Field != "cost" || !strings.Contains(p.Message, tc.want) || !strings.Contains(p.Message, ": give routes the same cost") {
+				t.Errorf("%s: got the problem %v, want one of cost that says %q", name, p, tc.want)
+			}
+			problems = append(problems, p)
+		}
+		if (len(problems) > 0) != (tc.want != "") {
+			t.Errorf("%s: got %v, want a problem %q", name, problems, tc.want)
+		}
+	}
+	if got := CheckRoute(many[:MaxCosts], many[MaxCosts], ""); len(got) != 1 || got[0].Field != "cost" {
+		t.Errorf("one more cost: got %v, want a problem of cost", got)
+	}
+	same := many[MaxCosts]
+	same.Cost = many[3].Cost.Clone()
+	if got := CheckRoute(many[:MaxCosts], same, ""); len(got) > 0 {
+		t.Errorf("one more route with a known cost: got %v", got)
+	}
+	if got := CheckRoute(many[1:MaxCosts], many[MaxCosts], many[MaxCosts].Path); len(got) > 0 {
+		t.Errorf("another cost of the same route: got %v", got)
+	}
+}
+
 // Guarantee: a path has at most 64 methods, in all its routes together.
 func TestMethodsOfAPathAreBounded(t *testing.T) {
 	table := make([]RouteSpec, MaxMethods+1)

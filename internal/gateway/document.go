@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -104,8 +105,9 @@ func (d *Document) readRoutes(n *document.Node) error {
 	}
 	var problems document.Problems
 	unread := map[string]bool{} // the fields that have no value because of a problem that is reported already
+	var costs cost.Cache
 	for i := range n.Nodes {
-		r, err := readRoute(&n.Nodes[i], fmt.Sprintf("routes[%d]", i))
+		r, err := readRoute(&n.Nodes[i], fmt.Sprintf("routes[%d]", i), &costs)
 		d.Routes = append(d.Routes, r)
 		for _, p := range fault.ProblemsOf(err) {
 			unread[p.Field] = true
@@ -126,7 +128,7 @@ func (d *Document) readRoutes(n *document.Node) error {
 	return problems.Err()
 }
 
-func readRoute(n *document.Node, field string) (RouteSpec, error) {
+func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, error) {
 	r := RouteSpec{Auth: AuthKey}
 	missing := func(name string) func() error {
 		return func() error {
@@ -147,10 +149,13 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 			if m.Kind != document.Null {
 				r.RateLimit, err = ReadLimit(m, at)
 			}
+		case "cost":
+			r.Cost, err = costs.Read(m)
+			err = withPosition(err, m, at)
 		case "auth":
 			r.Auth, err = ReadAuth(m, at)
 		default:
-			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit or auth")
+			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, cost or auth")
 		}
 		return err
 	}, missing("path"), missing("methods"))

@@ -20,7 +20,7 @@ func Export(g *Gateway, routes []Route) *Document {
 		s.values.export(&d.Gateway, g)
 	}
 	for i, r := range routes {
-		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth}
+		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Auth: r.Auth}
 	}
 	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
@@ -55,6 +55,9 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 	fmt.Fprintf(b, "  - path: %s\n    methods: [%s]\n", document.Scalar(r.Path), strings.Join(methods, ", "))
 	if !r.RateLimit.IsZero() {
 		fmt.Fprintf(b, "    rate_limit: %s\n", yamlLimit(r.RateLimit))
+	}
+	if len(r.Cost) > 0 {
+		b.WriteString("    cost:\n" + r.Cost.YAML(6))
 	}
 	if r.Auth == AuthNone {
 		fmt.Fprintf(b, "    auth: %s\n", r.Auth)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -255,6 +256,14 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 		if sustained+burst+daily != "" {
 			r.RateLimit = limit(t, sustained, burst, daily, rapid.SampledFrom([]string{"", "key"}).Draw(t, "per"))
 		}
+		for i := range rapid.IntRange(0, 2).Draw(t, "costs") {
+			r.Cost = append(r.Cost, rapid.SampledFrom([]cost.Rules{
+				rulesOf(t, `[{meter: tokens, reserve: 20, max: 1000, from: {json: {"a|b.c": 1, "d?": -0.5}, by: model, prices: {"true": {a: 2}, "x, y: {}": {"1": 3}}}, unknown: {bytes_out: 0.25}}]`),
+				rulesOf(t, `[{meter: tokens, max: 5, from: {header: "Null", expose: true}, unknown: reserve}]`),
+				rulesOf(t, `[{meter: "1", from: {request: 3}}]`),
+			}).Draw(t, "cost")[0])
+			r.Cost[i].Meter = fmt.Sprintf("%d", i)
+		}
 		return r
 	})
 }
@@ -270,7 +279,7 @@ func TestExportRoundTrip(t *testing.T) {
 		}
 		routes := make([]gateway.Route, len(specs))
 		for i, s := range specs {
-			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Auth: s.Auth}
+			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Cost: s.Cost, Auth: s.Auth}
 		}
 		exported := gateway.Export(g, routes)
 		text := exported.Encode()
@@ -292,6 +301,7 @@ func TestExportRoundTrip(t *testing.T) {
 func FuzzParseDocument(f *testing.F) {
 	f.Add([]byte("gateway:\n  name: a\n  global_rate_limit: {sustained: 5/s}\nroutes:\n  - path: /a/{b}.json\n    methods: [GET]\n    rate_limit: {burst: 5/s, per: key}\n    auth: none\n"))
 	f.Add([]byte(`{"gateway": {"global_rate_limit": null}, "routes": [{"path": "/*", "methods": ["A", "B"]}]}`))
+	f.Add([]byte("routes:\n  - path: /a\n    methods: [GET]\n    cost:\n      - meter: tokens\n        max: 5\n        from:\n          json: {a.b: 1, \"c|d?\": -0.5}\n          by: model\n          prices: {x: {y: 1}}\n        unknown: {bytes_in: 1e-3}\n"))
 	f.Add([]byte("x: &x {path: /, methods: [GET]}\nroutes: [*x, {<<: *x, path: /a}]\n"))
 	f.Fuzz(func(t *testing.T, content []byte) {
 		d, err := gateway.ParseDocument(content)
@@ -307,4 +317,46 @@ func FuzzParseDocument(f *testing.F) {
 			t.Fatalf("%v: got %+v of\n%s\nwant %+v", err, again, d.Encode(), d)
 		}
 	})
+}
+
+// Guarantee: what is wrong with the cost of a route is said with its position and its field, all at once; a name with
+// ${env:NAME} is refused, and so is a value by the server; null and [] are no cost.
+func TestCostsOfFiles(t *testing.T) {
+	parse := func(text string) (*gateway.Document, error) {
+		return gateway.ParseDocument([]byte("routes:\n- path: /a\n  methods: [GET]\n  cost: " + text + "\n"))
+	}
+	d, err := parse("&c [{meter: tokens, max: 5, from: {header: X-Cost}}]\n- {path: /b, methods: [GET], cost: *c}")
+	if err != nil || &d.Routes[0].Cost[0] != &d.Routes[1].Cost[0] || d.Routes[0].Cost[0].Reserve != 1 {
+		t.Errorf("got %+v and %v, want two routes that share a cost", d, err)
+	}
+	for _, none := range []string{"null", "[]", "~"} {
+		if d, err := parse(none); err != nil || d.Routes[0].Cost != nil {
+			t.Errorf("%s: got %+v and %v, want no cost", none, d, err)
+		}
+	}
+	for text, want := range map[string][]string{
+		"[{meter: T, from: {request: 1}}, {meter: a, from: {header: X}}]": {
+			"routes[0].cost[0].meter: line 4, column 18: must have 1 to 32 characters",
+			"routes[0].cost[1].max: line 4, column 42: is required with header and json: give the most",
+		},
+		"{meter: a}": {"routes[0].cost: line 4, column 9: must be a list of costs, one for each meter, not "},
+		"[{meter: bytes_in, from: {request: 1}}]":               {"routes[0].cost[0].meter: line 4, column 18: bytes_in is counted on every route"},
+		`[{meter: a, max: 5, from: {json: {"${env:A}": 1}}}]`:   {"routes[0].cost[0].from.json.${env:A}: line 4, column 55: must not contain ${env:"},
+		`[{meter: a, max: 5, from: {header: "${env:HEADER}"}}]`: {"routes[0].cost[0].from.header: line 4, column 44: ${env:…} is replaced by the keygate command"},
+	} {
+		_, err := parse(text)
+		var got []string
+		for _, p := range fault.ProblemsOf(err) {
+			got = append(got, p.Field+": "+p.Message)
+		}
+		if len(got) != len(want) {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+			continue
+		}
+		for i := range want {
+			if !strings.HasPrefix(got[i], want[i]) {
+				t.Errorf("%s: got %q, want it to begin with %q", text, got[i], want[i])
+			}
+		}
+	}
 }

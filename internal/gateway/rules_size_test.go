@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -32,10 +33,31 @@ func TestSettingsAreBoundedInBytes(t *testing.T) {
 	wantField(t, "a large upstream_ca", gateway.CheckUpstreamCA(strings.Repeat("\n", 64<<10+1)), "upstream_ca")
 }
 
-// Guarantee: the bytes that routes count for an account grow with their texts and with their nodes in the tree.
+// Guarantee: the bytes that routes count for an account grow with their texts, with their nodes in the tree, and with the
+// texts of costs.
 func TestRouteBytes(t *testing.T) {
 	routes := []gateway.Route{{Path: "/a/{id}", Methods: []string{"GET", "PUT"}}, {Path: "/*", Methods: []string{"GET"}}}
 	if got, want := gateway.RouteBytes(routes), int64(7+2*16+8+2+16+4); got != want {
 		t.Errorf("got %d, want %d", got, want)
 	}
+	without := gateway.RouteBytes(routes)
+	for i := range routes {
+		routes[i].Cost = rulesOf(t, "[{meter: tokens, from: {request: 1}}]")
+	}
+	if got, want := gateway.RouteBytes(routes)-without, int64(2*len(`[{"meter":"tokens","reserve":1,"max":1,"from":{"request":1}}]`)); got != want {
+		t.Errorf("two routes with a cost: got %d more, want %d", got, want)
+	}
+}
+
+// rulesOf returns rules that are written in YAML.
+func rulesOf(t interface {
+	Helper()
+	Fatal(args ...any)
+}, text string,
+) (rules cost.Rules) {
+	t.Helper()
+	if err := rules.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return rules
 }

@@ -54,6 +54,7 @@ func routeSchema() schema {
 			"methods": schema{"type": "array", "minItems": 1, "maxItems": MaxMethods, "items": schema{"type": "string", "pattern": "^([^a-z]+|.*\\$\\{env:.*)$"},
 				"description": "HTTP methods, in upper case.", "examples": []any{[]any{"GET", "POST"}}},
 			"rate_limit": orNull(limitSchema()),
+			"cost":       costSchema(),
 			"auth":       schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
 		},
 	}

@@ -168,6 +168,7 @@ func TestSchemaAcceptsTheExamples(t *testing.T) {
 func TestSchemaRejectsInvalidStructure(t *testing.T) {
 	s := fileSchema(t)
 	route := func(fields string) string { return "routes: [{" + fields + "}]\n" }
+	cost := func(text string) string { return route("path: /a, methods: [GET], cost: " + text) }
 	setting := func(fields string) string { return "gateway: {" + fields + "}\nroutes: []\n" }
 	texts := []string{
 		"- a\n", "gateway: {}\n", "routes:\n", "routes: {}\n", "routes: []\nrouts: []\n", "gateway:\nroutes: []\n", "$schema: 5\nroutes: []\n",
@@ -176,6 +177,12 @@ func TestSchemaRejectsInvalidStructure(t *testing.T) {
 		route("path: /a, methods: [GET], rate_limit: 5/s"), route("path: /a, methods: [GET], rate_limit: {}"), route("path: /a, methods: [GET], rate_limit: {burst: 05/s}"),
 		route("path: /a, methods: [GET], rate_limit: {daily: 5/s}"), route("path: /a, methods: [GET], rate_limit: {burst: 5}"), route("path: /a, methods: [GET], rate_limit: {bust: 5/s}"),
 		route("path: /a, methods: [GET], rate_limit: {burst: 5/s, per: ip}"),
+		cost("5"), cost("{meter: a}"), cost("[a]"), cost("[{meter: a}]"), cost("[{from: {request: 1}}]"), cost("[{meter: A, from: {request: 1}}]"), cost("[{meter: bytes_in, from: {request: 1}}]"),
+		cost("[{meter: a, from: {}}]"), cost("[{meter: a, from: {request: 1, header: X}}]"), cost("[{meter: a, from: {request: 1, by: b}}]"), cost("[{meter: a, max: 5, from: {header: X, prices: {a: {b: 1}}}}]"),
+		cost("[{meter: a, from: {request: -1}}]"), cost("[{meter: a, from: {request: '1'}}]"), cost("[{meter: a, from: {request: null}}]"), cost("[{meter: a, max: 5, from: {json: {}}}]"), cost("[{meter: a, max: 5, from: {json: {a: x}}}]"),
+		cost("[{meter: a, max: 5, from: {json: {a: 1000001}}}]"), cost("[{meter: a, max: 5, from: {json: [a]}}]"), cost("[{meter: a, max: 5, from: {json: {a: 1}, by: b, prices: {c: 1}}}]"),
+		cost("[{meter: a, max: 5, from: {header: X}, unknown: min}]"), cost("[{meter: a, max: 5, from: {header: X}, unknown: {bytes_in: 1, bytes_out: 1}}]"), cost("[{meter: a, max: 5, from: {header: X}, unknown: {bytes_in: 0}}]"),
+		cost("[{meter: a, max: 5, from: {header: X}, least: 1}]"),
 		setting("nam: x"), setting("name: 7"), setting("name: ''"), setting("name: null"), setting("default: 'true'"), setting("default: null"), setting("upstream_url: null"),
 		setting("global_rate_limit: {burst: 5/s}"), setting("global_rate_limit: {sustained: 5/s, daily: 5/day}"), setting("global_rate_limit: {sustained: null}"),
 		setting("timeout: 30"), setting("upstream_headers: [a]"), setting("upstream_headers: {A: 5}"), setting("upstream_client_key: 5"),
@@ -193,5 +200,27 @@ func TestSchemaRejectsInvalidStructure(t *testing.T) {
 	}
 	if slices.Contains(texts, "routes: []\n") || validate(t, s, []byte("$schema: a\nroutes: []\n")) != nil {
 		t.Error("the schema rejects an empty table; want it accepted")
+	}
+}
+
+// Guarantee: the schema accepts every form of a cost that a file may have.
+func TestSchemaAcceptsCosts(t *testing.T) {
+	s := fileSchema(t)
+	for _, text := range []string{
+		"null", "[]", "[{meter: a, from: {request: 0}}]", "[{meter: requests, reserve: 1, max: 5, from: {request: 5, header: null, json: null}, unknown: null}]",
+		"[{meter: a, max: 5, from: {header: X-Cost, expose: true}, unknown: reserve}, {meter: b, max: 5, from: {header: X-B}, unknown: max}]",
+		`[{meter: a_1, max: 9007199254740991, from: {json: {a.b: 1, "c|d?": -0.000001}, by: "e|f", prices: {"g h": {i: 1000000}}}, unknown: {bytes_out: 0.25}}]`,
+	} {
+		text = "routes: [{path: /a, methods: [GET], cost: " + text + "}]\n"
+		if _, err := gateway.ParseDocument([]byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if err := validate(t, s, []byte(text)); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	variable := "routes: [{path: /a, methods: [GET], cost: [{meter: \"${env:METER}\", max: 5, from: {header: \"${env:H}\"}, unknown: \"${env:U}\"}]}]\n"
+	if err := validate(t, s, []byte(variable)); err != nil {
+		t.Errorf("%s: %v", variable, err)
 	}
 }

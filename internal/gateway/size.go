@@ -1,16 +1,30 @@
 package gateway
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/keygate/keygate/internal/cost"
+)
 
 // segmentBytes is how many bytes a segment of a path counts in addition to its text, for its node of the route tree.
 const segmentBytes = 16
 
 // RouteBytes is how many bytes routes count towards the bound of an account's configuration: their texts, and
-// segmentBytes for each segment of a path.
+// segmentBytes for each segment of a path. A cost counts as JSON, for each route that has it: a table is changed in parts,
+// and no part knows which costs are in the others.
 func RouteBytes(routes []Route) (n int64) {
+	sizes := map[*cost.Rule]int64{} // of costs that routes share
 	for i := range routes {
 		r := &routes[i]
 		n += int64(len(r.Path) + segmentBytes*strings.Count(r.Path, "/"))
+		if len(r.Cost) > 0 {
+			size, known := sizes[&r.Cost[0]]
+			if !known {
+				size = int64(len(r.Cost.AppendJSON(nil)))
+				sizes[&r.Cost[0]] = size
+			}
+			n += size
+		}
 		for _, method := range r.Methods {
 			n += int64(len(method)) + 1
 		}

@@ -31,6 +31,10 @@ const (
 	MaxTexts = 1_000
 	// MaxMethods is the maximum number of methods of a path, in all its routes.
 	MaxMethods = 64
+	// MaxCosts is the maximum number of different costs of a gateway's routes.
+	MaxCosts = 1_000
+	// MaxCostBytes is the maximum number of bytes of these costs as JSON.
+	MaxCostBytes = 1 << 20
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account.
 	MaxAccountRoutes = 500_000
 )
@@ -43,6 +47,8 @@ const (
 	manySegments = "has more than 64 segments, the most that a path may have: end a shorter path in /*, which matches everything below"
 	manyTexts    = "is one of more than 1000 templates with text around a parameter at one place, the most that a gateway may have: fold some into one parameter, as in /files/{name}"
 	manyMethods  = "make more than 64 methods of one path, the most that it may have: remove some"
+	manyCosts    = "is one of more than 1000 different costs, the most that a gateway may have: give routes the same cost, or split them between several gateways"
+	largeCosts   = "makes the different costs of the gateway longer than 1 MiB as JSON, the most that they may have together: give routes the same cost, leave out prices, or split the routes between several gateways"
 	manyRoutes   = "the gateway would have more than 100000 routes, the most that it may have: fold routes with parameters or /*, or split them between several gateways"
 )
 
@@ -88,7 +94,8 @@ type tableCheck struct {
 	owner    map[operation]int      // the row of each operation
 	methods  map[string]int         // the number of methods of each pattern
 	texts    *TreeBuilder[struct{}] // the templates that have text around a parameter
-	stored   bool                   // the rows are stored already, so their problems do not count
+	costs    costSet
+	stored   bool // the rows are stored already, so their problems do not count
 	problems []RowProblem
 }
 
@@ -104,6 +111,9 @@ func (c *tableCheck) add(row int, field, format string, args ...any) {
 // must keep the bounds.
 func (c *tableCheck) row(i int, bounded bool) {
 	r := &c.routes[i]
+	if message := c.costs.add(r.Cost); message != "" {
+		c.add(i, "cost", "%s", message)
+	}
 	before := len(c.problems)
 	t, err := ParseTemplate(r.Path)
 	switch {

@@ -79,3 +79,21 @@ func TestSharedPathItem(t *testing.T) {
 		t.Errorf("got %d routes, want %d", len(d.Routes), paths)
 	}
 }
+
+// Guarantee: many paths may refer to a path item with a large cost, which is read once.
+func TestSharedCost(t *testing.T) {
+	const paths = 20000
+	doc := "openapi: 3.1.0\npaths:\n" +
+		repeat(paths, func(i int) string { return fmt.Sprintf("  /a%d: {$ref: \"#/components/pathItems/x\"}\n", i) }) +
+		"components:\n  pathItems:\n    x:\n      get: {}\n      x-keygate-cost:\n        - meter: tokens\n          max: 5\n          from:\n            json: {a: 1}\n            by: model\n            prices:\n" +
+		repeat(64, func(i int) string { return fmt.Sprintf("              m%d: {a: 1, b: 2, c: 3, d: 4}\n", i) })
+	d, err := openapi.Parse([]byte(doc))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range d.Routes {
+		if len(r.Cost) != 1 || &r.Cost[0] != &d.Routes[0].Cost[0] {
+			t.Fatalf("%s does not share the cost of %s", r.Path, d.Routes[0].Path)
+		}
+	}
+}

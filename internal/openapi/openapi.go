@@ -2,14 +2,15 @@
 // (specification, Gateway; contract, 4.2 and 5).
 //
 // It reads the version, the first server, the paths, their operations and the extensions
-// x-keygate-rate-limit and x-keygate-auth, and ignores the rest: schemas, parameters and references
-// to them are not checked. It follows the references of path items within the document, and fetches
-// nothing.
+// x-keygate-rate-limit, x-keygate-auth and x-keygate-cost, and ignores the rest: schemas, parameters
+// and references to them are not checked. It follows the references of path items within the document,
+// and fetches nothing.
 package openapi
 
 import (
 	"strings"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -27,7 +28,7 @@ const (
 // Document is what an OpenAPI document says about routes.
 type Document struct {
 	// Routes has one route for each operation, in the order of the document. A zero
-	// RateLimit means that the document has none.
+	// RateLimit means that the document has none, and so does an empty Cost.
 	Routes []gateway.RouteSpec
 	// BasePath is the path of the first server, with which every route's path starts; "" if
 	// it has none.
@@ -79,6 +80,7 @@ type reader struct {
 	// origins has the origin of each route of doc; taken maps operations to routes.
 	origins []origin
 	taken   map[operation]int
+	costs   cost.Cache
 
 	// Counts that the limits above apply to.
 	operations, expanded, text int

@@ -27,6 +27,9 @@ func show(d *openapi.Document) string {
 				fmt.Fprintf(&b, " %s=%s", m[0], m[1])
 			}
 		}
+		if r.Cost != nil {
+			fmt.Fprintf(&b, " cost=%s", r.Cost.AppendJSON(nil))
+		}
 		b.WriteByte('\n')
 	}
 	for _, w := range d.Warnings("https://upstream.internal/api/v2/") {

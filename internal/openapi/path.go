@@ -305,13 +305,16 @@ func (r *reader) checkTable() {
 	}
 	for i := range r.doc.Routes {
 		p := r.origins[i].policy
-		r.doc.Routes[i].RateLimit, r.doc.Routes[i].Auth = p.limit, p.authOrKey()
+		r.doc.Routes[i].RateLimit, r.doc.Routes[i].Cost, r.doc.Routes[i].Auth = p.limit, p.cost, p.authOrKey()
 	}
 	for _, bad := range gateway.CheckTable(r.doc.Routes) {
 		from := r.origins[bad.Row]
-		if bad.Field == "path" {
+		switch bad.Field {
+		case "path":
 			r.problems.Add(from.itemPosition.Invalid(from.itemField, "%s", bad.Message))
-		} else {
+		case "cost":
+			r.problems.Add(from.position.Invalid(from.field, "its %s %s", costExtension, bad.Message))
+		default:
 			r.problems.Add(from.position.Invalid(from.field, "%s", bad.Message))
 		}
 	}

@@ -1,8 +1,11 @@
 package openapi
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -13,12 +16,15 @@ import (
 const (
 	limitExtension = "x-keygate-rate-limit"
 	authExtension  = "x-keygate-auth"
+	costExtension  = "x-keygate-cost"
 )
 
 // policy is the content of the extensions. Zero values are absent.
 type policy struct {
 	limit ratelimit.Config
 	auth  gateway.Auth
+	cost  cost.Rules
+	free  bool // an empty list of costs is given: the cost of the path item does not count
 }
 
 // or returns p with its absent fields taken from otherwise.
@@ -28,6 +34,9 @@ func (p policy) or(otherwise policy) policy {
 	}
 	if p.auth == "" {
 		p.auth = otherwise.auth
+	}
+	if len(p.cost) == 0 && !p.free {
+		p.cost, p.free = otherwise.cost, otherwise.free
 	}
 	return p
 }
@@ -41,13 +50,15 @@ func (p policy) authOrKey() gateway.Auth {
 
 // differs returns the extension in which p and o differ, or "". An absent limit means that callers
 // are not limited, and an absent auth that a key is required, so both are compared with these
-// meanings.
+// meanings; an absent cost is none.
 func (p policy) differs(o policy) (extension string) {
 	switch {
 	case p.limit != o.limit:
 		return limitExtension
 	case p.authOrKey() != o.authOrKey():
 		return authExtension
+	case !p.cost.Equal(o.cost):
+		return costExtension
 	}
 	return ""
 }
@@ -75,8 +86,11 @@ func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy,
 				p.limit, err = readLimit(m, at)
 			case authExtension:
 				p.auth, err = readAuth(m, at)
+			case costExtension:
+				p.cost, err = r.readCost(m, at)
+				p.free = m.Kind == document.Sequence && len(m.Nodes) == 0
 			default:
-				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s or %s", limitExtension, authExtension)
+				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s or %s", limitExtension, authExtension, costExtension)
 			}
 			r.problems.Add(err)
 			ok = ok && err == nil
@@ -103,4 +117,26 @@ func readLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		return ratelimit.Config{}, err
 	}
 	return gateway.ReadLimit(n, field)
+}
+
+func (r *reader) readCost(n *document.Node, field string) (cost.Rules, error) {
+	rules, err := r.costs.Read(n) // which accepts no value with a variable
+	if err == nil {
+		return rules, nil
+	}
+	var variables document.Problems
+	refuseVariables(n, field, &variables)
+	return nil, cmp.Or(variables.Err(), document.WithPosition(err, n, field))
+}
+
+// refuseVariables is refuseEnv for n and everything in it.
+func refuseVariables(n *document.Node, field string, problems *document.Problems) {
+	problems.Add(refuseEnv(n.Position, field, n.Text))
+	for i := 0; i < len(n.Nodes) && !problems.Full(); i++ {
+		at := fmt.Sprintf("%s[%d]", field, i)
+		if n.Kind == document.Mapping {
+			at = field + "." + n.Nodes[i].Name
+		}
+		refuseVariables(&n.Nodes[i], at, problems)
+	}
 }

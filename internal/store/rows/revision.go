@@ -39,6 +39,7 @@ func (t *Reader) Revision(ctx context.Context, gatewayID string, number int64) (
 // readParts reads the content and routes of a revision.
 func (t *Reader) readParts(ctx context.Context, rev *gateway.Revision) error {
 	var content []byte
+	costs := Costs{}
 	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r *Row) error {
 		var kind int
 		var part borrowed
@@ -50,7 +51,7 @@ func (t *Reader) readParts(ctx context.Context, rev *gateway.Revision) error {
 			return nil
 		}
 		var err error
-		rev.Routes, err = t.Pages.Routes(rev.Routes, rev.GatewayID, part)
+		rev.Routes, err = t.Pages.Routes(rev.Routes, rev.GatewayID, part, costs)
 		return err
 	})
 	if err != nil {

@@ -22,12 +22,13 @@ func (t *Reader) TableVersion(ctx context.Context, gatewayID string) (control.Ta
 
 // pagesOf decodes the pages that a query returns.
 func (t *Reader) pagesOf(ctx context.Context, gatewayID, query string, args ...any) (list []gateway.Route, err error) {
+	costs := Costs{}
 	err = t.Query(ctx, "read routes", query, args, func(r *Row) error {
 		var content borrowed
 		if err := r.Scan(&content); err != nil {
 			return err
 		}
-		list, err = t.Pages.Routes(list, gatewayID, content)
+		list, err = t.Pages.Routes(list, gatewayID, content, costs)
 		return Decoded(err)
 	})
 	return list, err
@@ -149,7 +150,7 @@ func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, rou
 		if err := r.Scan(&p.N, &p.First, &content); err != nil {
 			return err
 		}
-		p.Routes, err = t.read.Pages.Routes(nil, gatewayID, content)
+		p.Routes, err = t.read.Pages.Routes(nil, gatewayID, content, Costs{})
 		return err
 	}
 	if err := t.Query(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = $1 AND first <= $2 ORDER BY first DESC LIMIT 1`, []any{table, routeID}, scan); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -22,8 +23,24 @@ const (
 	splitBytes  = 2 * pageBytes
 )
 
-// pageVersion is the first byte of a page: the form of what follows.
-const pageVersion = 1
+// The first byte of a page is the form of what follows. Pages without costs have the form that earlier versions of Keygate
+// read, too.
+const (
+	plainForm  = 1
+	costForm   = 2 // routes may have costs
+	newestForm = costForm
+)
+
+// The flags of a route in a page.
+const (
+	limitByAPI = 1 << iota
+	hasCreated
+	hasCost
+	costByAPI
+
+	plainFlags = limitByAPI | hasCreated
+	costFlags  = hasCost | costByAPI
+)
 
 // PageCodec encodes pages of routes. It is safe for concurrent use.
 type PageCodec struct {
@@ -70,29 +87,54 @@ func (c *PageCodec) Split(routes []gateway.Route) []RoutePage {
 // bytes each.
 func (c *PageCodec) pages(routes []gateway.Route, maxRoutes, maxBytes int) []RoutePage {
 	var all []RoutePage
-	var raw []byte
+	var w pageWriter
 	for from := 0; from < len(routes); {
-		raw = raw[:0]
+		w.reset()
 		to := from
-		for to < len(routes) && to-from < maxRoutes && len(raw) < maxBytes {
-			raw = appendRoute(raw, &routes[to])
+		for to < len(routes) && to-from < maxRoutes && len(w.raw) < maxBytes {
+			w.add(&routes[to])
 			to++
 		}
-		head := binary.AppendUvarint([]byte{pageVersion}, uint64(to-from))
-		all = append(all, RoutePage{routes[from].ID, to - from, c.enc.EncodeAll(raw, head)})
+		head := binary.AppendUvarint([]byte{w.form}, uint64(to-from))
+		all = append(all, RoutePage{routes[from].ID, to - from, c.enc.EncodeAll(w.raw, head)})
 		from = to
 	}
 	return all
 }
 
-func appendRoute(b []byte, r *gateway.Route) []byte {
+// pageWriter writes the routes of a page. The text of a cost is written for the first route that has it; the others
+// refer to it.
+type pageWriter struct {
+	form  byte
+	raw   []byte
+	texts map[string]uint64     // the number of each cost's text, from 1
+	rules map[*cost.Rule]uint64 // as texts, for rules that share memory
+}
+
+func (w *pageWriter) reset() {
+	w.form, w.raw = plainForm, w.raw[:0]
+	clear(w.texts)
+	clear(w.rules)
+}
+
+func (w *pageWriter) add(r *gateway.Route) {
+	b := w.raw
 	l := &r.RateLimit
 	flags := byte(0)
 	if r.LimitByAPI {
-		flags |= 1
+		flags |= limitByAPI
 	}
 	if !r.CreatedAt.IsZero() {
-		flags |= 2
+		flags |= hasCreated
+	}
+	if len(r.Cost) > 0 {
+		flags |= hasCost
+	}
+	if r.CostByAPI {
+		flags |= costByAPI
+	}
+	if flags&costFlags != 0 {
+		w.form = costForm
 	}
 	b = append(b, flags)
 	for _, s := range [...]string{
@@ -102,18 +144,63 @@ func appendRoute(b []byte, r *gateway.Route) []byte {
 		b = binary.AppendUvarint(b, uint64(len(s)))
 		b = append(b, s...)
 	}
-	if flags&2 != 0 {
+	if flags&hasCreated != 0 {
 		b = binary.AppendVarint(b, r.CreatedAt.UnixMicro())
 	}
-	return binary.AppendVarint(b, r.Version)
+	b = binary.AppendVarint(b, r.Version)
+	if flags&hasCost != 0 {
+		b = w.appendCost(b, r.Cost)
+	}
+	w.raw = b
+}
+
+// appendCost appends the number of the cost's text in the page, or 0 and the text.
+func (w *pageWriter) appendCost(b []byte, rules cost.Rules) []byte {
+	if n, known := w.rules[&rules[0]]; known {
+		return binary.AppendUvarint(b, n)
+	}
+	text := string(rules.AppendJSON(nil))
+	n, known := w.texts[text]
+	if !known {
+		if w.texts == nil {
+			w.texts, w.rules = map[string]uint64{}, map[*cost.Rule]uint64{}
+		}
+		n = uint64(len(w.texts) + 1)
+		w.texts[text] = n
+		b = binary.AppendUvarint(append(b, 0), uint64(len(text)))
+		b = append(b, text...)
+	} else {
+		b = binary.AppendUvarint(b, n)
+	}
+	w.rules[&rules[0]] = n
+	return b
 }
 
 var errDamagedPage = errors.New("a page of routes is damaged")
 
-// Routes decodes a page of the gateway and appends its routes to list.
-func (c *PageCodec) Routes(list []gateway.Route, gatewayID string, content []byte) ([]gateway.Route, error) {
-	if len(content) == 0 || content[0] != pageVersion {
+// Costs are the costs of routes that were read, by their text, so that routes with the same cost share it.
+type Costs map[string]cost.Rules
+
+// read returns the cost with a text.
+func (c Costs) read(text string) (cost.Rules, error) {
+	rules, known := c[text]
+	if !known {
+		if err := rules.UnmarshalJSON([]byte(text)); err != nil {
+			return nil, fmt.Errorf("%w: a cost: %w", errDamagedPage, err)
+		}
+		c[strings.Clone(text)] = rules
+	}
+	return rules, nil
+}
+
+// Routes decodes a page of the gateway and appends its routes to list. They share their costs with those of earlier pages
+// for which the same costs were given.
+func (c *PageCodec) Routes(list []gateway.Route, gatewayID string, content []byte, costs Costs) ([]gateway.Route, error) {
+	switch {
+	case len(content) == 0 || content[0] == 0:
 		return list, errDamagedPage
+	case content[0] > newestForm:
+		return list, fmt.Errorf("a page of routes has form %d, and this version reads forms up to %d: a newer version of Keygate has written it, so upgrade this node", content[0], newestForm)
 	}
 	n, size := binary.Uvarint(content[1:])
 	if size <= 0 {
@@ -123,7 +210,7 @@ func (c *PageCodec) Routes(list []gateway.Route, gatewayID string, content []byt
 	if err != nil {
 		return list, fmt.Errorf("%w: %w", errDamagedPage, err)
 	}
-	d := pageReader{rest: string(raw), methods: map[string][]string{}}
+	d := pageReader{form: content[0], rest: string(raw), methods: map[string][]string{}, costs: costs}
 	for range n {
 		list = append(list, d.route(gatewayID))
 		if d.err != nil {
@@ -138,8 +225,11 @@ func (c *PageCodec) Routes(list []gateway.Route, gatewayID string, content []byt
 
 // pageReader reads the routes of a page. Their strings share its memory.
 type pageReader struct {
+	form    byte
 	rest    string
 	methods map[string][]string // by their text: most routes have the same few
+	costs   Costs
+	own     []cost.Rules // of the page, in the order of their texts
 	err     error
 }
 
@@ -149,8 +239,12 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 		return r
 	}
 	flags := d.rest[0]
+	if flags&^plainFlags != 0 && (d.form == plainForm || flags&^(plainFlags|costFlags) != 0) {
+		d.err = errDamagedPage
+		return r
+	}
 	d.rest = d.rest[1:]
-	r.GatewayID, r.LimitByAPI = gatewayID, flags&1 != 0
+	r.GatewayID, r.LimitByAPI, r.CostByAPI = gatewayID, flags&limitByAPI != 0, flags&costByAPI != 0
 	r.ID, r.Path = d.text(), d.text()
 	methods := d.text()
 	list, known := d.methods[methods]
@@ -161,14 +255,43 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 	r.Methods = list[:len(list):len(list)]
 	sustained, burst, daily, per := d.text(), d.text(), d.text(), d.text()
 	r.Auth, r.Source = gateway.Auth(d.text()), gateway.Source(d.text())
-	if flags&2 != 0 {
+	if flags&hasCreated != 0 {
 		r.CreatedAt = time.UnixMicro(d.number()).UTC()
 	}
 	r.Version = d.number()
+	if flags&hasCost != 0 {
+		r.Cost = d.cost()
+	}
 	if d.err == nil && sustained+burst+daily+per != "" {
 		r.RateLimit, d.err = rateLimit(sustained, burst, daily, per)
 	}
 	return r
+}
+
+func (d *pageReader) cost() cost.Rules {
+	n, size := uvarint(d.rest)
+	if size <= 0 || n > uint64(len(d.own)) {
+		d.err, d.rest = errDamagedPage, ""
+		return nil
+	}
+	d.rest = d.rest[size:]
+	if n > 0 {
+		return d.own[n-1]
+	}
+	text := d.text()
+	if d.err != nil {
+		return nil
+	}
+	rules, err := d.costs.read(text)
+	if err == nil && len(rules) == 0 {
+		err = errDamagedPage // it would have no flag
+	}
+	if err != nil {
+		d.err, d.rest = err, ""
+		return nil
+	}
+	d.own = append(d.own, rules)
+	return rules
 }
 
 func (d *pageReader) text() string {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"pgregory.net/rapid"
 
@@ -51,7 +52,10 @@ func testRevisionRoundTrip(h *harness) {
 		r.Routes[0].Path = text().Draw(t, "path")
 		r.Routes[0].CreatedAt = moment().Draw(t, "route created_at")
 		r.Routes[0].RateLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
-		r.Routes[0].LimitByAPI = rapid.Bool().Draw(t, "limit_by_api")
+		r.Routes[0].LimitByAPI, r.Routes[0].CostByAPI = rapid.Bool().Draw(t, "limit_by_api"), rapid.Bool().Draw(t, "cost_by_api")
+		if price := rapid.Int64Range(-1, 5).Draw(t, "price"); price >= 0 {
+			r.Routes[0].Cost = costOf(t, fmt.Sprintf("[{meter: tokens, from: {request: %d}}]", price))
+		}
 		check(t, r)
 	})
 	large := newRevision(g, number+1)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -26,6 +27,7 @@ func testRoutes(h *harness) {
 	full := newRoute(g, "/compare/{base}...{head}", "DELETE", "GET")
 	full.RateLimit = ratelimit.Config{Sustained: rate("600/min"), Burst: rate("50/s"), Daily: rate("9/day"), Per: ratelimit.PerKey}
 	full.LimitByAPI, full.Auth, full.Source, full.Version = true, gateway.AuthNone, gateway.Spec, 7
+	full.Cost, full.CostByAPI = costOf(h, `[{meter: tokens, reserve: 20, max: 1000, from: {json: {"a|b.c": 1, "d?": -0.5}, by: model, prices: {"ü": {a: 2}}}, unknown: {bytes_out: 0.25}}, {meter: requests, from: {request: 3}}]`), true
 	plain := newRoute(g, "/ä/*", "GET")
 	foreign := newRoute(other, "/ä/*", "GET")
 	h.update(func(ctx context.Context, tx control.Tx) error {
@@ -44,8 +46,12 @@ func testRoutes(h *harness) {
 	changed := full
 	changed.Path, changed.Methods, changed.RateLimit = "/new", []string{"PUT"}, ratelimit.Config{}
 	changed.LimitByAPI, changed.Auth, changed.Source, changed.Version = false, gateway.AuthKey, gateway.Config, 8
+	changed.Cost, changed.CostByAPI = costOf(h, `[{meter: tokens, max: 5, from: {header: X-Tokens}, unknown: reserve}]`), false
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
 	same(h, "updated", h.routeTable(g.ID), []gateway.Route{changed, plain})
+	changed.Cost = nil
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
+	same(h, "without a cost", h.routeTable(g.ID), []gateway.Route{changed, plain})
 
 	gone := newRoute(g, "/gone", "GET")
 	stray := plain
@@ -69,6 +75,15 @@ func testRoutes(h *harness) {
 	})
 	same(h, "after deletion", len(h.routeTable(g.ID)), 0)
 	same(h, "the other's table", h.routeTable(other.ID), []gateway.Route{foreign})
+}
+
+// costOf returns rules that are written in YAML.
+func costOf(t fataler, text string) (rules cost.Rules) {
+	t.Helper()
+	if err := rules.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatalf("the cost %s: %v", text, err)
+	}
+	return rules
 }
 
 // Guarantee: the number of routes of an account is the sum over all its gateways, after insertions,
@@ -106,7 +121,11 @@ func testLargeRouteTable(h *harness) {
 	g := h.insertGateway(h.insertAccount("a"))
 	var table []gateway.Route
 	for i := range 1223 {
-		table = append(table, newRoute(g, fmt.Sprintf("/r/%d/{id}", i), "GET"))
+		r := newRoute(g, fmt.Sprintf("/r/%d/{id}", i), "GET")
+		if i%3 > 0 {
+			r.Cost = costOf(h, fmt.Sprintf(`[{meter: tokens, from: {request: %d}}]`, i%7))
+		}
+		table = append(table, r)
 	}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, table) })
 	same(h, "table", h.routeTable(g.ID), table)

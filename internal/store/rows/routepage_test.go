@@ -1,0 +1,186 @@
+package rows
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/cost"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+func newCodec(t *testing.T) *PageCodec {
+	t.Helper()
+	codec, err := NewPageCodec()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codec
+}
+
+// rulesOf returns rules that are written in YAML.
+func rulesOf(t interface {
+	Helper()
+	Fatal(args ...any)
+}, text string) (rules cost.Rules) {
+	t.Helper()
+	if err := rules.UnmarshalJSON([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return rules
+}
+
+func pageRoute(n int) gateway.Route {
+	return gateway.Route{
+		ID: fmt.Sprintf("rt_%03d", n), GatewayID: "gw_1", Path: fmt.Sprintf("/r/%d", n), Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API,
+		CreatedAt: time.Unix(1, 0).UTC(), Version: 1,
+	}
+}
+
+// Guarantee: routes of any table come back as they were, over any pages. Routes with the same text of a cost share it, also
+// between pages. A page without costs has the form that versions without costs read, and a page with one has a newer form.
+func TestPagesKeepCosts(t *testing.T) {
+	codec := newCodec(t)
+	rapid.Check(t, func(t *rapid.T) {
+		routes := make([]gateway.Route, rapid.IntRange(0, 40).Draw(t, "routes"))
+		for i := range routes {
+			routes[i] = pageRoute(i)
+			routes[i].LimitByAPI, routes[i].CostByAPI = rapid.Bool().Draw(t, "limit by API"), rapid.IntRange(0, 9).Draw(t, "cost by API") == 0
+			if rapid.Bool().Draw(t, "created before versions had times") {
+				routes[i].CreatedAt = time.Time{}
+			}
+			if price := rapid.IntRange(-10, 3).Draw(t, "price"); price >= 0 {
+				routes[i].Cost = rulesOf(t, fmt.Sprintf(`[{meter: tokens, max: 9, from: {json: {"a|b?": 0.5, "%s": %d}}}]`, strings.Repeat("c", 200), price+1))
+			}
+			if i > 0 && rapid.IntRange(0, 3).Draw(t, "as before") == 0 {
+				routes[i].Cost = routes[i-1].Cost
+			}
+		}
+		costs := Costs{}
+		var got []gateway.Route
+		for _, p := range codec.pages(routes, rapid.IntRange(1, 10).Draw(t, "routes of a page"), rapid.IntRange(1, 2000).Draw(t, "bytes of a page")) {
+			var err error
+			at := len(got)
+			if got, err = codec.Routes(got, "gw_1", p.Content, costs); err != nil {
+				t.Fatal(err)
+			}
+			want := byte(plainForm)
+			for _, r := range got[at:] {
+				if len(r.Cost) > 0 || r.CostByAPI {
+					want = costForm
+				}
+			}
+			if p.Content[0] != want {
+				t.Fatalf("a page with %+v has form %d, want %d", got[at:], p.Content[0], want)
+			}
+		}
+		if len(routes) > 0 && !reflect.DeepEqual(got, routes) {
+			t.Fatalf("\n got %+v\nwant %+v", got, routes)
+		}
+		shared := map[string]*cost.Rule{}
+		for i := range got {
+			if len(got[i].Cost) == 0 {
+				continue
+			}
+			text := string(got[i].Cost.AppendJSON(nil))
+			if first := shared[text]; first != nil && first != &got[i].Cost[0] {
+				t.Fatalf("route %d does not share its cost with an earlier one", i)
+			}
+			shared[text] = &got[i].Cost[0]
+		}
+	})
+}
+
+// Guarantee: a page of routes without costs is, byte for byte, what versions without costs have written.
+func TestPagesWithoutCostsAreUnchanged(t *testing.T) {
+	r := pageRoute(1)
+	r.LimitByAPI, r.RateLimit = true, ratelimit.Config{Per: "key"}
+	r.RateLimit.Sustained, _ = ratelimit.ParseRate("5/s")
+	page := newCodec(t).Pages([]gateway.Route{r})[0].Content
+	if page[0] != 1 || page[1] != 1 {
+		t.Fatalf("the page begins with %v, want form 1 and 1 route", page[:2])
+	}
+	raw, err := newCodec(t).dec.DecodeAll(page[2:], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "\x03\x06rt_001\x04/r/1\x03GET\x035/s\x00\x00\x03key\x03key\x03api" + "\x80\x89\x7a" + "\x02"
+	if string(raw) != want {
+		t.Errorf("got  %q\nwant %q", raw, want)
+	}
+}
+
+// Guarantee: 100,000 routes with one large cost take little more than the routes alone, and reading them parses the cost once.
+func TestOneCostOfManyRoutesIsStoredOnce(t *testing.T) {
+	codec := newCodec(t)
+	var prices strings.Builder
+	for i := range 60 {
+		fmt.Fprintf(&prices, `, "%d%s": {a: 1}`, i, strings.Repeat("x", 200))
+	}
+	routes := make([]gateway.Route, 2*pageRoutes)
+	for i := range routes {
+		routes[i] = pageRoute(i)
+		if i%2 == 0 && i > 0 {
+			routes[i].Cost = routes[i-2].Cost
+		} else {
+			routes[i].Cost = rulesOf(t, `[{meter: tokens, max: 9, from: {json: {a: 1}, by: model, prices: {`+prices.String()[1:]+`}}}]`)
+		}
+	}
+	pages := codec.Pages(routes)
+	if len(pages) != 2 {
+		t.Errorf("%d routes are %d pages, want 2", len(routes), len(pages))
+	}
+	costs := Costs{}
+	for _, p := range pages {
+		if _, err := codec.Routes(nil, "gw_1", p.Content, costs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(costs) != 1 {
+		t.Errorf("%d costs were read, want 1", len(costs))
+	}
+}
+
+// Guarantee: a page of a form that this version does not know is refused with an error that says so, and no damaged page is
+// read as other routes: flags that its form does not have, a cost that is not valid, a reference to no cost, bytes that are cut off.
+func TestDamagedPagesAreRefused(t *testing.T) {
+	codec := newCodec(t)
+	r := pageRoute(1)
+	r.Cost = rulesOf(t, `[{meter: tokens, from: {request: 1}}]`)
+	page := codec.Pages([]gateway.Route{r})[0].Content
+	newer := append([]byte{newestForm + 1}, page[1:]...)
+	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 3, and this version reads forms up to 2") {
+		t.Errorf("a page of a newer form: %v", err)
+	}
+	raw, err := codec.dec.DecodeAll(page[2:], nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(raw, append([]byte{0}, binary.AppendUvarint(nil, uint64(len(r.Cost.AppendJSON(nil))))...)) // of the cost
+	edited := func(form byte, edit func(raw []byte) []byte) []byte {
+		return codec.enc.EncodeAll(edit(bytes.Clone(raw)), []byte{form, 1})
+	}
+	damaged := map[string][]byte{
+		"no form":           append([]byte{0}, page[1:]...),
+		"an older form":     edited(plainForm, func(b []byte) []byte { return b }),
+		"an unknown flag":   edited(costForm, func(b []byte) []byte { b[0] |= 16; return b }),
+		"a cost of a meter": edited(costForm, func(b []byte) []byte { return bytes.Replace(b, []byte(`"tokens"`), []byte(`"TOKENS"`), 1) }),
+		"no rules":          edited(costForm, func(b []byte) []byte { return append(b[:at], "\x00\x02[]"...) }),
+		"no such cost":      edited(costForm, func(b []byte) []byte { return append(b[:at], 1) }),
+	}
+	for n := range raw {
+		damaged[fmt.Sprintf("%d bytes", n)] = edited(costForm, func(b []byte) []byte { return b[:n] })
+	}
+	for name, content := range damaged {
+		if got, err := codec.Routes(nil, "gw_1", content, Costs{}); err == nil {
+			t.Errorf("%s: was read as %+v", name, got)
+		}
+	}
+}
