@@ -3222,6 +3222,11 @@ type TopRow struct {
 	// Example: 40
 	Limited int64 `json:"limited"`
 
+	// Units that requests were charged by the costs of their routes, by meter; at most 64
+	// meters of a report are told apart, and the units of others are those of other. Empty
+	// if there are none.
+	Meters map[string]int64 `json:"meters"`
+
 	// Requests Number of requests, including refused ones.
 	//
 	// Example: 1200
@@ -3285,6 +3290,11 @@ type TrafficRow struct {
 	//
 	// Example: 40
 	Limited int64 `json:"limited"`
+
+	// Units that requests were charged by the costs of their routes, by meter; at most 64
+	// meters of a report are told apart, and the units of others are those of other. Empty
+	// if there are none.
+	Meters map[string]int64 `json:"meters"`
 
 	// Requests Number of requests, including refused ones.
 	//
@@ -3387,7 +3397,7 @@ type UsageEntry struct {
 	// Example: kg_4tQx9Z
 	KeyPrefix string `json:"key_prefix"`
 
-	// Meter What was counted: requests, bytes_in or bytes_out.
+	// Meter What was counted: requests, bytes_in, bytes_out, or the meter of a cost of the route.
 	//
 	// Example: requests
 	Meter string `json:"meter"`
