@@ -35,14 +35,11 @@ func unitsPlan(t testing.TB, planID, accountID string) plan.Plan {
 	t.Helper()
 	var in []plan.LimitInput
 	for _, meter := range []string{"tokens", "cents", "calls"} {
-		in = append(in, plan.LimitInput{Name: meter, Sustained: "1/day", Burst: fmt.Sprintf("%d/day", unitLimit), Meter: ratelimit.BytesIn})
+		in = append(in, plan.LimitInput{Name: meter, Sustained: "1/day", Burst: fmt.Sprintf("%d/day", unitLimit), Meter: meter})
 	}
 	limits, err := plan.ParseLimits(in)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range limits {
-		limits[i].Meter = limits[i].Name
 	}
 	return plan.Plan{ID: planID, AccountID: accountID, Name: "units", Limits: limits, TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor}
 }
