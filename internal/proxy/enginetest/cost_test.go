@@ -399,7 +399,7 @@ func TestFieldsThatObstructCosts(t *testing.T) {
 }
 
 // Guarantee: plans.md, section 5: a request that a limit of a meter refuses is told how many units are left and needed. One
-// whose reserve is left passes.
+// whose reserve is left passes. Limits of meters that the route has no cost of do not count it.
 func TestLimitsOfOwnMeters(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -412,6 +412,9 @@ func TestLimitsOfOwnMeters(t *testing.T) {
 			resp, text, err := g.exchange(t, client, "GET", "/json", http.Header{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if limits := resp.Header.Get("Ratelimit"); !strings.Contains(limits, "units.tokens") || strings.Contains(limits, "units.c") {
+				t.Errorf("request %d was counted by %s, want the limit of tokens and no other of the plan", i, limits)
 			}
 			if (resp.StatusCode == 200) != (want == "") || !strings.Contains(text, want) {
 				t.Errorf("request %d: got %d %s, want %s", i, resp.StatusCode, text, want)
