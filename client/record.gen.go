@@ -1414,12 +1414,12 @@ type Decision struct {
 	// no gateway has the host. Null for other decisions.
 	ByDefault *bool `json:"by_default"`
 
-	// Check Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
+	// Check Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
 	//
 	// Example: limit
 	Check string `json:"check"`
 
-	// Code Code in the response: for 401 and 403 the code field, otherwise the error field.
+	// Code Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none.
 	//
 	// Example: rate_limit_exceeded
 	Code string `json:"code"`
@@ -1993,8 +1993,11 @@ type LoggedRequest struct {
 	// ClientIP IP address of the client.
 	//
 	// Example: 203.0.113.7
-	ClientIP string   `json:"client_ip"`
-	Decision Decision `json:"decision"`
+	ClientIP string `json:"client_ip"`
+
+	// What the request was charged by the cost of its route, by meter; null if nothing.
+	Cost     *map[string]RequestCost `json:"cost"`
+	Decision Decision                `json:"decision"`
 
 	// DurationMs Time from the request headers to the last byte of the response, in milliseconds.
 	//
@@ -2021,7 +2024,7 @@ type LoggedRequest struct {
 	// Example: kg_4tQx9Z
 	KeyPrefix *string `json:"key_prefix"`
 
-	// LeftOut Number of other requests of the same second that are not in the list because there were more than 1,000.
+	// LeftOut Number of other requests of the same second that were refused or failed and are not in the list because there were more than 1,000.
 	//
 	// Example: 0
 	LeftOut int64 `json:"left_out"`
@@ -2732,6 +2735,29 @@ type RepositoryKind string
 // RepositoryState is an enumerated string; see its constants.
 type RepositoryState string
 
+// RequestCost is the schema RequestCost of the OpenAPI document.
+type RequestCost struct {
+	// Explanation How the cost came about, in words.
+	//
+	// Example: 1,204 tokens: prompt_tokens 1,000 × 1, completion_tokens 51 × 4; reserved 2,000
+	Explanation string `json:"explanation"`
+
+	// Reserved Units that were taken before the request was forwarded.
+	//
+	// Example: 2000
+	Reserved int64 `json:"reserved"`
+
+	// Units Units that the request costs.
+	//
+	// Example: 1204
+	Units int64 `json:"units"`
+
+	// Unknown Why the cost is not known, so that units are what the route charges for an unknown cost: incomplete, encoding, too_long, invalid, not_a_number, negative, too_large or missing. Further values may be added. null if the cost is known.
+	//
+	// Example: incomplete
+	Unknown *string `json:"unknown"`
+}
+
 // Revision is the schema Revision of the OpenAPI document.
 type Revision struct {
 	// Number of routes added.
@@ -3196,6 +3222,11 @@ type TopRow struct {
 	// Example: 40
 	Limited int64 `json:"limited"`
 
+	// Units that requests were charged by the costs of their routes, by meter; at most 64
+	// meters of a report are told apart, and the units of others are those of other. Empty
+	// if there are none.
+	Meters map[string]int64 `json:"meters"`
+
 	// Requests Number of requests, including refused ones.
 	//
 	// Example: 1200
@@ -3259,6 +3290,11 @@ type TrafficRow struct {
 	//
 	// Example: 40
 	Limited int64 `json:"limited"`
+
+	// Units that requests were charged by the costs of their routes, by meter; at most 64
+	// meters of a report are told apart, and the units of others are those of other. Empty
+	// if there are none.
+	Meters map[string]int64 `json:"meters"`
 
 	// Requests Number of requests, including refused ones.
 	//
@@ -3361,7 +3397,7 @@ type UsageEntry struct {
 	// Example: kg_4tQx9Z
 	KeyPrefix string `json:"key_prefix"`
 
-	// Meter What was counted: requests, bytes_in or bytes_out.
+	// Meter What was counted: requests, bytes_in, bytes_out, or the meter of a cost of the route.
 	//
 	// Example: requests
 	Meter string `json:"meter"`

@@ -5,12 +5,8 @@ import (
 	"iter"
 )
 
-const (
-	// MaxCosts is how many costs a request has at most, one for each meter.
-	MaxCosts = 4
-	// MaxCost is the number of bytes of all costs of an entry as text.
-	MaxCost = MaxCosts * (3*binary.MaxVarintLen16 + 2*binary.MaxVarintLen64 + 32 + 16 + 256)
-)
+// MaxCost is the number of bytes of all costs of an entry as text: four of the longest.
+const MaxCost = 4 * (3*binary.MaxVarintLen16 + 2*binary.MaxVarintLen64 + 32 + 16 + 256)
 
 // Cost is what a request was charged of one meter, by a rule of its route (plans.md, section 5).
 type Cost struct {
@@ -21,7 +17,7 @@ type Cost struct {
 	Read     string // how it came about, as in "completion_tokens 51 × 4"; at most 256 bytes; "" for none
 }
 
-// AppendCost appends the text of c, for Texts.Cost, which may have up to MaxCosts of them.
+// AppendCost appends the text of c, for Texts.Cost, which may have up to four of them.
 func AppendCost(b []byte, c *Cost) []byte {
 	b = binary.AppendUvarint(b, uint64(c.Units))
 	b = binary.AppendUvarint(b, uint64(c.Reserved))

@@ -38,7 +38,10 @@ func newTrafficFixture(s *server) *trafficFixture {
 
 // emit emits the access record of a request that starts now, and returns the
 // identifier of the request.
-func (p *trafficFixture) emit(change func(*accesslog.Record)) string {
+func (p *trafficFixture) emit(change func(*accesslog.Record)) string { return p.emitCosts(change) }
+
+// emitCosts is emit with costs.
+func (p *trafficFixture) emitCosts(change func(*accesslog.Record), costs ...accesslog.Cost) string {
 	now := p.s.clock.Now()
 	r := accesslog.Record{
 		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
@@ -47,7 +50,11 @@ func (p *trafficFixture) emit(change func(*accesslog.Record)) string {
 	}
 	copy(r.Prefix[:], "kg_4tQx9Z")
 	change(&r)
-	p.s.shard.Emit(&r, "", "/orders/17")
+	var text []byte
+	for i := range costs {
+		text = accesslog.AppendCost(text, &costs[i])
+	}
+	p.s.shard.EmitTexts(&r, &accesslog.Texts{Path: "/orders/17", Cost: string(text)})
 	return id.Format(id.Request, r.Request)
 }
 
@@ -198,7 +205,7 @@ func TestAuditHeadSaysWhatIsNotSealed(t *testing.T) {
 	}
 }
 
-const trafficFields = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out latency_ms upstream_latency_ms"
+const trafficFields = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out meters latency_ms upstream_latency_ms"
 
 // Guarantee: the traffic report counts all requests up to the time of the call, starts
 // with since, ends before until, and has zeros for empty intervals.
@@ -323,6 +330,33 @@ func TestTrafficCountsAllRequests(t *testing.T) {
 	})
 }
 
+// Guarantee: the rows of reports, and the sums of what has most, have the units that requests were charged by the costs of
+// their routes, by meter.
+func TestTrafficCountsCosts(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	p.emitCosts(fine, accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000}, accesslog.Cost{Meter: "cents", Units: 3})
+	s.clock.move(2 * time.Minute)
+	p.emitCosts(broken, accesslog.Cost{Meter: "tokens", Units: 16000, Unknown: "incomplete"}, accesslog.Cost{Meter: "cents", Reserved: 3})
+	p.emit(limited)
+	s.clock.move(time.Minute)
+	for query, want := range map[string]string{
+		"traffic?interval=1m&since=2027-03-01T12:00:00Z":                                    "map[cents:3 tokens:1204], map[], map[tokens:16000], map[]",
+		"traffic?interval=1h&since=2027-03-01T12:00:00Z&group_by=key&key_id=" + p.key:       "map[cents:3 tokens:17204]",
+		"traffic?interval=1h&since=2027-03-01T12:00:00Z&group_by=route&route_id=" + p.route: "map[cents:3 tokens:17204]",
+		"traffic?interval=1h&since=2027-03-01T12:00:00Z&group_by=status":                    "map[cents:3 tokens:1204], map[], map[tokens:16000]",
+		"top?interval=1h&since=2027-03-01T12:00:00Z&group_by=key":                           "map[cents:3 tokens:17204]",
+	} {
+		var got []string
+		for _, r := range s.get("/v1/reports/" + query).want(200).data() {
+			got = append(got, fmt.Sprint(r["meters"]))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %v, want %s", query, got, want)
+		}
+	}
+}
+
 // groupCounts returns the groups that have requests, with their number of requests.
 func groupCounts(rows []map[string]any) string {
 	out := ""
@@ -335,9 +369,49 @@ func groupCounts(rows []map[string]any) string {
 }
 
 const (
-	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost"
 	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
+
+// Guarantee: the request log tells what a request was charged, and how that came about: also of requests that were neither
+// refused nor failed, by their identifiers, with result=charged and in streams of these.
+func TestRequestLogHasCosts(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	stream, _ := s.openStream(t, "result=charged", s.admin)
+	known := accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000, Read: "prompt_tokens 1,000 × 1, completion_tokens 51 × 4"}
+	passed := p.emitCosts(fine, known, accesslog.Cost{Meter: "cents", Units: 3, Reserved: 3})
+	s.clock.move(time.Second)
+	failed := p.emitCosts(broken, accesslog.Cost{Meter: "tokens", Units: 16000, Reserved: 1, Unknown: "incomplete"})
+	for query, want := range map[string]string{"": failed, "?result=charged": passed, "?result=upstream_status": failed} {
+		if list := s.get("/v1/requests" + query).want(200).data(); len(list) != 1 || list[0]["request_id"] != want {
+			t.Errorf("%q: got %v, want the request %s", query, list, want)
+		}
+	}
+	for requestID, want := range map[string]any{
+		passed: map[string]any{
+			"tokens": map[string]any{"units": 1204.0, "reserved": 2000.0, "unknown": nil, "explanation": "1,204 tokens: prompt_tokens 1,000 × 1, completion_tokens 51 × 4; reserved 2,000"},
+			"cents":  map[string]any{"units": 3.0, "reserved": 3.0, "unknown": nil, "explanation": "3 cents: reserved 3"},
+		},
+		failed: map[string]any{
+			"tokens": map[string]any{"units": 16000.0, "reserved": 1.0, "unknown": "incomplete", "explanation": "16,000 tokens: unknown, because the exchange did not end whole; reserved 1"},
+		},
+	} {
+		if got := s.get("/v1/requests/" + requestID).want(200).json["cost"]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
+	event, _ := stream.line()
+	data, _ := stream.line()
+	if event != "event: request" || !strings.Contains(data, `"request_id":"`+passed+`"`) || !strings.Contains(data, "1,204 tokens: prompt_tokens 1,000 × 1") {
+		t.Errorf("got %q %q, want the request %s with its cost", event, data, passed)
+	}
+	s.clock.move(time.Second)
+	p.emit(unknown)
+	if got := s.get("/v1/requests?result=key_invalid").want(200).data(); len(got) != 1 || got[0]["cost"] != nil {
+		t.Errorf("got %v, want one request with the cost null", got)
+	}
+}
 
 // Guarantee: the request log has each refused or failed request with its decision, and
 // no other request.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/requestlog"
@@ -27,15 +28,25 @@ type loggedRequestRecord struct {
 	Host       *string        `json:"host" doc:"Host that the client addressed, without a port, for a 404 or 405; otherwise null." example:"api.example.com"`
 	Status     int            `json:"status" doc:"HTTP status of the response." example:"429"`
 	DurationMS float64        `json:"duration_ms" doc:"Time from the request headers to the last byte of the response, in milliseconds." example:"0.08"`
-	Decision   DecisionRecord `json:"decision" doc:"Why the request was refused or failed."`
-	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that are not in the list because there were more than 1,000." example:"0"`
+	Decision   DecisionRecord `json:"decision" doc:"Why the request was refused or failed; for a request that is kept for its cost, what ended it."`
+	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that were refused or failed and are not in the list because there were more than 1,000." example:"0"`
+
+	Cost map[string]requestCostRecord `json:"cost" nullable:"true" doc:"What the request was charged by the cost of its route, by meter; null if nothing."`
+}
+
+// requestCostRecord is what a request was charged of one meter.
+type requestCostRecord struct {
+	Units       int64   `json:"units" doc:"Units that the request costs." example:"1204"`
+	Reserved    int64   `json:"reserved" doc:"Units that were taken before the request was forwarded." example:"2000"`
+	Unknown     *string `json:"unknown" doc:"Why the cost is not known, so that units are what the route charges for an unknown cost: incomplete, encoding, too_long, invalid, not_a_number, negative, too_large or missing. Further values may be added. null if the cost is known." example:"incomplete"`
+	Explanation string  `json:"explanation" doc:"How the cost came about, in words." example:"1,204 tokens: prompt_tokens 1,000 × 1, completion_tokens 51 × 4; reserved 2,000"`
 }
 
 // DecisionRecord is what ended a request. It is exported for the generator of the API document, which reads embedded
 // structs only if they are.
 type DecisionRecord struct {
-	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal." example:"limit"`
-	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`
+	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response." example:"limit"`
+	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none." example:"rate_limit_exceeded"`
 	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
 	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
 	LimitName      *string           `json:"limit_name" doc:"If a limit of a plan refused the request: plan and limit. Otherwise null." example:"pro.per-minute"`
@@ -71,7 +82,7 @@ func requestFilters() []queryParam {
 				return nil
 			},
 		},
-		enumParam("result", "Only requests with this result.", requestlog.Results()...),
+		enumParam("result", "Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither.", requestlog.Results()...),
 	}, timeRangeParams("requests")...)
 }
 
@@ -79,7 +90,7 @@ func (a *API) requestOperations() []operation {
 	return []operation{{
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
-		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample.",
+		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second.",
 		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[recordedList[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
@@ -91,7 +102,7 @@ func (a *API) requestOperations() []operation {
 		run: a.streamRequests,
 	}, {
 		id: "getRequest", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: "Traffic",
-		summary: "Get a refused or failed request", description: "Returns why a request was refused or failed. For a refusal by a rate limit, also returns when the request would have passed.",
+		summary: "Get a refused or failed request", description: "Returns why a request was refused or failed, or what a request was charged by the cost of its route. For a refusal by a rate limit, also returns when the request would have passed.",
 		success: http.StatusOK, result: reflect.TypeFor[loggedRequestRecord](),
 		run: a.getRequest,
 	}}
@@ -121,8 +132,21 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut:  r.LeftOut,
-		Decision: presentDecision(&r.Decision),
+		Decision: presentDecision(&r.Decision), Cost: presentCosts(r.Costs),
 	}
+}
+
+// presentCosts returns nil for none.
+func presentCosts(costs []accesslog.Cost) map[string]requestCostRecord {
+	if len(costs) == 0 {
+		return nil
+	}
+	out := make(map[string]requestCostRecord, len(costs))
+	for i := range costs {
+		c := &costs[i]
+		out[c.Meter] = requestCostRecord{Units: c.Units, Reserved: c.Reserved, Unknown: optionalText(c.Unknown), Explanation: requestlog.ExplainCost(c)}
+	}
+	return out
 }
 
 func presentDecision(d *requestlog.Decision) DecisionRecord {

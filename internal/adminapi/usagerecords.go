@@ -45,7 +45,7 @@ type usageEntryRecord struct {
 	Plan        *string   `json:"plan" doc:"Name of the plan of the key, of its owner or of the gateway, the first that there was, at the first request of the record; null without one." example:"pro"`
 	GatewayID   string    `json:"gateway_id" doc:"Gateway that was called." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RouteID     *string   `json:"route_id" doc:"Route that was called; null if it was not known." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Meter       string    `json:"meter" doc:"What was counted: requests, bytes_in or bytes_out." example:"requests"`
+	Meter       string    `json:"meter" doc:"What was counted: requests, bytes_in, bytes_out, or the meter of a cost of the route." example:"requests"`
 	Units       int64     `json:"units" doc:"Units that were used." example:"4120"`
 	Requests    int64     `json:"requests" doc:"Number of requests that used more than 0 units." example:"4120"`
 	State       string    `json:"state" enum:"open,final" doc:"open while the hour runs: the figures grow. final: the record never changes."`
@@ -72,7 +72,7 @@ func usageFilters() []queryParam {
 		{name: "owner_id", doc: "Only records of keys of this owner.", schema: textSchema(), example: "own_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		{name: "key_id", doc: "Only records of this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
 		{name: "gateway_id", doc: "Only records of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
-		{name: "meter", doc: "Only records of this meter: requests, bytes_in or bytes_out.", schema: textSchema(), example: "requests"},
+		{name: "meter", doc: "Only records of this meter: requests, bytes_in, bytes_out, or the meter of a cost.", schema: textSchema(), example: "requests"},
 		state, interval,
 	}, timeRangeParams("records whose period begins")...)
 }

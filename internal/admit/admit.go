@@ -366,7 +366,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 	g.AddLimit(&v.Charge)
 	admitted, decided := d.take()
 	if admitted {
-		v.Action = Forward
+		v.Action, v.Cost = Forward, r.Cost()
 	}
 	return decided
 }

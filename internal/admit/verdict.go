@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -42,6 +43,8 @@ type Verdict struct {
 	Gateway *snapshot.Settings // nil if no gateway was found
 	Route   [16]byte           // UUID of the route; zeros if none matched, or the key was not accepted
 	Caller  *snapshot.Caller   // nobody without a key of the gateway's account, and on public routes
+	// Cost is what the request costs beside itself, if it was admitted; nil for nothing.
+	Cost *cost.Program
 
 	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
 	// the last 24 hours, or zero. Only records may show it, never the response.
@@ -100,7 +103,7 @@ func (v *Verdict) resetDecision() {
 	v.RevokedKey, v.KeyReason = [16]byte{}, accesslog.NoReason
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
-	v.Service, v.private, v.denied = NoService, false, nil
+	v.Service, v.private, v.denied, v.Cost = NoService, false, nil, nil
 	v.Charge.Clear()
 }
 

@@ -3,8 +3,10 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,13 +27,17 @@ func newExplain(a *app) *cobra.Command {
 	o := &explain{app: a}
 	c := &cobra.Command{
 		Use:   "explain [REQUEST_ID]",
-		Short: "Explain why a request was refused or failed, or list such requests",
+		Short: "Explain why a request was refused or failed, or what it cost, or list such requests",
 		Long: `Show which check or limit decided a request that was refused (429, 401, 403, or a 404
 or 405 of the gateway) or failed (5xx) in the last 24 hours, with its level at that
 time, and when the request would have passed; for a 404 or 405, the routes that come
 nearest, and why they do not match. Callers find the request identifier in the header X-Request-Id and in
-the body of an error. Without an identifier, list such requests, newest first.`,
-		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m\n  keygate explain --follow --key-id partner",
+the body of an error. Without an identifier, list such requests, newest first.
+
+Show also what a request was charged by the cost of its route, and how that came about.
+Of requests that were neither refused nor failed, at most 100 of a second are kept. To
+list these: --result charged.`,
+		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m\n  keygate explain --result charged --key-id partner\n  keygate explain --follow --key-id partner",
 		Args:    atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
@@ -39,7 +45,7 @@ the body of an error. Without an identifier, list such requests, newest first.`,
 	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id` or path")
 	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
 	f.IntVar(&o.filter.Status, "status", 0, "only requests with this response `status`")
-	f.StringVar(&o.filter.Result, "result", "", "only requests with this `result`, such as no_route, no_gateway, limited or unreachable")
+	f.StringVar(&o.filter.Result, "result", "", "only requests with this `result`, such as no_route, no_gateway, limited or unreachable; charged for those with a cost that were neither refused nor failed")
 	o.span.add(f, "requests")
 	limitFlag(f, &o.limit)
 	f.BoolVarP(&o.follow, "follow", "f", false, "show such requests as they arrive, until Ctrl-C; in JSON, one object per line")
@@ -84,8 +90,8 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 		return err
 	}
 	return terminal.PrintList(o.Console, limit, api.Requests(c.Context(), o.filter), terminal.Listing[client.LoggedRequest]{
-		Columns: requestColumns(),
-		Row:     func(r *client.LoggedRequest) []string { return requestRow(r, o.When(&r.Time)) },
+		Columns: o.columns(),
+		Row:     func(r *client.LoggedRequest) []string { return o.row(r, o.When(&r.Time)) },
 		Empty:   noneMatch(c, "requests", "None was refused or failed in the last 24 hours."),
 		Next:    "To see the reason in full: keygate explain REQUEST_ID",
 	})
@@ -96,15 +102,23 @@ func (o *explain) records() records {
 	return records{gateway: &o.filter.GatewayID, route: &o.filter.RouteID, key: &o.filter.KeyID}
 }
 
-func requestColumns() []terminal.Column {
+func (o *explain) columns() []terminal.Column {
+	reason := "WHY"
+	if o.filter.Result == "charged" {
+		reason = "COST"
+	}
 	return []terminal.Column{
-		{Name: "TIME", Rank: 1, Least: 9}, {Name: "STATUS"}, {Name: "WHY", Flex: true, Least: 20}, {Name: "KEY", Rank: 3, Least: 10}, {Name: "METHOD", Rank: 2, Least: 6},
+		{Name: "TIME", Rank: 1, Least: 9}, {Name: "STATUS"}, {Name: reason, Flex: true, Least: 20}, {Name: "KEY", Rank: 3, Least: 10}, {Name: "METHOD", Rank: 2, Least: 6},
 		{Name: "PATH", Flex: true, Least: 24}, {Name: "CLIENT", Rank: 4, Least: 15}, {Name: "REQUEST ID", Least: 30},
 	}
 }
 
-func requestRow(r *client.LoggedRequest, at string) []string {
-	return []string{at, strconv.FormatInt(r.Status, 10), why(&r.Decision), str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID}
+func (o *explain) row(r *client.LoggedRequest, at string) []string {
+	reason := why(&r.Decision)
+	if o.filter.Result == "charged" {
+		reason = strings.Join(costs(r, briefly), ", ")
+	}
+	return []string{at, strconv.FormatInt(r.Status, 10), reason, str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID}
 }
 
 // runFollow shows requests as they are refused or fail, until a signal arrives.
@@ -121,7 +135,7 @@ func (o *explain) runFollow(c *cobra.Command) error {
 	}
 	ctx, stop := o.untilSignal(c)
 	defer stop()
-	rows := o.NewStream(requestColumns()...)
+	rows := o.NewStream(o.columns()...)
 	for r, err := range api.FollowRequests(ctx, o.filter) {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ctrl-C is the normal end
@@ -133,7 +147,7 @@ func (o *explain) runFollow(c *cobra.Command) error {
 		case r.Request == nil:
 			o.Say("%s left out: more came than could be read, or than the log keeps.", amount(r.Skipped, "request is", "requests are"))
 		case o.ForPeople():
-			rows.Row(requestRow(r.Request, r.Request.Time.UTC().Format("15:04:05Z"))...)
+			rows.Row(o.row(r.Request, r.Request.Time.UTC().Format("15:04:05Z"))...)
 			err = rows.Flush()
 		default:
 			err = o.PrintLine(r.Request)
@@ -208,10 +222,35 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 	if r.LeftOut > 0 {
 		leftOut = fmt.Sprintf("%d other requests of the same second", r.LeftOut)
 	}
+	for _, text := range costs(r, func(_ string, c *client.RequestCost) string { return c.Explanation }) {
+		fields = append(fields, terminal.Field{"COST", text})
+	}
 	return append(fields, filled([]terminal.Field{
 		{"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
 		{"DETAIL", str(d.Detail)}, {"LEFT OUT", leftOut},
 	}...)...)
+}
+
+// costs returns a text for each cost of a request, by the names of the meters.
+func costs(r *client.LoggedRequest, say func(meter string, c *client.RequestCost) string) (texts []string) {
+	if r.Cost == nil {
+		return nil
+	}
+	all := *r.Cost
+	for _, meter := range slices.Sorted(maps.Keys(all)) {
+		c := all[meter]
+		texts = append(texts, say(meter, &c))
+	}
+	return texts
+}
+
+// briefly returns the units of a cost, and why it is unknown if it is.
+func briefly(meter string, c *client.RequestCost) string {
+	text := strconv.FormatInt(c.Units, 10) + " " + meter
+	if c.Unknown != nil {
+		text += " (" + *c.Unknown + ")"
+	}
+	return text
 }
 
 // withID joins a name and the identifier that it belongs to.

@@ -21,7 +21,7 @@ func (o *usageFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.filter.OwnerID, "owner", "", "only records of keys of the owner with this external ID or `id`")
 	f.StringVar(&o.filter.KeyID, "key", "", "only records of the key with this `id`, name or prefix")
 	f.StringVar(&o.filter.GatewayID, "gateway", "", "only records of the gateway with this `id`, name or hostname")
-	f.StringVar(&o.filter.Meter, "meter", "", "only records of this `meter`: requests, bytes_in or bytes_out")
+	f.StringVar(&o.filter.Meter, "meter", "", "only records of this `meter`: requests, bytes_in, bytes_out, or one of a cost")
 	f.StringVar(&o.filter.State, "state", "", "only records in this `state`: final (the default) or open")
 	f.StringVar(&o.filter.Interval, "interval", "", "records of this `interval`: 1h (the default; kept for 35 days), or 1d for the days before (kept for 400 days)")
 	o.span.add(f, "records whose period begins")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // Read reads the rules of a document, as they stand in a configuration file, an OpenAPI document or a request of the
@@ -252,9 +253,9 @@ func (r *formReader) readPrices(n *document.Node, at string) []Price {
 
 func (r *formReader) readUnknown(n *document.Node, at string, to *Unknown) {
 	switch {
-	case n.Kind == document.Mapping && len(n.Nodes) == 1 && (n.Nodes[0].Name == BytesIn || n.Nodes[0].Name == BytesOut):
+	case n.Kind == document.Mapping && len(n.Nodes) == 1 && (n.Nodes[0].Name == ratelimit.BytesIn || n.Nodes[0].Name == ratelimit.BytesOut):
 		to.Fallback = UnknownBytesIn
-		if n.Nodes[0].Name == BytesOut {
+		if n.Nodes[0].Name == ratelimit.BytesOut {
 			to.Fallback = UnknownBytesOut
 		}
 		r.weight(&to.Weight)(&n.Nodes[0], below(at, n.Nodes[0].Name))

@@ -15,6 +15,8 @@ type Program struct {
 	numbers int    // slots of fields
 	texts   int    // slots of by
 	filter  *filter
+	hidden  []string  // the headers that are not passed on
+	reads   bool      // rules.ReadsResponse
 	readers sync.Pool // of *Reader
 }
 
@@ -58,10 +60,13 @@ type operand struct {
 // Compile compiles valid rules. It keeps a copy of them.
 func Compile(rules Rules) *Program {
 	p := &Program{rules: rules.Clone(), nodes: []node{noNode: {number: noSlot, text: noSlot}, theRoot: {number: noSlot, text: noSlot}}}
-	p.figures = make([]figure, len(rules))
+	p.figures, p.reads = make([]figure, len(rules)), p.rules.ReadsResponse()
 	for i := range p.rules {
-		if from := &p.rules[i].From; from.Source == FromJSON {
+		switch from := &p.rules[i].From; {
+		case from.Source == FromJSON:
 			p.figures[i] = p.compile(from)
+		case from.Source == FromHeader && !from.Expose:
+			p.hidden = append(p.hidden, from.Header)
 		}
 	}
 	for i := range p.nodes {
@@ -74,7 +79,7 @@ func Compile(rules Rules) *Program {
 			n.byName[p.nodes[c].name] = c
 		}
 	}
-	if p.ReadsBody() {
+	if p.rules.ReadsBody() {
 		p.filter = newFilter(p)
 	}
 	return p
@@ -178,4 +183,15 @@ func (p *Program) child(of int32, name []byte) int32 {
 func (p *Program) Rules() Rules { return p.rules }
 
 // ReadsBody reports whether a rule needs the body of the response, so that there must be a Reader.
-func (p *Program) ReadsBody() bool { return p.rules.ReadsBody() }
+func (p *Program) ReadsBody() bool { return p != nil && p.filter != nil }
+
+// ReadsResponse reports whether a rule needs the response. p may be nil.
+func (p *Program) ReadsResponse() bool { return p != nil && p.reads }
+
+// Hidden returns the names of the headers and trailers of the response that are not passed on to the client. p may be nil.
+func (p *Program) Hidden() []string {
+	if p == nil {
+		return nil
+	}
+	return p.hidden
+}

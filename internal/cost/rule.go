@@ -9,28 +9,22 @@ import (
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // The bounds of rules (plans.md, section 5; docs/limits.md).
 const (
-	MaxRules    = 4         // of a route
-	MaxUnits    = 1<<53 - 1 // of a meter, for one request
-	MaxFields   = 16        // of json, and of each of prices
-	MaxPrices   = 64        // of a rule
-	MaxPriceKey = 255       // bytes of a value of by
-	MaxField    = 255       // bytes of a field
-	MaxPaths    = 8         // of a field
-	MaxAllPaths = 64        // of a rule, without repetitions
-	MaxText     = 16 << 10  // bytes of all texts of a rule
-	maxMeter    = 32        // bytes of the name of a meter
-	maxHeader   = 128       // bytes of the name of a header
-)
-
-// The meters that have names of their own.
-const (
-	Requests = "requests"  // without a rule, each request costs 1
-	BytesIn  = "bytes_in"  // has no rule
-	BytesOut = "bytes_out" // has no rule
+	MaxRules    = ratelimit.MaxCosts // of a route
+	MaxUnits    = ratelimit.MaxUnits // of a meter, for one request
+	MaxFields   = 16                 // of json, and of each of prices
+	MaxPrices   = 64                 // of a rule
+	MaxPriceKey = 255                // bytes of a value of by
+	MaxField    = 255                // bytes of a field
+	MaxPaths    = 8                  // of a field
+	MaxAllPaths = 64                 // of a rule, without repetitions
+	MaxText     = 16 << 10           // bytes of all texts of a rule
+	maxMeter    = 32                 // bytes of the name of a meter
+	maxHeader   = 128                // bytes of the name of a header
 )
 
 // Rules are the property "cost" of a route: at most MaxRules, each for another meter.
@@ -180,7 +174,7 @@ func (r *Rule) check() error {
 
 func checkMeter(meter string) error {
 	switch {
-	case meter == BytesIn || meter == BytesOut:
+	case meter == ratelimit.BytesIn || meter == ratelimit.BytesOut:
 		return fault.Invalid("meter", "%s is counted on every route, as the access record counts it: leave out its cost", meter)
 	case !IsMeter(meter):
 		return fault.Invalid("meter", "must have 1 to %d characters of a-z, 0-9 and _, such as tokens", maxMeter)
@@ -224,9 +218,9 @@ func (r *Rule) checkUnknown() error {
 			return fault.Invalid("unknown", "has a weight without bytes_in or bytes_out")
 		}
 	case UnknownBytesIn:
-		of = BytesIn
+		of = ratelimit.BytesIn
 	case UnknownBytesOut:
-		of = BytesOut
+		of = ratelimit.BytesOut
 	default:
 		return badUnknown()
 	}

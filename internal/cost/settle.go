@@ -1,6 +1,10 @@
 package cost
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/keygate/keygate/internal/ratelimit"
+)
 
 // Reason says why a cost is unknown. Its texts are values of the label "reason" of keygate_cost_unknown_total.
 type Reason uint8
@@ -98,7 +102,7 @@ func (r *Rule) Settle(e End, f Figure) (units int64, reason Reason) {
 		switch {
 		case e.Status != 0 && e.Head || e.Status == 204 || e.Status == 304:
 			return 0, None
-		case e.Status >= 400 && r.Meter == Requests:
+		case e.Status >= 400 && r.Meter == ratelimit.Requests:
 			return r.Reserve, None
 		case e.Status >= 400:
 			return 0, None

@@ -1,6 +1,9 @@
 package gateway
 
-import "github.com/keygate/keygate/internal/cost"
+import (
+	"github.com/keygate/keygate/internal/cost"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
 
 // MeterPattern is the pattern of the names of meters.
 const MeterPattern = `[a-z0-9_]{1,32}`
@@ -16,7 +19,7 @@ func costSchema() schema {
 		"items": schema{
 			"type": "object", "additionalProperties": false, "required": []any{"meter", "from"},
 			"properties": schema{
-				"meter": schema{"type": "string", "pattern": `^(` + MeterPattern + `|.*\$\{env:.*)$`, "not": schema{"enum": []any{cost.BytesIn, cost.BytesOut}},
+				"meter": schema{"type": "string", "pattern": `^(` + MeterPattern + `|.*\$\{env:.*)$`, "not": schema{"enum": []any{ratelimit.BytesIn, ratelimit.BytesOut}},
 					"description": "Name of what is counted, such as tokens. Bytes are counted on every route without a cost.", "examples": []any{"tokens"}},
 				"reserve": units(0, "What is taken before a request is forwarded, at most max. Default: 1, or the price.", 2000),
 				"max":     units(0, "The most that one request may cost. Required with header and json.", 16000),

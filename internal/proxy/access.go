@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -56,6 +55,7 @@ func (c Confirmer) Confirm() error {
 // Respond. unsent is set if nothing of the request has gone upstream.
 func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
 	r := x.cfg.Admit.Review()
+	x.settleCosts(x.meter.in.Load(), x.meter.out.Load())
 	x.meter.mu.Lock()
 	defer x.meter.mu.Unlock()
 	var used *ratelimit.Used
@@ -69,16 +69,6 @@ func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
 
 // CutBy records that the response, which has begun, was cut off by result.
 func (x *Exchange) CutBy(result accesslog.Result) { x.reason = reasonOfResult(result) }
-
-// EmitDenied emits the record of a request that may not go on and got no response.
-func (x *Exchange) EmitDenied(result accesslog.Result, bytesIn int64) {
-	if x.ended {
-		return
-	}
-	x.Passed(bytesIn, 0)
-	status, _ := fault.Response(x.Withdraw(result, false), "")
-	x.Emit(End{Result: result, Status: status, BytesIn: bytesIn})
-}
 
 // BegunAt returns the time of the decision by Config.Mono.
 func (x *Exchange) BegunAt() int64 { return x.start.Mono }

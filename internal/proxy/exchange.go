@@ -58,8 +58,9 @@ type Exchange struct {
 	logged         bool             // why the exchange failed was logged
 	served         bool             // the response is a service's (admit.Serve)
 	record         accesslog.Record // room for the record
-	metered        bool             // limits count the bytes of the bodies
+	metered        bool             // limits or costs depend on the bytes of the bodies
 	meter          meter
+	costs          *costs // nil if the route has no cost
 }
 
 // Client describes the connection over which a request arrived.
@@ -102,9 +103,10 @@ func (x *Exchange) MarkSent() { x.sent = x.cfg.Mono() }
 
 // MarkResponse records that the head of the upstream's final response has arrived. Only the
 // first call has an effect.
-func (x *Exchange) MarkResponse(status int) {
+func (x *Exchange) MarkResponse(head []byte, r *http1.Response) {
 	if x.head == 0 {
-		x.head, x.upstreamStatus = x.cfg.Mono(), status
+		x.head, x.upstreamStatus = x.cfg.Mono(), r.Status
+		x.costs.readHead(head, r)
 	}
 }
 
@@ -119,7 +121,8 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 // gRPC call with a timeout of 0. header is the request's.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
 	x.limit, x.limited = callTimeout(header)
-	x.metered = x.Verdict.Charge.IsMetered()
+	x.costs = newCosts(x.Verdict.Cost)
+	x.metered = x.costs != nil || x.Verdict.Charge.IsMetered()
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
 		return BodyTooLarge(limit)
 	}

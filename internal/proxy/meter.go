@@ -46,7 +46,7 @@ func (m *meter) passed(cfg *Config, c *ratelimit.Charge, in, out int64) {
 	m.mu.Unlock()
 }
 
-// settle settles the charge at the end, when so many bytes have passed.
+// settle settles the charge at the end, when so many bytes have passed, and the costs are settled or there are none.
 func (m *meter) settle(cfg *Config, c *ratelimit.Charge, in, out int64) {
 	m.in.Store(in)
 	m.out.Store(out)
@@ -63,7 +63,7 @@ func (x *Exchange) Passed(in, out int64) {
 	}
 }
 
-// IsMetered reports whether limits count the bytes of the exchange, so that Passed must be called. It is known after
+// IsMetered reports whether limits or costs depend on the bytes of the exchange, so that Passed must be called. It is known after
 // CheckForward.
 func (x *Exchange) IsMetered() bool { return x.metered }
 

@@ -184,14 +184,14 @@ func AppendTrailerList(dst, buf []byte, fields []http1.Field, response bool, wit
 }
 
 // EachResponseField calls yield with each field of a response's head that is forwarded to the
-// client, except the fields in drop, which the gateway sets itself. kept is the set of forwarded
-// fields that have a Name.
-func EachResponseField(head []byte, r *http1.Response, drop Fields, yield func(f *http1.Field)) (kept Fields) {
+// client, except the fields in drop, which the gateway sets itself, and those with the names in hidden. kept is the set of
+// forwarded fields that have a Name.
+func EachResponseField(head []byte, r *http1.Response, drop Fields, hidden []string, yield func(f *http1.Field)) (kept Fields) {
 	fields := r.Fields()
 	named := NamesOf(head, fields, r.Named())
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.Has(f) || SetsSession(f, head) {
+		if drop.Has(f.ID) || named.Has(f) || SetsSession(f, head) || len(hidden) > 0 && IsWithheld(hidden, Text(f.Name.Of(head))) {
 			continue
 		}
 		kept |= 1 << f.ID

@@ -37,16 +37,18 @@ func (x *Exchange) Emit(e End) {
 		return
 	}
 	x.end(e.BytesIn, e.BytesOut)
-	if x.Client.Shard == nil {
-		return
+	if x.Client.Shard != nil {
+		x.fillEnd(&x.record, e)
+		x.emit(&x.record, accesslog.Texts{Target: x.target, Detail: x.detail, Cost: x.costs.record()})
 	}
-	x.fillEnd(&x.record, e)
-	x.emit(&x.record, x.target, x.detail)
+	x.costs.release()
+	x.costs = nil
 }
 
 // end is the one end of every exchange: it settles the charge, unless that was given back before.
 func (x *Exchange) end(bytesIn, bytesOut int64) {
 	x.ended = true
+	x.settleCosts(bytesIn, bytesOut)
 	if !x.metered {
 		x.cfg.Admit.Settle(&x.Verdict.Charge, &x.meter.total)
 		return
@@ -54,9 +56,22 @@ func (x *Exchange) end(bytesIn, bytesOut int64) {
 	x.meter.settle(x.cfg, &x.Verdict.Charge, bytesIn, bytesOut)
 }
 
+// settleCosts says what the exchange costs, when so many bytes have passed. The first call counts. meter.mu is not held.
+func (x *Exchange) settleCosts(bytesIn, bytesOut int64) {
+	if x.attempts == 0 {
+		x.costs.drop()
+		return
+	}
+	x.meter.mu.Lock()
+	x.costs.settle(&x.meter.total, x.Method == "HEAD", bytesIn, bytesOut)
+	x.meter.mu.Unlock()
+}
+
 // emit emits a record with the texts of the exchange.
-func (x *Exchange) emit(r *accesslog.Record, target, detail string) {
-	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Owner(), Plan: x.Verdict.Plan(), Target: target, Detail: cmp.Or(detail, x.Verdict.Detail())})
+func (x *Exchange) emit(r *accesslog.Record, t accesslog.Texts) {
+	t.Method, t.Path, t.Owner, t.Plan = x.Method, x.Verdict.Path, x.Verdict.Owner(), x.Verdict.Plan()
+	t.Detail = cmp.Or(t.Detail, x.Verdict.Detail())
+	x.Client.Shard.EmitTexts(r, &t)
 }
 
 // EmitNoResponse emits the record of a request that got no response: the client hung up,
@@ -82,7 +97,7 @@ func (x *Exchange) EmitStarted() {
 	var r accesslog.Record
 	x.fill(&r)
 	r.Part = accesslog.Started
-	x.emit(&r, "", "")
+	x.emit(&r, accesslog.Texts{})
 }
 
 // Detach emits the record of the start of a tunnel and returns the record of its end,
@@ -93,8 +108,10 @@ func (x *Exchange) Detach(status int) *Detached {
 		charge = x.Verdict.Charge.Detach()
 	}
 	x.EmitStarted()
+	costs := x.costs
+	x.costs = nil
 	x.end(0, 0)
-	d := &Detached{cfg: x.cfg, charge: charge, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	d := &Detached{cfg: x.cfg, charge: charge, costs: costs, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
@@ -108,21 +125,26 @@ type Detached struct {
 	method, path        string
 	owner, plan, target string
 
-	charge *ratelimit.Charge // nil if no limit counts the bytes of the tunnel
+	charge *ratelimit.Charge // nil if no limit counts the bytes of the tunnel, or what it costs
 	meter  meter
+	costs  *costs
 }
 
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
 // it.
 func (d *Detached) Emit(in, out int64) {
+	if d.costs != nil {
+		d.costs.whole = d.record.Reason == accesslog.NoReason
+		d.costs.settle(&d.meter.total, false, in, out)
+	}
 	if d.charge != nil {
 		d.meter.settle(d.cfg, d.charge, in, out)
 	}
-	if d.shard == nil {
-		return
+	if d.shard != nil {
+		d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
+		d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Plan: d.plan, Target: d.target, Cost: d.costs.record()})
 	}
-	d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
-	d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Plan: d.plan, Target: d.target})
+	d.costs.release()
 }
 
 // fill sets the fields that all records of the exchange have in common.

@@ -21,8 +21,12 @@ const (
 	UseRequest  Use = iota // the request itself: its amount does not change
 	UseBytesIn             // the bytes of its body
 	UseBytesOut            // the bytes of its response's body
-	uses                   // their number
+	UseCost                // the first of the costs of its route; each has a use of its own
+	uses        = UseCost + MaxCosts
 )
+
+// MaxCosts is how many costs a route has at most (plans.md, section 5).
+const MaxCosts = 4
 
 // Used is how many units a request has used, by Use. What it has for UseRequest does not matter.
 type Used [uses]int64

@@ -15,15 +15,29 @@ const (
 	BytesOut = "bytes_out"
 )
 
+// UseOf returns what of a request a limit of the meter counts if the request has no cost of it: UseCost for nothing.
+func UseOf(meter string) Use {
+	switch meter {
+	case Requests:
+		return UseRequest
+	case BytesIn:
+		return UseBytesIn
+	case BytesOut:
+		return UseBytesOut
+	default:
+		return UseCost
+	}
+}
+
 // NewLabel returns the label of a limit of a plan, which counts a meter. No name may have characters that a quoted
 // string escapes.
 func NewLabel(plan, limit, meter string) *Label {
 	item := `"` + plan + "." + limit + `"`
 	l := &Label{name: item[1 : len(item)-1], item: item, meter: meter, unit: `;qu="` + meter + `"`}
-	switch meter {
-	case Requests:
+	switch UseOf(meter) {
+	case UseRequest:
 		l.meter = ""
-	case BytesIn, BytesOut:
+	case UseBytesIn, UseBytesOut:
 		l.unit = `;qu="content-bytes"`
 	}
 	return l

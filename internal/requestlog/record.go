@@ -3,6 +3,7 @@ package requestlog
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,23 +35,44 @@ type Record struct {
 	Reason accesslog.Reason // of a failure to reach the upstream, or what is wrong with the key
 	Detail string           // text of the error behind Reason; for accesslog.Limited, the name of the plan's limit or ""
 	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
+	Cost   string           // what the request was charged by the rules of its route; see accesslog.Costs
 
 	LeftOut int64 // set only when the record is read
 }
 
-// Belongs reports whether the request belongs in the log: it was refused, it failed, or it was admitted and could
-// not go on.
-func Belongs(r *accesslog.Record) bool {
+// Belonging says why a request is in the log.
+type Belonging uint8
+
+// The reasons for which a request is in the log.
+const (
+	NotKept Belonging = iota
+	Ended             // it was refused, it failed, or it was admitted and could not go on
+	Charged           // none of these, and it has costs
+)
+
+// Belongs says whether the request belongs in the log, and why.
+func Belongs(e *accesslog.Entry) Belonging {
+	r := &e.Record
 	switch {
 	case r.Part == accesslog.Started:
-		return false
+		return NotKept
 	case r.Result == accesslog.NoGateway:
-		return true
+		return Ended
 	case r.Account == [16]byte{}:
-		return false
+		return NotKept
+	case ended(r.Result, int(r.Status), r.Reason):
+		return Ended
+	case e.Cost != "":
+		return Charged
 	}
-	refused := r.Status == 429 || r.Status == 401 || r.Status == 403 || r.Result == accesslog.NoRoute || r.Result == accesslog.NoMethod
-	return refused || r.Status >= 500 || r.Reason.IsAccess()
+	return NotKept
+}
+
+// ended reports whether a request with an account was refused, failed or could not go on. Filter and the store's query for
+// it say the same.
+func ended(result accesslog.Result, status int, reason accesslog.Reason) bool {
+	return status == 429 || status == 401 || status == 403 || result == accesslog.NoRoute || result == accesslog.NoMethod ||
+		status >= 500 || reason.IsAccess()
 }
 
 // longestPath is the maximum length of a path in a record, in bytes.
@@ -70,7 +92,7 @@ func NewRecord(e *accesslog.Entry) Record {
 		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
-		Reason: e.Reason,
+		Reason: e.Reason, Cost: strings.Clone(e.Cost),
 	}
 	detail := strings.Clone(apikey.Redact(e.Detail))
 	if e.Reason == accesslog.NoReason && (e.Result == accesslog.NoGateway || e.Result == accesslog.NoRoute || e.Result == accesslog.NoMethod) {
@@ -97,6 +119,7 @@ func (r *Record) Request() Request {
 		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, Host: r.Host,
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
+		Costs: slices.Collect(accesslog.Costs(r.Cost)),
 	}
 }
 
@@ -142,6 +165,8 @@ func (r *Record) decision() Decision {
 			code = fault.Unavailable
 		}
 		say("internal", string(code), "%s", ReasonText(r.Reason, "Keygate failed: its log has the cause under this request_id"))
+	case accesslog.Abandoned:
+		say("client", "abandoned", "the client closed its connection before the response began")
 	default:
 		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}

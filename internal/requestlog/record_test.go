@@ -64,8 +64,8 @@ func TestDecisionsInWords(t *testing.T) {
 	} {
 		r := test.record
 		r.Account = id.NewFast()
-		if !Belongs(&r) {
-			t.Errorf("Belongs(%+v) = false, want true", r)
+		if got := Belongs(&accesslog.Entry{Record: r}); got != Ended {
+			t.Errorf("Belongs(%+v) = %d, want %d", r, got, Ended)
 		}
 		record := NewRecord(&accesslog.Entry{Record: r})
 		d := record.Request().Decision
@@ -95,8 +95,8 @@ func TestWhatBelongs(t *testing.T) {
 		{Account: account, Status: 200}, {Account: account, Status: 404, Result: accesslog.Forwarded}, {Account: account, Status: 499, Result: accesslog.Abandoned},
 		{Status: 401, Result: accesslog.KeyInvalid}, {Account: account, Status: 401, Part: accesslog.Started},
 	} {
-		if Belongs(&r) {
-			t.Errorf("Belongs(%+v) = true, want false", r)
+		if got := Belongs(&accesslog.Entry{Record: r}); got != NotKept {
+			t.Errorf("Belongs(%+v) = %d, want %d", r, got, NotKept)
 		}
 	}
 }

@@ -1,5 +1,6 @@
 // Package requestlog defines the log of refused and failed requests, each with the
-// decision that ended it (contract, section 7). Its package writer writes it.
+// decision that ended it (contract, section 7), and of requests with a cost (plans, section 5).
+// Its package writer writes it.
 package requestlog
 
 import (
@@ -15,7 +16,8 @@ import (
 // Keep is the retention of a request.
 const Keep = 24 * time.Hour
 
-// Request is a request that was refused (429, 401, 403, or a 404 or 405 of the gateway) or failed (5xx).
+// Request is a request that was refused (429, 401, 403, or a 404 or 405 of the gateway), failed (5xx), or was charged by
+// the rules of its route.
 type Request struct {
 	ID         string
 	AccountID  string
@@ -31,6 +33,7 @@ type Request struct {
 	Host       string // that the client addressed, for a 404 or 405; otherwise ""
 	DurationMS float64
 	Decision   Decision
+	Costs      []accesslog.Cost // nil if the request has none
 	// LeftOut is the number of refused or failed requests of the account that began
 	// in the same second and were left out, because there were more than 1,000.
 	LeftOut int64
@@ -47,7 +50,7 @@ func (r *Request) EndedKey() string {
 
 // Decision is the check or limit that ended a request.
 type Decision struct {
-	Check      string // host, key, gateway, owner, route, scope, limit, upstream, timeout, internal
+	Check      string // host, key, gateway, owner, route, scope, limit, upstream, timeout, internal, client
 	Code       string // the error of the response or, for a 401 or 403, its code
 	Message    string // an explanation in words
 	LimitScope string // key, route, daily, plan or global; set only for a limit, like the next three
@@ -67,16 +70,24 @@ type Decision struct {
 	Nearest []gateway.NearRoute
 }
 
-// Filter selects requests. Zero fields do not filter. Since is inclusive, Until exclusive.
+// Filter selects requests. Zero fields do not filter, except that without a Result only requests are selected that were
+// refused, that failed or could not go on. Since is inclusive, Until exclusive.
 type Filter struct {
 	GatewayID, RouteID, KeyID string
 	Status                    int
-	Result                    string // of Results
+	Result                    string // of Results; also ResultCharged
 	Since, Until              time.Time
 }
 
-// Results returns the values of Filter.Result: what ended a request.
-func Results() []string { return slices.Sorted(maps.Keys(results)) }
+// ResultCharged selects requests that have a cost and are not in the log for another reason.
+const ResultCharged = "charged"
+
+// Results returns the values of Filter.Result: what ended a request, and ResultCharged.
+func Results() []string {
+	names := slices.AppendSeq([]string{ResultCharged}, maps.Keys(results))
+	slices.Sort(names)
+	return names
+}
 
 // results are the results of requests in the log, by the names of the filter.
 //
@@ -92,8 +103,10 @@ func ResultOf(name string) accesslog.Result { return results[name] }
 
 // Matches reports whether f selects a request, whatever its time.
 func (f *Filter) Matches(r *Record) bool {
-	return (f.GatewayID == "" || r.GatewayID == f.GatewayID) && (f.RouteID == "" || r.RouteID == f.RouteID) &&
-		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status) && (f.Result == "" || r.Decision == ResultOf(f.Result))
+	hasEnded := r.Decision == accesslog.NoGateway || ended(r.Decision, r.Status, r.Reason)
+	return hasEnded == (f.Result != ResultCharged) && (f.GatewayID == "" || r.GatewayID == f.GatewayID) && (f.RouteID == "" || r.RouteID == f.RouteID) &&
+		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status) &&
+		(f.Result == "" || f.Result == ResultCharged || r.Decision == ResultOf(f.Result))
 }
 
 // LeftOut is the number of requests of one second that were left out.

@@ -112,6 +112,7 @@ type Follower struct {
 	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
 	rates   sharedRates
+	costs   sharedCosts
 	plans   planTable
 	reads   atomic.Int64 // see nextRead
 	pending pendingGateways

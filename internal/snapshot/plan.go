@@ -33,7 +33,8 @@ type compiledPlan struct {
 // planLimit is one limit of a plan.
 type planLimit struct {
 	label   *ratelimit.Label
-	use     ratelimit.Use
+	meter   string
+	use     ratelimit.Use // what counts on routes that have no cost of the meter; UseCost for nothing
 	per     plan.Subject
 	name    string
 	gateway [16]byte // zeros for all of the account
@@ -313,8 +314,9 @@ func (f *Follower) addQuotas(l *planLimit, record *plan.Plan, limit *plan.Limit)
 // newPlanLimit returns a limit of the plan with the name, without buckets.
 func newPlanLimit(planName string, record *plan.Limit) (planLimit, error) {
 	l := planLimit{
-		label: ratelimit.NewLabel(planName, record.Name, record.MeterOrDefault()), use: useOf(record), per: record.Per, name: record.Name, paths: plan.NewPaths(record.Routes),
+		label: ratelimit.NewLabel(planName, record.Name, record.MeterOrDefault()), meter: record.MeterOrDefault(), per: record.Per, name: record.Name, paths: plan.NewPaths(record.Routes),
 	}
+	l.use = ratelimit.UseOf(l.meter)
 	ok := true
 	if record.GatewayID != "" {
 		l.gateway, ok = id.Parse(id.Gateway, record.GatewayID)
@@ -323,18 +325,6 @@ func newPlanLimit(planName string, record *plan.Limit) (planLimit, error) {
 		return l, fmt.Errorf("limit %s: %q is not a gateway ID", record.Name, record.GatewayID)
 	}
 	return l, nil
-}
-
-// useOf returns what of a request a limit counts.
-func useOf(record *plan.Limit) ratelimit.Use {
-	switch record.Meter {
-	case ratelimit.BytesIn:
-		return ratelimit.UseBytesIn
-	case ratelimit.BytesOut:
-		return ratelimit.UseBytesOut
-	default:
-		return ratelimit.UseRequest
-	}
 }
 
 // covers reports whether the limit applies to the route, or to any request for the gateway if r is nil.

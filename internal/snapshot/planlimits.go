@@ -59,6 +59,18 @@ func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route, n
 	}
 }
 
+// takes returns what of a request to the route the limit counts, and how much of it is taken before the request is
+// forwarded. ok is false if the request uses nothing of the limit's meter. r is nil if the route is not known.
+func (l *planLimit) takes(r *Route, needs *ratelimit.Used) (use ratelimit.Use, amount int64, ok bool) {
+	if r != nil && r.cost != nil {
+		rules := r.cost.Rules()
+		if i := rules.Of(l.meter); i >= 0 {
+			return ratelimit.UseCost + ratelimit.Use(i), rules[i].Reserve, true
+		}
+	}
+	return l.use, needs[l.use], l.use != ratelimit.UseCost
+}
+
 // addPlanLimits adds those of limits that cover the route, as far as there is room for the buckets of c, and reports
 // whether there is.
 func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *Caller, r *Route, needs *ratelimit.Used) (fits bool) {
@@ -68,12 +80,16 @@ func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *
 		if !l.covers(g, r) {
 			continue
 		}
+		use, amount, ok := l.takes(r, needs)
+		if !ok {
+			continue
+		}
 		limit, ok := l.of(c)
 		if !ok {
 			fits = false
 			continue
 		}
-		charge.AddUse(limit, l.use, needs[l.use])
+		charge.AddUse(limit, use, amount)
 	}
 	return fits
 }

@@ -6,6 +6,7 @@ import (
 	"unique"
 
 	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -15,6 +16,7 @@ import (
 type Route struct {
 	limits  *routeLimits // nil if there are none
 	methods unique.Handle[string]
+	cost    *cost.Program // nil if requests cost nothing but themselves
 
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
@@ -23,12 +25,13 @@ type Route struct {
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
-func compileRoute(s *gateway.Route) *Route {
+func (f *Follower) compileRoute(s *gateway.Route) *Route {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if !s.RateLimit.IsZero() {
 		r.limits = &routeLimits{config: unique.Make(s.RateLimit)}
 	}
+	r.cost = f.costs.of(s.Cost)
 	return r
 }
 
@@ -37,6 +40,9 @@ func (r *Route) ID() string { return id.Format(id.Route, r.UUID) }
 
 // Methods returns the methods as stored.
 func (r *Route) Methods() []string { return strings.Split(r.methods.Value(), " ") }
+
+// Cost returns what a request costs beside itself, or nil if it costs nothing.
+func (r *Route) Cost() *cost.Program { return r.cost }
 
 // lists reports whether the route has the method.
 func (r *Route) lists(method string) bool {

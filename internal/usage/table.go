@@ -11,10 +11,15 @@ type Table struct {
 	uses  map[Identity]*Use
 	spare []*Use // their memory is used again
 	size  int
+	more  int // number of meters of isOwn of all uses that were added
 }
 
-// useSize is about how many bytes a use takes in a body, without its texts.
-const useSize = 110
+const (
+	// useSize is about how many bytes a use takes in a body, without its texts and meters of isOwn.
+	useSize = 110
+	// amountSize is the same for such a meter, with its name.
+	amountSize = 48
+)
 
 // Size returns about how many bytes bodies of what was added will have, at most.
 func (t *Table) Size() int { return t.size }
@@ -50,7 +55,10 @@ func (t *Table) Add(u *Use) {
 		t.size += useSize + len(u.ExternalID) + len(u.Plan) + len(u.Prefix)
 	}
 	for _, a := range u.Amounts {
-		to.Count(a.Meter, a.Units, a.Requests)
+		if to.Count(a.Meter, a.Units, a.Requests) > 0 {
+			t.more++
+			t.size += amountSize
+		}
 	}
 }
 
@@ -100,8 +108,8 @@ func (t *Table) Finish() []*Use {
 	return uses
 }
 
-// Len returns the number of identities.
-func (t *Table) Len() int { return len(t.uses) }
+// Len returns the number of identities, with one more for each meter of a cost that was added to one.
+func (t *Table) Len() int { return len(t.uses) + t.more }
 
 // Sorted returns the uses in the order of Identity.Compare, their meters in the order of their names.
 func (t *Table) Sorted() []*Use {
@@ -119,7 +127,7 @@ func (t *Table) Clear() {
 		t.spare = append(t.spare, u)
 	}
 	clear(t.uses)
-	t.size = 0
+	t.size, t.more = 0, 0
 }
 
 func (u *Use) total() (most int64) {

@@ -6,12 +6,13 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"math"
 	"time"
 
 	"github.com/keygate/keygate/internal/id"
 )
 
-// The meters that Keygate counts by itself.
+// The meters that Keygate counts by itself. A cost for requests counts instead of 1 for each.
 const (
 	Requests = "requests"
 	BytesIn  = "bytes_in"
@@ -70,18 +71,29 @@ type Use struct {
 	Amounts []Amount
 }
 
-// Count adds units of a meter that requests have used, if there are any.
-func (u *Use) Count(meter string, units, requests int64) {
+// isOwn reports whether a meter is one that the costs of routes name, and that Keygate does not count by itself.
+func isOwn(meter string) bool { return meter != Requests && meter != BytesIn && meter != BytesOut }
+
+// Count adds units of a meter that requests have used, if there are any. The name of the meter must not share the memory
+// of a request. It returns how many meters of isOwn it adds to the use: 0 or 1.
+func (u *Use) Count(meter string, units, requests int64) (added int) {
 	if units <= 0 {
-		return
+		return 0
 	}
 	if known := u.of(meter); known != nil {
-		known.Units += units
+		known.Units += min(units, math.MaxInt64-known.Units) // costs of 2⁵³ − 1 could overflow
 		known.Requests += requests
-		return
+		return 0
 	}
 	u.Amounts = append(u.Amounts, Amount{Meter: meter, Units: units, Requests: requests})
+	if isOwn(meter) {
+		return 1
+	}
+	return 0
 }
+
+// Has reports whether there is something of a meter.
+func (u *Use) Has(meter string) bool { return u.of(meter) != nil }
 
 // of returns the amount of a meter, or nil.
 func (u *Use) of(meter string) *Amount {

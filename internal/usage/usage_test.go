@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -65,6 +66,27 @@ func TestBodiesKeepUses(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Guarantee: sums of the largest costs stay readable: they stop at the largest number.
+func TestSumsDoNotOverflow(t *testing.T) {
+	t.Parallel()
+	var sum Table
+	u := &Use{Identity: Identity{Until: 3600}}
+	for range 1025 {
+		u.Count("tokens", 1<<53-1, 1)
+	}
+	for range 2 {
+		if err := sum.AddBody(Encode([]*Use{u})[0].Bytes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sum.Sorted()[0].of("tokens"); got.Units != math.MaxInt64 || got.Requests != 2050 {
+		t.Errorf("got %d units of %d requests, want %d of 2,050", got.Units, got.Requests, int64(math.MaxInt64))
+	}
+	if sum.Len() != 2 {
+		t.Errorf("the length is %d with a meter of a cost, want 2", sum.Len())
+	}
 }
 
 // Guarantee: large bodies are cut at about BodySize, so that a reader of some records reads little.

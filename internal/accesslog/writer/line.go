@@ -44,6 +44,8 @@ func appendLine(b []byte, e *accesslog.Entry) []byte {
 	b = appendAddress(b, e.Client)
 	b = append(b, `,"protocol":`...)
 	b = appendProtocol(b, e.Major, e.Minor)
+	b = append(b, `,"cost":`...)
+	b = appendCosts(b, e.Cost)
 	return append(b, '}', '\n')
 }
 
@@ -76,6 +78,22 @@ func appendProtocol(b []byte, major, minor uint8) []byte {
 	}
 	b = strconv.AppendUint(append(b, `"HTTP/`...), uint64(major), 10)
 	return append(strconv.AppendUint(append(b, '.'), uint64(minor), 10), '"')
+}
+
+// appendCosts appends an object with the costs of a request by meter.
+func appendCosts(b []byte, text string) []byte {
+	separator := byte('{')
+	for c := range accesslog.Costs(text) {
+		b = appendText(append(b, separator), c.Meter)
+		b = strconv.AppendInt(append(b, `:{"units":`...), c.Units, 10)
+		b = strconv.AppendInt(append(b, `,"reserved":`...), c.Reserved, 10)
+		b = append(appendText(append(b, `,"unknown":`...), c.Unknown), '}')
+		separator = ','
+	}
+	if separator == '{' {
+		return append(b, "null"...)
+	}
+	return append(b, '}')
 }
 
 // appendText appends a JSON string, or null for "". Bytes that are not UTF-8 become U+FFFD.

@@ -45,6 +45,7 @@ type setup struct {
 	realClock       bool              // the engines use the real clock; otherwise no timeout of theirs expires
 	mono            func() int64      // of the engines; nil means that of the decisions
 	bytes           bool              // a plan limits the bytes of bodies, to byteLimit in each direction
+	cost            string            // what requests cost, as in a configuration file; a plan then limits the units of each meter
 	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
 }
 
@@ -70,7 +71,7 @@ func (s *recordSink) Take(batch []accesslog.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
-		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
+		e.Path, e.MethodText, e.Cost = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost)
 		s.entries = append(s.entries, e)
 	}
 }
@@ -181,6 +182,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 		headers[name] = []byte(value)
 	}
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+	rules := costsOf(t, s.cost)
 	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Tier: account.Platform}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
@@ -190,13 +192,17 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 		Requests: gateway.Requests{ErrorFormat: string(s.errors), SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
-		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey, Cost: rules},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 	)
-	planID := ""
-	if s.bytes {
-		planID = id.Format(id.Plan, [16]byte{6})
+	planID := id.Format(id.Plan, [16]byte{6})
+	switch {
+	case s.bytes:
 		stored.PutPlan(bytesPlan(t, planID, acct.ID))
+	case s.cost != "":
+		stored.PutPlan(unitsPlan(t, planID, acct.ID))
+	default:
+		planID = ""
 	}
 	stored.PutKey(apikey.Key{
 		PlanID: planID,

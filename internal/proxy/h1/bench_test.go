@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -64,7 +65,7 @@ func BenchmarkRecord(b *testing.B) {
 	for n := 0; b.Loop(); n++ {
 		x.Exchange = proxy.Exchange{Client: c.client, Verdict: verdict, Method: "GET"}
 		x.Begin(&g.engine.cfg.Config, x.Verdict.Now)
-		x.MarkResponse(200)
+		x.MarkResponse(nil, &http1.Response{Status: 200})
 		x.Emit(x.endOf(accesslog.Forwarded, 200, 0))
 		if n%2000 == 0 {
 			g.records()

@@ -136,7 +136,7 @@ func (x *exchange) TakeInterim(head []byte, r *http1.Response) error {
 
 // TakeHead edits the final head. It is sent with the data or end that follows.
 func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
-	x.MarkResponse(r.Status)
+	x.MarkResponse(head, r)
 	if r.Status == 101 {
 		return x.response.switched(head, r)
 	}
@@ -152,6 +152,7 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 // TakeData sends data of the response's body to the client, after its head.
 func (x *exchange) TakeData(buf []byte, from, to int) error {
 	x.responded = true
+	x.ReadData(buf[from:to])
 	out := x.response.data(buf, from, to)
 	err := x.deliver(&out)
 	x.Passed(0, x.attempt.Moved())
@@ -168,8 +169,10 @@ func (x *exchange) TakeData(buf []byte, from, to int) error {
 	return nil
 }
 
-// TakeEnd sends the end of the response to the client.
+// TakeEnd sends the end of the response to the client, after its record.
 func (x *exchange) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	x.ReadEnd(buf[from:to], section, trailers)
+	x.emitForwarded()
 	out := x.response.end(buf, from, to, section, trailers)
 	return x.c.deliver(&out)
 }
@@ -230,7 +233,6 @@ func (c *conn) finish(x *exchange) step {
 	x.noteCut(why)
 	c.dropCall(x)
 	alone := x.attempt.Release(why == notCut && uploaded)
-	x.emitForwarded()
 	err := x.attempt.Finish(x)
 	switch {
 	case err != nil || why == cutClientClosed:

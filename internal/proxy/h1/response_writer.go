@@ -64,7 +64,7 @@ func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
 func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing, bare bool) {
 	unframed := (body == http1.ByChunks || body == http1.UntilClose) && !bare
 	chunked := unframed && !w.oldClient
-	w.body.Start(message.EncoderState{Chunked: chunked, Response: true, Trailers: w.trailers})
+	w.body.Start(message.EncoderState{Chunked: chunked, Response: true, Trailers: w.trailers, Withheld: w.verdict.Cost.Hidden()})
 	w.reset = unframed && w.oldClient
 	if w.closing() || w.reset {
 		w.keep = false
@@ -78,7 +78,7 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 	if chunked {
 		w.room = append(w.room, "Transfer-Encoding: chunked\r\n"...)
 		if w.trailers {
-			w.room = proxy.AppendTrailerNames(w.room, head, r.Fields(), true, nil)
+			w.room = proxy.AppendTrailerNames(w.room, head, r.Fields(), true, w.verdict.Cost.Hidden())
 		}
 	}
 	if bare {
@@ -120,11 +120,11 @@ func (w *responseWriter) statusLine(head []byte, r *http1.Response) {
 // those among them that have a Name.
 func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy.Fields) (kept proxy.Fields) {
 	fields := r.Fields()
-	named := proxy.NamesOf(head, fields, r.Named())
+	named, hidden := proxy.NamesOf(head, fields, r.Named()), w.verdict.Cost.Hidden()
 	run := proxy.RunsOf(w.room, head)
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.Has(f) || proxy.SetsSession(f, head) {
+		if drop.Has(f.ID) || named.Has(f) || proxy.SetsSession(f, head) || len(hidden) > 0 && proxy.IsWithheld(hidden, proxy.Text(f.Name.Of(head))) {
 			run.Cut(f.Name.Start)
 			continue
 		}

@@ -30,7 +30,7 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
-	proxy.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), func(f *http1.Field) {
+	proxy.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), s.Verdict.Cost.Hidden(), func(f *http1.Field) {
 		s.pass(f, head)
 	})
 	c.proto.EndHead(false)
@@ -83,7 +83,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 		}
 	}
 	c := s.conn
-	s.MarkResponse(r.Status)
+	s.MarkResponse(head, r)
 	s.attempt.NoteHead(head, r)
 	s.deadline, s.continueAt = 0, 0
 	if s.why != notCut {
@@ -91,12 +91,13 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	}
 	empty := !accepted && s.isEmpty(r, body)
 	if empty {
+		s.ReadEnd(nil, nil, nil)
 		s.emitForwarded(status, 0)
 	}
 	if !s.beginHead(status) {
 		return errCut
 	}
-	kept := proxy.EachResponseField(head, r, drop, func(f *http1.Field) {
+	kept := proxy.EachResponseField(head, r, drop, s.Verdict.Cost.Hidden(), func(f *http1.Field) {
 		if accepted && send.IsWebSocketAccept(f.Name.Of(head)) {
 			return
 		}
@@ -106,7 +107,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 		c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
 	}
 	if !empty && s.req.WantsTrailers() {
-		if names := proxy.AppendTrailerList(nil, head, r.Fields(), true, nil); len(names) > 0 {
+		if names := proxy.AppendTrailerList(nil, head, r.Fields(), true, s.Verdict.Cost.Hidden()); len(names) > 0 {
 			c.proto.Field([]byte("trailer"), names, false)
 		}
 	}
@@ -134,6 +135,7 @@ func (s *stream) ownFields() {
 // TakeData implements message.Receiver.
 func (s *stream) TakeData(buf []byte, from, to int) error {
 	c := s.conn
+	s.ReadData(buf[from:to])
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.streaming = true
@@ -157,10 +159,11 @@ func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool
 	if s.finished { // with the head
 		return nil
 	}
+	s.ReadEnd(data, section, trailers)
 	s.emitForwarded(s.statusOut(), s.bytesOut())
-	some := false
+	some, hidden := false, s.Verdict.Cost.Hidden()
 	if s.req.WantsTrailers() {
-		some = proxy.EachTrailer(section, trailers, true, nil, func(*http1.Field) {})
+		some = proxy.EachTrailer(section, trailers, true, hidden, func(*http1.Field) {})
 	}
 	if fits {
 		if _, ok := c.proto.Data(s.id, data, !some); !ok {
@@ -173,7 +176,7 @@ func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool
 		if !c.proto.BeginHead(s.id) {
 			return errCut
 		}
-		proxy.EachTrailer(section, trailers, true, nil, func(f *http1.Field) { c.proto.Field(f.Name.Of(section), f.Value.Of(section), false) })
+		proxy.EachTrailer(section, trailers, true, hidden, func(f *http1.Field) { c.proto.Field(f.Name.Of(section), f.Value.Of(section), false) })
 		c.proto.EndHead(true)
 	}
 	s.end()

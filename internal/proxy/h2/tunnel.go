@@ -67,6 +67,7 @@ func (s *stream) endTunnel() error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.ReadEnd(nil, nil, nil)
 	s.emitForwarded(http1.StatusOK, s.tunneled)
 	if err := s.send(nil, true); err != nil {
 		return err

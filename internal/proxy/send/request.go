@@ -97,19 +97,20 @@ type requestFilter struct {
 	drop     proxy.Fields
 	withheld []string
 	named    proxy.ConnectionNames
+	reads    bool // costs are read from the response
 }
 
 func (r *Request) filter() requestFilter {
 	return requestFilter{
 		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: r.withheld(),
-		named: proxy.NamesOf(r.Text, r.Head.Fields(), r.Head.Named()),
+		named: proxy.NamesOf(r.Text, r.Head.Fields(), r.Head.Named()), reads: r.Hop.Verdict.Cost.ReadsResponse(),
 	}
 }
 
 func (r *requestFilter) drops(f *http1.Field) bool {
 	buf := r.Text
 	return r.drop.Has(f.ID) || r.WebSocketKey != "" && isWebSocketKey(f.Name.Of(buf)) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(buf)), r.Hop.Verdict) ||
-		r.named.Has(f) || len(r.withheld) > 0 && proxy.IsWithheld(r.withheld, proxy.Text(f.Name.Of(buf)))
+		r.named.Has(f) || len(r.withheld) > 0 && proxy.IsWithheld(r.withheld, proxy.Text(f.Name.Of(buf))) || r.reads && proxy.ObstructsCost(f.Name.Of(buf))
 }
 
 // appendCookie appends a Cookie field without the session of a browser, and nothing if it has no
@@ -128,6 +129,9 @@ func (r *Request) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	r.Hop.Each(func(name, value string) {
 		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 	})
+	if encoding := r.acceptEncoding(); encoding != "" {
+		dst = append(append(append(dst, "Accept-Encoding: "...), encoding...), "\r\n"...)
+	}
 	if r.traces() {
 		before := len(dst)
 		dst = append(dst, "Traceparent: "...)
@@ -150,6 +154,14 @@ func (r *Request) completeHop(kept proxy.Fields) {
 	if r.Trusted {
 		hop.ForwardedFor = proxy.Text(proxy.AppendValues(nil, r.Text, r.Head.Fields(), http1.XForwardedFor))
 	}
+}
+
+// acceptEncoding returns the value of Accept-Encoding when costs are read from the response; "" adds none.
+func (r *Request) acceptEncoding() string {
+	if !r.Hop.Verdict.Cost.ReadsResponse() || proxy.IsWithheld(r.withheld(), "accept-encoding") {
+		return ""
+	}
+	return proxy.AcceptEncoding(r.Text, r.Head.Fields())
 }
 
 // traces reports whether the gateway writes traceparent.
@@ -210,6 +222,9 @@ func (r *Request) addTo(h *requestHead) {
 	}
 	r.completeHop(kept)
 	r.Hop.Each(func(name, value string) { h.add(name, value, false) })
+	if encoding := r.acceptEncoding(); encoding != "" {
+		h.add("accept-encoding", encoding, false)
+	}
 	if r.traces() {
 		if value := r.Trace(nil); len(value) > 0 {
 			h.add("traceparent", proxy.Text(value), false)

@@ -50,7 +50,7 @@ func (r *Writer) collect() {
 	now := r.cfg.Now().Unix()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.pending, r.records, r.paths = r.records, nil, 0
+	r.pending, r.records, r.texts = r.records, nil, 0
 	for at, n := range r.left {
 		account := r.cfg.OperatorID
 		if at.account != [16]byte{} {

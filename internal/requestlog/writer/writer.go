@@ -1,5 +1,5 @@
-// Package writer writes refused and failed requests to the store, and samples them if there
-// are very many (contract, section 7).
+// Package writer writes refused and failed requests to the store, and requests with a cost, and
+// samples them if there are very many (contract, section 7).
 package writer
 
 import (
@@ -21,9 +21,11 @@ import (
 const (
 	DefaultPeriod    = 250 * time.Millisecond
 	DefaultPerSecond = 1000
+	// DefaultChargedPerSecond is less, since all requests of a route may have a cost.
+	DefaultChargedPerSecond = 100
 
 	maxPending   = 1 << 16 // records
-	maxPathBytes = 32 << 20
+	maxTextBytes = 32 << 20
 	batch        = 1000 // records per transaction, so that changes wait only briefly for it
 	trimPeriod   = time.Minute
 	trimBatch    = 1000
@@ -40,6 +42,9 @@ type Config struct {
 	// PerSecond is the maximum number of requests kept of one account that begin in
 	// the same second. 0 means DefaultPerSecond.
 	PerSecond int
+	// ChargedPerSecond is the same for requests that are kept only because they have a cost. Those
+	// beyond it are not counted as left out. 0 means DefaultChargedPerSecond.
+	ChargedPerSecond int
 	// OperatorID is the account that gets the requests for which there is no gateway; "" drops them.
 	OperatorID string
 	Log        *slog.Logger // nil discards
@@ -51,7 +56,7 @@ type Writer struct {
 
 	mu      sync.Mutex // held only briefly, since Take waits for it
 	records []requestlog.Record
-	paths   int              // bytes of their texts
+	texts   int              // bytes of their texts
 	left    map[second]int64 // number of requests left out since the last write
 	kept    map[second]int   // number of requests kept, of the last minutes
 
@@ -74,6 +79,7 @@ type Writer struct {
 type second struct {
 	account [16]byte
 	at      int64 // Unix
+	charged bool  // of the requests that are kept only because they have a cost
 }
 
 var _ accesslog.Sink = (*Writer)(nil)
@@ -91,6 +97,7 @@ func New(cfg Config) (*Writer, error) {
 	}
 	cfg.Period = cmp.Or(cfg.Period, DefaultPeriod)
 	cfg.PerSecond = cmp.Or(cfg.PerSecond, DefaultPerSecond)
+	cfg.ChargedPerSecond = cmp.Or(cfg.ChargedPerSecond, DefaultChargedPerSecond)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Writer{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1), batches: accesslog.NewBatches()}, nil
 }
@@ -122,22 +129,27 @@ func (r *Writer) LeftOut() uint64 { return r.leftOut.Load() }
 // Take implements accesslog.Sink.
 func (r *Writer) Take(batch []accesslog.Entry) {
 	for i := range batch {
-		if e := &batch[i]; requestlog.Belongs(&e.Record) {
-			r.take(e)
+		switch e := &batch[i]; requestlog.Belongs(e) {
+		case requestlog.Ended:
+			r.take(e, false)
+		case requestlog.Charged:
+			r.take(e, true)
+		case requestlog.NotKept:
 		}
 	}
 }
 
-func (r *Writer) take(e *accesslog.Entry) {
+func (r *Writer) take(e *accesslog.Entry, charged bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := second{e.Account, e.Start / 1e6} // without an account, these are requests without a gateway
+	at := second{e.Account, e.Start / 1e6, charged} // without an account, these are requests without a gateway
 	switch {
 	case e.Account == [16]byte{} && r.cfg.OperatorID == "":
+	case charged && r.kept[at] >= r.cfg.ChargedPerSecond:
 	case r.kept[at] >= r.cfg.PerSecond:
 		r.left[at]++
 		r.leftOut.Add(1)
-	case len(r.records) >= maxPending || r.paths >= maxPathBytes:
+	case len(r.records) >= maxPending || r.texts >= maxTextBytes:
 		r.lost.Add(1)
 	default:
 		r.kept[at]++
@@ -146,7 +158,7 @@ func (r *Writer) take(e *accesslog.Entry) {
 			record.AccountID = r.cfg.OperatorID
 		}
 		r.records = append(r.records, record)
-		r.paths += len(record.Path) + len(record.Method)
+		r.texts += len(record.Path) + len(record.Method) + len(record.Cost)
 	}
 }
 

@@ -216,3 +216,37 @@ func (s *countingStore) count() int {
 	defer s.mu.Unlock()
 	return s.n
 }
+
+// Guarantee: of requests that are in the log only for their cost, a number of their own is kept of each second of an
+// account. They leave no refused request out, and are not counted as left out.
+func TestChargedRequestsAreSampledForThemselves(t *testing.T) {
+	r := newWriter(t, requestwriter.Config{Store: open(t), PerSecond: 3, ChargedPerSecond: 2})
+	a := id.NewFast()
+	cost := string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000, Read: "total 1,204 × 1"}))
+	var last accesslog.Entry
+	for i := range 5 {
+		last = refused(a, time.Duration(i)*time.Millisecond)
+		last.Status, last.Result, last.Cost = 200, accesslog.Forwarded, cost
+		r.Take([]accesslog.Entry{last, refused(a, time.Duration(i)*time.Millisecond)})
+		if i == 0 { // the text is a copy
+			kept := id.Format(id.Request, last.Request)
+			if err := r.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, err := r.Request(t.Context(), id.Format(id.Account, a), kept)
+			if err != nil || len(got.Costs) != 1 || got.Costs[0].Read != "total 1,204 × 1" {
+				t.Errorf("got %+v, %v; want the request with its cost", got, err)
+			}
+		}
+	}
+	if got := list(t, r, a); len(got) != 3 || got[0].LeftOut != 2 || r.LeftOut() != 2 || r.Lost() != 0 {
+		t.Errorf("got %d refused requests with %d left out: %+v, want 3 and 2 left out", len(got), r.LeftOut(), got)
+	}
+	charged, err := r.Requests(t.Context(), id.Format(id.Account, a), requestlog.Filter{Result: requestlog.ResultCharged}, 100, "")
+	if err != nil || len(charged) != 2 {
+		t.Errorf("got %d requests with a cost, %v; want 2", len(charged), err)
+	}
+	if _, err := r.Request(t.Context(), id.Format(id.Account, a), id.Format(id.Request, last.Request)); fault.CodeOf(err) != fault.NotFound {
+		t.Errorf("the last request: got the error %v, want not found", err)
+	}
+}

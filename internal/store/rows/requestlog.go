@@ -2,7 +2,9 @@ package rows
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -27,7 +29,7 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
 			texts[n] = append(texts[n], v)
 		}
-		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, r.Detail, r.Host} {
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, withCost(r.Detail, r.Cost), r.Host} {
 			sent[n] = append(sent[n], v)
 		}
 		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
@@ -59,6 +61,32 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, accounts, seconds, counts)
 }
 
+// withCost returns the text of the column detail: the detail, or for a request with costs a zero byte, the length of the
+// detail, the detail and the costs.
+func withCost(detail, cost string) string {
+	if cost == "" && !strings.HasPrefix(detail, "\x00") {
+		return detail
+	}
+	b := binary.AppendUvarint(make([]byte, 1, 1+binary.MaxVarintLen64+len(detail)+len(cost)), uint64(len(detail)))
+	return string(append(append(b, detail...), cost...))
+}
+
+// splitCost is the inverse of withCost.
+func splitCost(column string) (detail, cost string) {
+	if !strings.HasPrefix(column, "\x00") {
+		return column, ""
+	}
+	length, n := binary.Uvarint([]byte(column[1:min(len(column), 1+binary.MaxVarintLen64)]))
+	if rest := column[1+max(n, 0):]; n > 0 && length <= uint64(len(rest)) {
+		return rest[:length], rest[length:]
+	}
+	return column, ""
+}
+
+// endedRequest is the condition for a request that was refused, that failed or could not go on, as requestlog.Belongs says it.
+var endedRequest = fmt.Sprintf(`(r.status >= 500 OR r.status IN (401, 403, 429) OR r.decision IN (%d, %d, %d) OR r.reason BETWEEN %d AND %d OR r.reason = %d)`, //nolint:gochecknoglobals // never written
+	accesslog.NoGateway, accesslog.NoRoute, accesslog.NoMethod, accesslog.KeyWasRevoked, accesslog.LeaseLost, accesslog.OwnerWasSuspended)
+
 const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
 	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, r.host, coalesce(l.count, 0)
 	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
@@ -69,6 +97,7 @@ func scanRequest(r *Row) (requestlog.Record, error) {
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, (*text)(&q.KeyPrefix), (*text)(&q.Method), (*text)(&q.Path), &q.ClientIP,
 		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, (*text)(&q.Detail), (*text)(&q.Host), &q.LeftOut)
 	q.Time, q.Duration = Instant(at), time.Duration(duration)
+	q.Detail, q.Cost = splitCost(q.Detail)
 	return q, err
 }
 
@@ -102,7 +131,13 @@ func requestQuery(accountID string, f requestlog.Filter, limit int, after string
 	if f.Status != 0 {
 		and(`r.status =`, f.Status)
 	}
-	if f.Result != "" {
+	switch f.Result {
+	case requestlog.ResultCharged:
+		where += ` AND NOT ` + endedRequest
+	case "":
+		where += ` AND ` + endedRequest
+	default:
+		where += ` AND ` + endedRequest
 		and(`r.decision =`, int64(requestlog.ResultOf(f.Result)))
 	}
 	if !f.Since.IsZero() {
@@ -123,7 +158,7 @@ func (s *Store) RequestRecord(ctx context.Context, accountID, requestID string) 
 	case err != nil:
 		return nil, err
 	case len(list) == 0:
-		return nil, fault.New(fault.NotFound, "no such request was refused or failed within the last 24 hours")
+		return nil, fault.New(fault.NotFound, "no such request was refused, failed or kept for its cost within the last 24 hours")
 	}
 	return &list[0], nil
 }

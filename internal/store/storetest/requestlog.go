@@ -46,7 +46,7 @@ func testRequestRoundTrip(h *harness) {
 			Status: rapid.IntRange(400, 599).Draw(t, "status"), Duration: time.Duration(rapid.Int64().Draw(t, "duration")),
 			Decision: accesslog.Limited, LimitScope: ratelimit.DailyScope, Limit: rapid.Int64().Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
 			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
-			Reason: accesslog.CertificateRejected, Detail: text().Draw(t, "detail"), Host: text().Draw(t, "host"),
+			Reason: accesslog.CertificateRejected, Detail: rapid.SampledFrom([]string{"", "\x00", "\x00\x01"}).Draw(t, "start") + text().Draw(t, "detail"), Host: text().Draw(t, "host"), Cost: string(rapid.SliceOf(rapid.Byte()).Draw(t, "cost")),
 		}
 		if err := h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{r}, nil); err != nil {
 			t.Fatal(err)
@@ -68,7 +68,12 @@ func testRequestList(h *harness) {
 	second.KeyID, third.KeyID = "key_1", "key_1"
 	third.Status = 429
 	foreign := newRequest(b, time.Second)
-	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{first, third, foreign}, nil))
+	charged, failed := newRequest("acct_c", 0), newRequest("acct_c", time.Second)
+	charged.Status, charged.Decision, charged.Cost = 200, accesslog.Forwarded, "cost"
+	failed.Status, failed.Decision, failed.Cost = 503, accesslog.Forwarded, "cost"
+	cut := charged
+	cut.ID, cut.Reason = newRequest("acct_c", 2*time.Second).ID, accesslog.KeyWasRevoked
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{first, third, foreign, charged, failed, cut}, nil))
 	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{second, first}, nil)) // an existing record is not changed
 
 	for _, test := range []struct {
@@ -92,6 +97,9 @@ func testRequestList(h *harness) {
 	same(h, "first page", h.requests(a, requestlog.Filter{}, 2, ""), []string{third.ID, second.ID})
 	same(h, "second page", h.requests(a, requestlog.Filter{}, 2, second.ID), []string{first.ID})
 	same(h, "another account", h.requests(b, requestlog.Filter{}, 10, ""), []string{foreign.ID})
+	same(h, "without charged ones", h.requests("acct_c", requestlog.Filter{}, 10, ""), []string{cut.ID, failed.ID})
+	same(h, "charged ones alone", h.requests("acct_c", requestlog.Filter{Result: requestlog.ResultCharged}, 10, ""), []string{charged.ID})
+	same(h, "a result", h.requests("acct_c", requestlog.Filter{Result: "upstream_status"}, 10, ""), []string{cut.ID, failed.ID})
 	for _, requestID := range []string{foreign.ID, id.New(id.Request), ""} {
 		if _, err := h.RequestRecord(h.Context(), a, requestID); fault.CodeOf(err) != fault.NotFound {
 			h.Errorf("reading request %q returned %v, want not found", requestID, err)

@@ -73,6 +73,10 @@ func (t *Tracer) span(f *finished) *tracepb.Span {
 	if f.Upstream >= 0 {
 		out.Attributes = append(out.Attributes, fraction("keygate.upstream.duration", float64(f.Upstream)*1e-9), number("keygate.upstream.status_code", int64(f.UpstreamStatus)))
 	}
+	for c := range accesslog.Costs(f.cost) {
+		out.Attributes = append(out.Attributes, number("keygate.cost."+c.Meter, c.Units))
+		add("keygate.cost."+c.Meter+".unknown", c.Unknown)
+	}
 	if f.Status >= 500 {
 		add("error.type", strconv.Itoa(int(f.Status)))
 		out.Status = &tracepb.Status{Code: tracepb.Status_STATUS_CODE_ERROR}
@@ -99,7 +103,7 @@ func text(name, value string) *commonpb.KeyValue {
 }
 
 func number(name string, value int64) *commonpb.KeyValue {
-	return &commonpb.KeyValue{Key: name, Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: value}}}
+	return &commonpb.KeyValue{Key: valid(name), Value: &commonpb.AnyValue{Value: &commonpb.AnyValue_IntValue{IntValue: value}}}
 }
 
 func fraction(name string, value float64) *commonpb.KeyValue {

@@ -48,7 +48,7 @@ type Tracer struct {
 // finished is a request to export.
 type finished struct {
 	accesslog.Record
-	method, path string
+	method, path, cost string
 }
 
 // New returns a Tracer that exports nothing before Start.
@@ -128,7 +128,7 @@ func (t *Tracer) Take(batch []accesslog.Entry) {
 			continue
 		}
 		path := apikey.Redact(e.Path)
-		t.queue = append(t.queue, finished{Record: e.Record, method: strings.Clone(e.MethodText), path: strings.Clone(path[:min(len(path), maxPath)])})
+		t.queue = append(t.queue, finished{Record: e.Record, method: strings.Clone(e.MethodText), path: strings.Clone(path[:min(len(path), maxPath)]), cost: strings.Clone(e.Cost)})
 	}
 	if len(t.queue) >= t.settings.batch {
 		t.batchReady.Notify()

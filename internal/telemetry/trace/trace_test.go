@@ -225,7 +225,9 @@ func entry(trace byte) accesslog.Entry {
 	if trace != 0 {
 		r.Trace, r.Parent = [16]byte{trace}, [8]byte{9}
 	}
-	return accesslog.Entry{Record: r, Path: "/orders/7"}
+	cost := accesslog.AppendCost(nil, &accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000})
+	cost = accesslog.AppendCost(cost, &accesslog.Cost{Meter: "cents", Units: 9, Unknown: "missing"})
+	return accesslog.Entry{Record: r, Path: "/orders/7", Cost: string(cost)}
 }
 
 // startTracer starts a Tracer that exports to c.
@@ -314,6 +316,7 @@ func checkSpan(t *testing.T, s *tracepb.Span, e *accesslog.Entry) {
 	for name, want := range map[string]string{
 		"http.response.status_code": "502", "url.path": e.Path[:maxPath], "http.route": "/orders/{id}", "keygate.request.id": id.Format(id.Request, e.Request),
 		"keygate.key.id": id.Format(id.Key, e.Key), "client.address": "::1",
+		"keygate.cost.tokens": "1204", "keygate.cost.cents": "9", "keygate.cost.cents.unknown": "missing",
 	} {
 		if got := attributes[name].String(); !strings.Contains(got, want) || len(got) > maxPath+100 {
 			t.Errorf("%s is %s, want %s", name, got, want)

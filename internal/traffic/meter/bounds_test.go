@@ -3,13 +3,15 @@ package meter
 import (
 	"encoding/binary"
 	"math"
+	"strconv"
 	"testing"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Guarantee: what counts for usage records is bounded between two writes. Requests of further identities are counted as lost
-// for usage records alone; those of known ones still count.
+// Guarantee: what counts for usage records is bounded between two writes. Requests of further identities, or with costs of
+// further meters, are counted as lost for usage records alone; those of known ones still count.
 func TestUsageIsBounded(t *testing.T) {
 	m, err := New(Config{Store: nowhere{}})
 	if err != nil {
@@ -32,5 +34,72 @@ func TestUsageIsBounded(t *testing.T) {
 	}
 	if got := m.active.usage; got != maxUses {
 		t.Errorf("the window has %d identities, want %d", got, maxUses)
+	}
+	cost := func(meter string) string {
+		return string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: meter, Units: 5}))
+	}
+	e.Cost = cost("tokens")
+	take(0)
+	e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "requests", Units: 5}))
+	take(0)
+	if got := m.LostUsage(); got != 4 || m.Lost() != 0 || m.active.usage != maxUses {
+		t.Errorf("with a new meter of a full window, usage records lack %d requests and reports %d of %d; want 4, none and %d", got, m.Lost(), m.active.usage, maxUses)
+	}
+}
+
+// Guarantee: an account cannot make the memory of usage records grow by naming many meters in the costs of one route.
+func TestMetersOfUsageAreBounded(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := accesslog.Entry{Record: accesslog.Record{Start: 1_800_000_000_000_000, Account: [16]byte{1}, Key: [16]byte{2}, Status: 200}}
+	e.SetPeriod(0, math.MaxInt64)
+	const meters = 3000
+	for n := range meters {
+		e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "m" + strconv.Itoa(n), Units: 1}))
+		m.Take([]accesslog.Entry{e})
+	}
+	if got := m.active.usage; got != meters+1 {
+		t.Errorf("the window counts %d identities and meters, want %d", got, meters+1)
+	}
+	m.active.reset()
+	if got := len(m.active.names); got > keptNames {
+		t.Errorf("%d names are kept for the next window, want at most %d", got, keptNames)
+	}
+}
+
+// Guarantee: between two writes, the counts tell at most 64 meters of an account apart, whatever other accounts have; the
+// others are counted together. What an account could make of this in memory is bounded: further requests are lost and counted.
+func TestMetersOfTrafficAreBounded(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := accesslog.Entry{Record: accesslog.Record{Start: 1_800_000_000_000_000, Status: 200}}
+	take := func(account byte, meter string) {
+		e.Account[0], e.Cost = account, string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: meter, Units: 1}))
+		m.Take([]accesslog.Entry{e})
+	}
+	for n := range 100 {
+		take(1, "m"+strconv.Itoa(n))
+	}
+	take(2, "tokens")
+	for i, want := range []int64{36, 0} {
+		a := m.active.amounts(&m.active.cells[i], nil)
+		other := int64(0)
+		for _, one := range a {
+			if one.Meter == traffic.OtherMeter {
+				other = one.Units
+			}
+		}
+		if len(a) > traffic.MaxMeters+1 || other != want {
+			t.Errorf("the counts of account %d have %d meters, and %d units of others; want at most %d, and %d", i+1, len(a), other, traffic.MaxMeters+1, want)
+		}
+	}
+	m.active.charges = make([]charge, maxCharges)
+	take(2, "tokens")
+	if m.Lost() != 1 {
+		t.Errorf("%d requests are lost of a full window, want 1", m.Lost())
 	}
 }

@@ -3,7 +3,9 @@ package meter
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"math/bits"
+	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/traffic"
@@ -26,12 +28,14 @@ type cell struct {
 	// The first and the last of the cell's arrivals, a linked list in their order:
 	// indexes in window.arrivals, plus one.
 	first, last uint32
+	charges     uint32 // the first of a linked list in window.charges: its index, plus one
 }
 
 // measured is the latencies of the cells that differ only in their keys.
 type measured struct {
 	latency, upstream traffic.Sketch
-	traffic.Counts                  // sum over these cells, set when they are encoded
+	traffic.Counts    // sum over these cells, set when they are encoded, as the next field
+	amounts           traffic.Amounts
 	methods           []methodCount // of requests with a route; nearly always one
 }
 
@@ -59,44 +63,65 @@ type arrival struct {
 	count  uint32
 }
 
+// charge is what the requests of a cell were charged of a meter.
+type charge struct {
+	traffic.Amount
+	next uint32 // index in window.charges, plus one; 0 at the end
+}
+
 // window is the counts since the last flush. Its memory is reused.
 type window struct {
 	cells    []cell
 	slots    []uint32 // a hash table: indexes in cells, plus one; its length is a power of two, at most half used
 	arrivals []arrival
+	charges  []charge
+	told     map[[16]byte]*traffic.Meters // the meters of charges that are told apart, by account
 
 	used  map[[16]byte]*usage.Table // by account
-	usage int                       // number of identities in used
+	usage int                       // number of identities in used, and of meters of costs that they have
+	names map[string]string         // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
 }
 
 func newWindow() *window {
-	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, used: map[[16]byte]*usage.Table{}}
+	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{}}
 }
 
 // reset removes all counts and keeps the memory.
 func (w *window) reset() {
-	w.cells, w.arrivals = w.cells[:0], w.arrivals[:0]
+	clear(w.charges) // their names are not kept
+	w.cells, w.arrivals, w.charges = w.cells[:0], w.arrivals[:0], w.charges[:0]
 	clear(w.slots)
 	for _, m := range w.byRoute {
 		m.latency.Reset()
 		m.upstream.Reset()
-		m.Counts, m.methods = traffic.Counts{}, m.methods[:0]
+		m.Counts, m.methods, m.amounts = traffic.Counts{}, m.methods[:0], m.amounts[:0]
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
 	if w.usage = 0; len(w.used) > keptTables {
 		clear(w.used)
 	}
+	if len(w.told) > keptTables {
+		clear(w.told)
+	}
+	for _, t := range w.told {
+		t.Reset()
+	}
 	for _, t := range w.used {
 		t.Clear()
 	}
+	if len(w.names) > keptNames {
+		clear(w.names)
+	}
 }
 
-// keptTables is the number of accounts whose tables of usage are kept for the next window.
-const keptTables = 64
+const (
+	keptTables = 64   // accounts whose tables of usage are kept for the next window
+	keptNames  = 1024 // names of meters that are kept
+)
 
 // add counts a request. It reports whether what counts for usage records had room.
 func (w *window) add(e *accesslog.Entry) bool {
@@ -119,10 +144,48 @@ func (w *window) add(e *accesslog.Entry) bool {
 	if cameToLimits(r) {
 		w.arrive(c, uint32(second%60))
 	}
+	if e.Cost != "" {
+		w.charge(c, e)
+	}
 	return r.PeriodEnd == 0 || r.Key == [16]byte{} || w.use(c, e)
 }
 
-// use counts a request of a cell for usage records. It returns false if there is no room for its identity.
+// charge counts the costs of a request of a cell.
+func (w *window) charge(c *cell, e *accesslog.Entry) {
+	told := w.told[e.Account]
+	if told == nil {
+		told = new(traffic.Meters)
+		w.told[e.Account] = told
+	}
+	for one := range accesslog.Costs(e.Cost) {
+		if one.Units <= 0 {
+			continue
+		}
+		meter := told.Of(one.Meter)
+		at := c.charges
+		for at != 0 && w.charges[at-1].Meter != meter {
+			at = w.charges[at-1].next
+		}
+		if at == 0 {
+			w.charges = append(w.charges, charge{traffic.Amount{Meter: meter}, c.charges})
+			at = uint32(len(w.charges))
+			c.charges = at
+		}
+		known := &w.charges[at-1]
+		known.Units += min(one.Units, math.MaxInt64-known.Units)
+	}
+}
+
+// amounts appends the charges of a cell to a.
+func (w *window) amounts(c *cell, a traffic.Amounts) traffic.Amounts {
+	for at := c.charges; at != 0; at = w.charges[at-1].next {
+		a = append(a, w.charges[at-1].Amount)
+	}
+	return a
+}
+
+// use counts a request of a cell for usage records. It returns false if there is no room for its identity, or for one of its
+// costs.
 func (w *window) use(c *cell, e *accesslog.Entry) bool {
 	u := c.used
 	if u == nil || u.Owner != e.OwnerID || u.From != e.PeriodStart || u.Until != e.PeriodEnd {
@@ -131,10 +194,31 @@ func (w *window) use(c *cell, e *accesslog.Entry) bool {
 		}
 		c.used = u
 	}
-	u.Count(usage.Requests, 1, 1)
 	u.Count(usage.BytesIn, e.BytesIn, 1)
 	u.Count(usage.BytesOut, e.BytesOut, 1)
-	return true
+	requests, complete := int64(1), true
+	for c := range accesslog.Costs(e.Cost) {
+		switch {
+		case c.Meter == usage.Requests:
+			requests = c.Units
+		case w.usage < maxUses || u.Has(c.Meter):
+			w.usage += u.Count(w.name(c.Meter), c.Units, 1)
+		default:
+			complete = complete && c.Units <= 0
+		}
+	}
+	u.Count(usage.Requests, requests, 1)
+	return complete
+}
+
+// name returns the name of a meter in memory that is not that of a request.
+func (w *window) name(meter string) string {
+	name, known := w.names[meter]
+	if !known {
+		name = strings.Clone(meter)
+		w.names[name] = name
+	}
+	return name
 }
 
 // useOf returns where a request counts for usage records; nil if there is no room for its identity.

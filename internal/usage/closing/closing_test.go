@@ -69,13 +69,22 @@ func (w *world) count() {
 	if charged {
 		e.SetPeriod(from, until)
 	}
+	meters := map[string]int64{usage.Requests: 1, usage.BytesIn: e.BytesIn, usage.BytesOut: e.BytesOut}
+	var costs []byte
+	for _, name := range rapid.Permutation([]string{"tokens", usage.Requests, "cents"}).Draw(w.T, "meters")[:rapid.IntRange(0, 3).Draw(w.T, "costs")] {
+		c := accesslog.Cost{Meter: name, Units: rapid.SampledFrom([]int64{0, 1, 5, 1<<53 - 1}).Draw(w.T, name), Unknown: rapid.SampledFrom([]string{"", "missing"}).Draw(w.T, "unknown")}
+		costs = accesslog.AppendCost(costs, &c)
+		meters[name] = c.Units
+	}
+	e.Cost = string(costs)
 	m.Take([]accesslog.Entry{e})
+	clear(costs)
 	if !charged {
 		return
 	}
 	hour := at.Truncate(time.Hour)
 	start, end := max(hour.UnixNano(), from)/1e9, min(hour.Add(time.Hour).UnixNano(), until)/1e9
-	for name, units := range map[string]int64{usage.Requests: 1, usage.BytesIn: e.BytesIn, usage.BytesOut: e.BytesOut} {
+	for name, units := range meters {
 		if units > 0 {
 			i := identity{e.OwnerID[15], e.Key[15], e.Gateway[15], e.Route[15], start, end, name}
 			s := w.counted[i]
@@ -183,7 +192,7 @@ func (w *world) check() {
 	}
 }
 
-// Guarantee: final and open records together have every unit that was counted, once, whatever late requests come, on
+// Guarantee: final and open records together have every unit that was counted, those of costs too, once, whatever late requests come, on
 // several processes, and however often one that was killed starts again. A reader that keeps its position reads each record
 // once, and the sequences of an identity without gaps.
 func TestRecordsHaveEveryUnitOnce(t *testing.T) {

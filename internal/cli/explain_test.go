@@ -1,0 +1,27 @@
+package cli
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/client"
+)
+
+// Guarantee: a list of requests with a cost shows the units of each meter, and why a cost is unknown; other lists show why a
+// request was refused.
+func TestListsOfRequestsShowCosts(t *testing.T) {
+	reason := "incomplete"
+	r := &client.LoggedRequest{Status: 200, Time: time.Unix(0, 0), Decision: client.Decision{Check: "upstream", Code: "upstream_status"}, Cost: &map[string]client.RequestCost{
+		"tokens": {Units: 1204, Reserved: 2000}, "cents": {Units: 7, Unknown: &reason},
+	}}
+	for result, want := range map[string]string{"charged": "now 200 7 cents (incomplete), 1204 tokens", "": "now 200 upstream (upstream_status)"} {
+		o := &explain{filter: client.RequestFilter{Result: result}}
+		if got := strings.Join(o.row(r, "now")[:3], " "); got != want {
+			t.Errorf("--result %q: got %q, want %q", result, got, want)
+		}
+	}
+	if got := costs(&client.LoggedRequest{}, briefly); got != nil {
+		t.Errorf("got %q for a request without a cost, want none", got)
+	}
+}

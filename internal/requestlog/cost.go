@@ -1,0 +1,45 @@
+package requestlog
+
+import (
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/cost"
+)
+
+// ExplainCost says what a request was charged of a meter and why, as in "1,204 tokens: prompt_tokens 1,000 × 1,
+// completion_tokens 51 × 4; reserved 2,000".
+func ExplainCost(c *accesslog.Cost) string {
+	b := append(append(cost.AppendUnits(nil, c.Units), ' '), c.Meter...)
+	separator := ": "
+	if c.Read != "" {
+		b = append(append(b, separator...), c.Read...)
+		separator = "; "
+	}
+	if c.Unknown != "" {
+		b = append(append(append(b, separator...), "unknown, because "...), whyUnknown(c.Unknown)...)
+		separator = "; "
+	}
+	return string(cost.AppendUnits(append(append(b, separator...), "reserved "...), c.Reserved))
+}
+
+// whyUnknown returns the text of a cost.Reason in words.
+func whyUnknown(reason string) string {
+	switch reason {
+	case cost.Incomplete.String():
+		return "the exchange did not end whole"
+	case cost.Encoding.String():
+		return "the response has a Content-Encoding other than gzip, or its gzip is damaged"
+	case cost.TooLong.String():
+		return "a value, the body or its depth is beyond what is read"
+	case cost.Invalid.String():
+		return "the body is not valid JSON, or ends within a value"
+	case cost.NotANumber.String():
+		return "the field or header is not a number"
+	case cost.Negative.String():
+		return "the field or header is negative"
+	case cost.TooLarge.String():
+		return string(cost.AppendUnits([]byte("the number is above "), cost.MaxUnits))
+	case cost.Missing.String():
+		return "the response has no such field or header"
+	}
+	return reason
+}
