@@ -57,7 +57,7 @@ func TestPagesKeepCosts(t *testing.T) {
 				routes[i].CreatedAt = time.Time{}
 			}
 			if price := rapid.IntRange(-10, 3).Draw(t, "price"); price >= 0 {
-				routes[i].Cost = rulesOf(t, fmt.Sprintf(`[{meter: tokens, max: 9, from: {json: {"a|b?": 0.5, "%s": %d}}}]`, strings.Repeat("c", 200), price+1))
+				routes[i].Cost = rulesOf(t, fmt.Sprintf(`[{meter: tokens, max: 9, from: {json: {"a|b?": 0.5, %q: %d}}}]`, strings.Repeat("c", 200), price+1))
 			}
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "as before") == 0 {
 				routes[i].Cost = routes[i-1].Cost

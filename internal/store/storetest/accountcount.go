@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -222,10 +223,16 @@ func (m *countModel) configure(h *harness, t *rapid.T) {
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, g) })
 	case what == 2 || what == 3 || len(routes) == 0:
 		r := gateway.Route{ID: id.New(id.Route), GatewayID: g.ID, Path: "/" + text, Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API, CreatedAt: epoch(), Version: 1}
+		if len(text)%2 == 0 {
+			r.Cost = costOf(h, fmt.Sprintf("[{meter: tokens, from: {request: %d}}]", len(text)))
+		}
 		m.routes[g.ID] = append(routes, r)
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, []gateway.Route{r}) })
 	case what == 4:
 		routes[0].Path, routes[0].Version = "/changed/"+text, routes[0].Version+1
+		if routes[0].Cost = nil; len(text)%2 == 0 {
+			routes[0].Cost = costOf(h, fmt.Sprintf("[{meter: %s, from: {request: 1}}]", strings.Repeat("t", len(text))))
+		}
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, routes[:1]) })
 	case what == 5:
 		h.update(func(ctx context.Context, tx control.Tx) error {
