@@ -64,12 +64,12 @@ type TrafficQuery struct {
 }
 
 // RequestFilter restricts Requests to matching requests. Zero fields match all
-// requests.
+// requests that were refused or failed.
 type RequestFilter struct {
 	ListOptions
 	GatewayID, RouteID, KeyID string
 	Status                    int       // 400 to 599
-	Result                    string    // such as limited, no_route or timed_out
+	Result                    string    // such as limited, no_route or timed_out; charged for other requests with a cost
 	Since, Until              time.Time // Since is inclusive, Until exclusive
 }
 
@@ -145,7 +145,8 @@ func (c *Client) Top(ctx context.Context, q TrafficQuery, order string, limit in
 
 // Requests lists the requests of the last 24 hours that were refused (401, 403,
 // 429) or failed (5xx), newest first (contract, section 7). Of more than 1,000 such
-// requests in one second it has a sample.
+// requests in one second it has a sample. With the result charged, it lists other requests
+// that have a cost instead, at most 100 of a second.
 func (c *Client) Requests(ctx context.Context, f RequestFilter) iter.Seq2[LoggedRequest, error] {
 	query := f.of()
 	maps.Copy(query, filter("since", instant(f.Since), "until", instant(f.Until)))
@@ -161,8 +162,8 @@ func (f *RequestFilter) of() url.Values {
 	return filter("gateway_id", f.GatewayID, "route_id", f.RouteID, "key_id", f.KeyID, "status", status, "result", f.Result)
 }
 
-// RequestByID returns one refused or failed request. For any other request it
-// returns an *Error with status 404; see IsNotFound.
+// RequestByID returns one request that was refused or failed, or was kept for its cost. For any
+// other request it returns an *Error with status 404; see IsNotFound.
 func (c *Client) RequestByID(ctx context.Context, requestID string) (*LoggedRequest, error) {
 	return call[LoggedRequest](ctx, c, http.MethodGet, "/v1/requests/"+url.PathEscape(requestID), nil)
 }

@@ -14,7 +14,7 @@ import (
 type UsageFilter struct {
 	ListOptions
 	OwnerID, KeyID, GatewayID string
-	Meter                     string    // requests, bytes_in or bytes_out
+	Meter                     string    // requests, bytes_in, bytes_out, or one of a cost
 	State                     string    // final or open; "" means final
 	Interval                  string    // 1h, or 1d for records of days, which are kept longer; "" means 1h
 	Since, Until              time.Time // of the start of the period; Since is inclusive, Until exclusive

@@ -275,9 +275,7 @@ func (h *harness) request(t *rapid.T) accesslog.Entry {
 func (h *harness) take(t *rapid.T) {
 	batch := rapid.SliceOfN(rapid.Custom(h.request), 1, 10).Draw(t, "batch")
 	h.meter.Take(batch)
-	for i := range batch {
-		h.model.records = append(h.model.records, batch[i])
-	}
+	h.model.records = append(h.model.records, batch...)
 }
 
 // report compares reports about a time, with or without filters, with the model.
