@@ -87,7 +87,8 @@ func TestComparisonIsWhatARollbackDoes(t *testing.T) {
 			doc := ""
 			for _, path := range []string{"/a", "/b", "/c"} {
 				if limit := rapid.SampledFrom([]string{"", "1/s", "2/s"}).Draw(rt, path); limit != "" {
-					doc += fmt.Sprintf("  - {path: %s, methods: [GET], rate_limit: {sustained: %s}}\n", path, limit)
+					cost := rapid.SampledFrom([]string{"null", "[{meter: a, from: {request: 1}}, {meter: b, from: {request: 1}}]", "[{meter: b, from: {request: 1}}, {meter: a, from: {request: 1}}]"}).Draw(rt, "cost")
+					doc += fmt.Sprintf("  - {path: %s, methods: [GET], rate_limit: {sustained: %s}, cost: %s}\n", path, limit, cost)
 				}
 			}
 			if doc == "" {

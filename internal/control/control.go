@@ -16,6 +16,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -117,6 +118,7 @@ type RoutePatch struct {
 	Methods   Optional[[]string]       // replaced as a whole; null is not allowed
 	Auth      Optional[string]         // null means key
 	RateLimit Optional[RateLimitPatch] // null removes the whole limit
+	Cost      Optional[cost.Rules]     // replaced as a whole; null removes it
 }
 
 // RateLimitPatch is the field rate_limit of LimitPatch and RoutePatch.

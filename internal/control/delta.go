@@ -19,6 +19,7 @@ type delta struct {
 	replaced  []*gateway.Route // what changed was before
 	unchanged int
 	table     []gateway.Route // the new table, in the document's order
+	costs     costComparer
 }
 
 func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.changed) == 0 }
@@ -27,7 +28,7 @@ func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.change
 const yieldEvery = 256
 
 // deltaOf compares the current routes with the routes of doc. A limit that was set through the API
-// stays if doc is a spec without a limit for the route.
+// stays if doc is a spec without a limit for the route, and a cost likewise.
 func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
 	remaining := make(map[string]*gateway.Route, len(current))
 	for i := range current {
@@ -45,8 +46,8 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.NewAt(id.Route, now), gatewayID, now, 1
 			d.added = append(d.added, r)
 		} else {
-			keepsLimit := doc.kind == gateway.SpecDocument && !doc.rollback && before.LimitByAPI && r.RateLimit.IsZero()
-			r = d.update(before, r, keepsLimit)
+			keeps := doc.kind == gateway.SpecDocument && !doc.rollback
+			r = d.update(before, r, keeps && before.LimitByAPI && r.RateLimit.IsZero(), keeps && before.CostByAPI && len(r.Cost) == 0)
 		}
 		d.table = append(d.table, r)
 	}
@@ -59,18 +60,25 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 }
 
 // update adds a route that exists before and after to d, and returns its new state.
-func (d *delta) update(was *gateway.Route, r gateway.Route, keepsLimit bool) gateway.Route {
+func (d *delta) update(was *gateway.Route, r gateway.Route, keepsLimit, keepsCost bool) gateway.Route {
 	before := *was
 	after := before
 	after.Auth, after.Source = r.Auth, r.Source
 	if !keepsLimit {
 		after.RateLimit, after.LimitByAPI = r.RateLimit, r.LimitByAPI
 	}
+	costs := false
+	if !keepsCost {
+		if costs = !d.costs.same(before.Cost, r.Cost); costs {
+			after.Cost = r.Cost
+		}
+		after.CostByAPI = r.CostByAPI
+	}
 	switch {
-	case after.RateLimit != before.RateLimit || after.Auth != before.Auth:
+	case costs || after.RateLimit != before.RateLimit || after.Auth != before.Auth:
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
-	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI:
+	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI:
 		// For its callers the route is unchanged: it only comes from another kind of document now.
 		after.Version++
 		d.unchanged++
@@ -92,10 +100,14 @@ func sorted(list []string) []string {
 // changes returns the routes that changed, each with what changed about it.
 func (d *delta) changes() []RouteChange {
 	list := routeChanges(d.changed, true)
+	shown := shownCosts{}
 	for i := range list {
 		before, after := d.replaced[i], &d.changed[i]
 		if before.RateLimit != after.RateLimit {
 			list[i].Changes = append(list[i].Changes, SettingChange{"rate_limit", limitOrNil(before.RateLimit), limitOrNil(after.RateLimit)})
+		}
+		if !d.costs.same(before.Cost, after.Cost) {
+			list[i].Changes = append(list[i].Changes, SettingChange{"cost", shown.of(before.Cost), shown.of(after.Cost)})
 		}
 		if before.Auth != after.Auth {
 			list[i].Changes = append(list[i].Changes, SettingChange{"auth", string(before.Auth), string(after.Auth)})

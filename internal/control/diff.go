@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -65,7 +66,7 @@ func routeFields(r *gateway.Route) fields {
 	}
 	return fields{
 		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
-		"rate_limit": limitOrNil(r.RateLimit),
+		"rate_limit": limitOrNil(r.RateLimit), "cost": costOrNil(r.Cost),
 	}
 }
 
@@ -130,7 +131,11 @@ func digestOrNil(certificates string) any {
 	if certificates == "" {
 		return nil
 	}
-	sum := sha256.Sum256([]byte(certificates))
+	return digest([]byte(certificates))
+}
+
+func digest(text []byte) string {
+	sum := sha256.Sum256(text)
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
@@ -147,6 +152,13 @@ func limitOrNil(c ratelimit.Config) any {
 		}
 	}
 	return m
+}
+
+func costOrNil(rules cost.Rules) any {
+	if len(rules) == 0 {
+		return nil
+	}
+	return rules
 }
 
 func keyLimitOrNil(l ratelimit.KeyLimit) any {

@@ -58,6 +58,7 @@ const (
 	EffectMethods EffectChange = "methods"           // some of its methods are no longer accepted
 	EffectAuth    EffectChange = "auth"              // a key is required now, or no longer
 	EffectLimit   EffectChange = "rate_limit"        // another limit of a route
+	EffectCost    EffectChange = "cost"              // another cost; what limits of plans then refuse is not counted
 	EffectGlobal  EffectChange = "global_rate_limit" // another global limit of the gateway
 )
 
@@ -99,6 +100,7 @@ type effectRoute struct {
 	*gateway.Route
 	changes []EffectChange
 	atMost  bool
+	cost    bool   // other units are counted
 	taker   string // path of a more specific added route that would take some of the requests
 }
 
@@ -159,6 +161,7 @@ type effectBuilder struct {
 	tree   *gateway.Tree[destination] // of the new table
 	taken  map[string]string          // by pattern of the table in force: an added path that takes some of its requests
 	after  map[int]int32              // by route of the new table: the index of its limit
+	costs  costComparer
 }
 
 // index builds the trees and finds the routes from which added routes take requests.
@@ -304,6 +307,9 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 // compare adds what changes for the requests of a route that would come to the routes in to.
 func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.ChangedRoute) {
 	auth, limit, keyless := false, false, len(to) > 0
+	if len(to) > 0 {
+		e.cost = slices.ContainsFunc(to, func(i int) bool { return !b.costs.same(b.delta.table[i].Cost, e.Cost) })
+	}
 	for _, i := range to {
 		r := &b.delta.table[i]
 		keyless = keyless && r.Auth == gateway.AuthNone
@@ -322,6 +328,9 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	}
 	if limit {
 		e.changes = append(e.changes, EffectLimit)
+	}
+	if e.cost {
+		e.changes = append(e.changes, EffectCost)
 	}
 }
 
@@ -345,7 +354,7 @@ func (b *effectBuilder) limitOf(i int, c ratelimit.Config) int32 {
 func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 	out := &Effect{Since: counted.Since, Routes: []RouteEffect{}}
 	listed := make([]bool, len(e.routes))
-	var taken []string
+	var taken, costly []string
 	for i := range e.routes {
 		r, n := &e.routes[i], &counted.Routes[i]
 		if n.Requests == 0 {
@@ -362,6 +371,9 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 			continue
 		}
 		listed[i] = true
+		if r.cost {
+			costly = append(costly, r.Path)
+		}
 		one := RouteEffect{
 			RouteID: r.ID, Path: r.Path, Methods: r.Methods, Changes: changes, Requests: n.Requests, Keys: n.Keys,
 			Refused: n.Refused[traffic.After], RefusedBefore: n.Refused[traffic.Before], AtMost: r.atMost || n.Unknown > 0,
@@ -379,7 +391,19 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 	})
 	out.LeftOut = max(0, len(out.Routes)-MaxEffectRoutes)
 	out.Routes = out.Routes[:min(len(out.Routes), MaxEffectRoutes)]
-	return out, takenWarning(taken)
+	return out, append(takenWarning(taken), costWarning(costly)...)
+}
+
+// costWarning returns a warning if the costs of routes with requests change.
+func costWarning(paths []string) []string {
+	if len(paths) == 0 {
+		return nil
+	}
+	routes := len(paths)
+	slices.Sort(paths)
+	paths = slices.Compact(paths)
+	return []string{fmt.Sprintf("the cost of %d routes that had requests changes (%s): the effect does not count what limits of plans would refuse because of it, since the recorded counts have no costs",
+		routes, strings.Join(paths[:min(3, len(paths))], ", "))}
 }
 
 // takenWarning returns a warning if added routes take requests from routes in force.

@@ -21,14 +21,14 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 
 // UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
 // used of its limits. Its path and methods must fit the other routes, as if the route were new. A
-// later push keeps the limit as after UpdateRouteLimit, and takes everything else from the document.
+// later push keeps the limit as after UpdateRouteLimit, and a cost likewise, and takes everything else from the document.
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p)), errOnlyChecked)
 	}
 	var check func(tx ReadTx) error // nil if nothing of it changes
-	if p.Path.Present || p.Methods.Present {
+	if p.Path.Present || p.Methods.Present || p.Cost.Present {
 		check = func(tx ReadTx) error {
 			before, err := route(ctx, tx, actor, gatewayID, routeID)
 			if err != nil {
@@ -68,7 +68,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 	diff := routeDiff(before, r)
 	if len(diff) == 0 {
-		if r.LimitByAPI == before.LimitByAPI {
+		if r.LimitByAPI == before.LimitByAPI && r.CostByAPI == before.CostByAPI {
 			return nil
 		}
 		return w.UpdateRoutes(ctx, []gateway.Route{*r})
@@ -100,7 +100,7 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 	case p.Methods.Present:
 		given.Methods = p.Methods.Value
 	}
-	given.Auth = gateway.Auth(p.Auth.Value)
+	given.Auth, given.Cost = gateway.Auth(p.Auth.Value), p.Cost.Value
 	limit, badLimit := readLimit(&p.RateLimit)
 	if err := fault.Join(badPath, badMethods, checkRoute(&given), badLimit); err != nil {
 		return nil, err
@@ -119,6 +119,12 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		claimed := !before.IsZero() && p.RateLimit.Value != (RateLimitPatch{})
 		if p.RateLimit.Present && (r.RateLimit != before || claimed) {
 			r.LimitByAPI = true
+		}
+		if p.Cost.Present {
+			if !r.Cost.Equal(given.Cost) {
+				r.Cost = given.Cost
+			}
+			r.CostByAPI = len(r.Cost) > 0
 		}
 		return nil
 	}, nil

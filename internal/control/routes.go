@@ -106,7 +106,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
-			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Auth: in.Auth,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {
@@ -133,7 +133,11 @@ func checkRoute(in *gateway.RouteSpec) error {
 	if !in.RateLimit.IsZero() {
 		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())
 	}
-	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badAuth)
+	if len(in.Cost) == 0 {
+		in.Cost = nil
+	}
+	badCost := fault.Prefixed("cost", in.Cost.Validate())
+	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badCost, badAuth)
 }
 
 // adviceOn refuses what is certainly a mistake in one route, and would be a warning about a document. What may be
@@ -301,7 +305,7 @@ func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, mor
 }
 
 func specOf(r *gateway.Route) gateway.RouteSpec {
-	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth}
+	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Auth: r.Auth}
 }
 
 // DeleteRoute deletes a route and returns it as it was.
