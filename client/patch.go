@@ -28,6 +28,7 @@ type RoutePatch struct {
 	Methods   Change[[]string]       `json:"methods,omitzero"`    // replaced as a whole; cannot be cleared
 	Auth      Change[string]         `json:"auth,omitzero"`       // key or none; cleared: key
 	RateLimit Change[RateLimitPatch] `json:"rate_limit,omitzero"` // cleared: the route has no limit
+	Cost      Change[[]Cost]         `json:"cost,omitzero"`       // replaced as a whole; cleared: a request costs 1 of the meter requests
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

@@ -756,6 +756,7 @@ func (e RouteSource) Valid() bool {
 // Values of RouteEffectChanges.
 const (
 	RouteEffectChangesAuth            RouteEffectChanges = "auth"
+	RouteEffectChangesCost            RouteEffectChanges = "cost"
 	RouteEffectChangesGlobalRateLimit RouteEffectChanges = "global_rate_limit"
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
@@ -766,6 +767,8 @@ const (
 func (e RouteEffectChanges) Valid() bool {
 	switch e {
 	case RouteEffectChangesAuth:
+		return true
+	case RouteEffectChangesCost:
 		return true
 	case RouteEffectChangesGlobalRateLimit:
 		return true
@@ -1377,6 +1380,10 @@ type CreatePlanRequest struct {
 type CreateRouteRequest struct {
 	// key (the default) requires an API key; none makes the route public.
 	Auth *CreateRouteRequestAuth `json:"auth,omitempty"`
+
+	// What a request costs, for each meter that limits of plans count. Default: 1 of the
+	// meter requests.
+	Cost []Cost `json:"cost,omitempty"`
 
 	// Methods HTTP methods, in upper case.
 	//
@@ -2208,6 +2215,10 @@ type PatchRouteRequest struct {
 	// key requires an API key; none makes the route public; null means key.
 	Auth *PatchRouteRequestAuth `json:"auth,omitempty"`
 
+	// What a request costs, for each meter that limits of plans count; replaced as a whole.
+	// null removes it: then a request costs 1 of the meter requests.
+	Cost []Cost `json:"cost,omitempty"`
+
 	// Methods HTTP methods, in upper case; replaced as a whole.
 	//
 	// Example: ["GET","DELETE"]
@@ -2808,6 +2819,10 @@ type Route struct {
 	// key if the route requires an API key; none if it is public.
 	Auth RouteAuth `json:"auth"`
 
+	// What a request costs, for each meter that limits of plans count; null if it costs 1
+	// of the meter requests.
+	Cost []Cost `json:"cost"`
+
 	// When the route was created.
 	CreatedAt time.Time `json:"created_at"`
 
@@ -2849,8 +2864,8 @@ type RouteSource string
 
 // RouteChange is the schema RouteChange of the OpenAPI document.
 type RouteChange struct {
-	// What changes about a route that exists before and after: rate_limit, auth. Absent for
-	// other routes.
+	// What changes about a route that exists before and after: rate_limit, cost, auth.
+	// Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes.
 	Changes *[]SettingChange `json:"changes,omitempty"`
 
 	// Methods HTTP methods of the route.
@@ -2876,7 +2891,8 @@ type RouteEffect struct {
 
 	// What changes for its requests: removed if no other route takes them over, methods if
 	// some of its methods are no longer accepted, auth if a key is required now or no
-	// longer, rate_limit for another limit of a route, global_rate_limit for another global
+	// longer, rate_limit for another limit of a route, cost for another cost (what limits
+	// of plans refuse because of it is not counted), global_rate_limit for another global
 	// limit.
 	Changes []RouteEffectChanges `json:"changes"`
 

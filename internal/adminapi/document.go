@@ -64,6 +64,9 @@ func ClientDocument() *huma.OpenAPI {
 		if p := s.Properties["rate_limit"]; p != nil && len(p.OneOf) > 0 {
 			p.Nullable, p.OneOf, p.Extensions = true, nil, map[string]any{"x-go-type": "KeyRateLimit"} // written by hand
 		}
+		if p := s.Properties["cost"]; p != nil && p.Items != nil { // a slice of one type, written by hand
+			p.Items.Ref, p.Extensions = schemaPrefix+"Cost", map[string]any{"x-go-type-skip-optional-pointer": true}
+		}
 		for _, p := range s.Properties {
 			p.Enum = slices.DeleteFunc(p.Enum, func(v any) bool { return v == nil }) // in OpenAPI 3.0, nullable suffices
 		}

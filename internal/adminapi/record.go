@@ -31,6 +31,7 @@ type routeRecord struct {
 	Path      string           `json:"path" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods   []string         `json:"methods" nullable:"false" doc:"HTTP methods." example:"GET,DELETE"`
 	RateLimit *rateLimitRecord `json:"rate_limit" doc:"Rate limit of the route; null for no limit."`
+	Cost      *costList        `json:"cost" doc:"What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests."`
 	Auth      string           `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
 	Source    string           `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt time.Time        `json:"created_at" doc:"When the route was created."`
@@ -55,7 +56,7 @@ type routeChangeRecord struct {
 	Methods []string `json:"methods" nullable:"false" doc:"HTTP methods of the route." example:"GET"`
 	RouteID *string  `json:"route_id" doc:"Identifier of the route; null for a route that a dry run would add."`
 
-	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, auth. Absent for other routes."`
+	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, cost, auth. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes."`
 }
 
 type pushRecord struct {
@@ -220,7 +221,7 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
 		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
-		RateLimit: presentLimit(r.RateLimit), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
+		RateLimit: presentLimit(r.RateLimit), Cost: presentCost(r.Cost), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
 		Warnings: gateway.RouteWarnings(r.Methods),
 	}
 }

@@ -17,6 +17,7 @@ type createRouteRequest struct {
 	Path      string          `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods   []string        `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case." example:"GET,DELETE"`
 	RateLimit *rateLimitInput `json:"rate_limit,omitempty" doc:"Rate limit of the route."`
+	Cost      *costListInput  `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
 	Auth      *string         `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
 }
 
@@ -40,6 +41,7 @@ type patchRouteRequest struct {
 	Path      *string                  `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods   *[]string                `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
 	Auth      optional[string]         `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
+	Cost      optional[costListInput]  `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
 	RateLimit optional[rateLimitPatch] `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
 }
 

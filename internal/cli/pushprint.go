@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -74,7 +75,11 @@ func changesText(changes *[]client.SettingChange) string {
 	}
 	var parts []string
 	for _, c := range *changes {
-		parts = append(parts, terminal.Clean(fmt.Sprintf("%s %s -> %s", c.Field, settingText(c.Before), settingText(c.After))))
+		before, after := settingText(c.Before), settingText(c.After)
+		if c.Field == "cost" {
+			before, after = cmp.Or(costChangeText(c.Before), before), cmp.Or(costChangeText(c.After), after)
+		}
+		parts = append(parts, terminal.Clean(fmt.Sprintf("%s %s -> %s", c.Field, before, after)))
 	}
 	return ": " + strings.Join(parts, ", ")
 }

@@ -50,10 +50,12 @@ func (o *routeCommand) gatewayFlag(c *cobra.Command) *cobra.Command {
 }
 
 func routeFields(r *client.Route) []terminal.Field {
-	return []terminal.Field{
+	fields := []terminal.Field{
 		{"ROUTE ID", r.RouteID}, {"GATEWAY", r.GatewayID}, {"PATH", r.Path}, {"METHODS", strings.Join(r.Methods, ", ")},
-		{"RATE LIMIT", routeLimit(r.RateLimit)}, {"AUTH", string(r.Auth)}, {"SOURCE", string(r.Source)}, {"CREATED", terminal.Moment(&r.CreatedAt)},
+		{"RATE LIMIT", routeLimit(r.RateLimit)},
 	}
+	return append(append(fields, costFields(r.Cost)...),
+		terminal.Field{"AUTH", string(r.Auth)}, terminal.Field{"SOURCE", string(r.Source)}, terminal.Field{"CREATED", terminal.Moment(&r.CreatedAt)})
 }
 
 // warningsOf returns what is likely a mistake in a route.
@@ -79,6 +81,7 @@ type routesCreate struct {
 	*routeCommand
 	path, auth, sustained, burst, daily, per string
 	methods                                  []string
+	cost                                     costFlag
 }
 
 func newRoutesCreate(a *app) *cobra.Command {
@@ -95,6 +98,7 @@ func newRoutesCreate(a *app) *cobra.Command {
 	f.StringVar(&o.burst, "burst", "", "capacity of the limit, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
+	o.cost.add(f, "")
 	return c
 }
 
@@ -108,7 +112,10 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
-	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods, Auth: given(client.CreateRouteRequestAuth(o.auth))}
+	if err := o.cost.read(o.app); err != nil {
+		return err
+	}
+	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods, Auth: given(client.CreateRouteRequestAuth(o.auth)), Cost: o.cost.cost}
 	if o.sustained+o.burst+o.daily+o.per != "" {
 		in.RateLimit = &client.RateLimitInput{
 			Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily), Per: given(client.RateLimitInputPer(o.per)),
@@ -171,15 +178,17 @@ type routesUpdate struct {
 	path, auth, sustained, burst, daily, per string
 	methods                                  []string
 	noLimit                                  bool
+	cost                                     costFlag
 	patch                                    client.RoutePatch
 }
 
 func newRoutesUpdate(a *app) *cobra.Command {
 	o := &routesUpdate{routeCommand: routesOf(a)}
 	c := o.gatewayFlag(&cobra.Command{
-		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit",
+		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit, or its cost",
 		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''\n" +
-			"  keygate routes update /orders --path '/v2/orders' --method GET,POST", PreRunE: o.readPatch,
+			"  keygate routes update /orders --path '/v2/orders' --method GET,POST\n" +
+			"  keygate routes update /v1/chat/completions --cost cost.yaml", PreRunE: o.readPatch,
 	})
 	f := c.Flags()
 	f.StringVar(&o.path, "path", "", "path `template`, such as /orders/{id}; one that ends in /* matches everything below")
@@ -190,6 +199,7 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
+	o.cost.add(f, "; an empty value removes it")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)
 		if err == nil {
@@ -212,6 +222,10 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 	if len(o.methods) > 0 {
 		p.Methods = client.Set(o.methods)
 	}
+	if err := o.cost.read(o.app); err != nil {
+		return err
+	}
+	p.Cost = o.cost.change(c)
 	limit := client.RateLimitPatch{
 		Sustained: set.text("sustained", o.sustained), Burst: set.text("burst", o.burst),
 		Daily: set.text("daily", o.daily), Per: set.text("per", o.per),
@@ -224,8 +238,8 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case changed:
 		p.RateLimit = client.Set(limit)
-	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0:
-		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per and --no-limit")
+	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero():
+		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit and --cost")
 	}
 	return nil
 }

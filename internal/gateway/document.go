@@ -162,6 +162,15 @@ func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, er
 	return r, err
 }
 
+// ParseCost parses a file with the cost of a route alone, a list in YAML or JSON. The error is as from ParseDocument.
+func ParseCost(content []byte) (rules cost.Rules, err error) {
+	_, err = ReadFile(content, func(root *document.Node) error {
+		rules, err = cost.Read(root)
+		return withPosition(err, root, "")
+	})
+	return rules, err
+}
+
 func readMethods(n *document.Node, field string) ([]string, error) {
 	if n.Kind != document.Sequence {
 		return nil, n.Mismatch(field, document.Sequence, "a list such as [GET, POST]")

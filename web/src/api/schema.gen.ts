@@ -495,7 +495,7 @@ export interface paths {
         head?: never;
         /**
          * Update a route
-         * @description Changes the path, the methods, the authentication or the rate limit of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
+         * @description Changes the path, the methods, the authentication, the rate limit or the cost of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
          */
         patch: operations["updateRoute"];
         trace?: never;
@@ -1904,6 +1904,122 @@ export interface components {
              */
             origins: string[];
         } | null;
+        Cost: {
+            /** @description Where the figure is found. */
+            from: components["schemas"]["CostFrom"];
+            /**
+             * Format: int64
+             * @description The most that one request may cost.
+             * @example 16000
+             */
+            max: number;
+            /**
+             * @description What is counted.
+             * @example tokens
+             */
+            meter: string;
+            /**
+             * Format: int64
+             * @description What is taken before a request is forwarded. At the end it becomes what the request cost.
+             * @example 2000
+             */
+            reserve: number;
+            /** @description What a request costs at least if its figure is missing, or if it did not end whole: reserve, or a weight for each byte of a body. Absent for max. */
+            unknown?: "reserve" | {
+                /** @description For each byte of the body of the request. */
+                bytes_in?: number;
+                /** @description For each byte of the body of the response. */
+                bytes_out?: number;
+            };
+        };
+        CostFrom: {
+            /**
+             * @description The field whose value selects one of prices.
+             * @example model
+             */
+            by?: string;
+            /** @description true if the header is passed on to the client; else absent. */
+            expose?: boolean;
+            /**
+             * @description Name of a header or trailer of the response with the number.
+             * @example X-Tokens-Used
+             */
+            header?: string;
+            /** @description Fields of a response in JSON, or of the events of a stream, each with what one of it costs. */
+            json?: {
+                [key: string]: number;
+            };
+            /** @description For values of by, other fields and weights in place of json. */
+            prices?: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            };
+            /**
+             * Format: int64
+             * @description A price: what each forwarded request costs.
+             * @example 20
+             */
+            request?: number;
+        };
+        CostFromInput: {
+            /**
+             * @description Of json: the field whose value selects one of prices.
+             * @example model
+             */
+            by?: string | null;
+            /** @description Of header: true passes it on to the client. Default: it is removed. */
+            expose?: boolean | null;
+            /**
+             * @description Name of a header or trailer of the response with a decimal number, which is rounded up.
+             * @example X-Tokens-Used
+             */
+            header?: string | null;
+            /** @description Fields of a response in JSON, or of the events of a stream, each with what one of it costs: -1000000 to 1000000, up to 6 decimals. At most 16. A field is a path with dots; a|b is the first of both that is there; a? may be absent, and is 0 then. The sum is rounded up. */
+            json?: {
+                [key: string]: number;
+            } | null;
+            /** @description Of json: for values of by, other fields and weights in place of json. At most 64. */
+            prices?: {
+                [key: string]: {
+                    [key: string]: number;
+                };
+            } | null;
+            /**
+             * Format: int64
+             * @description A price: what each forwarded request costs.
+             * @example 20
+             */
+            request?: number | null;
+        };
+        CostInput: {
+            /** @description Where the figure is found: exactly one of request, header and json. */
+            from: components["schemas"]["CostFromInput"];
+            /**
+             * Format: int64
+             * @description The most that one request may cost. Required with header and json. Default: the price.
+             * @example 16000
+             */
+            max?: number | null;
+            /**
+             * @description What is counted: 1 to 32 characters of a-z, 0-9 and _, such as tokens or requests, each in one cost of the route. bytes_in and bytes_out are counted on every route, and have no cost.
+             * @example tokens
+             */
+            meter: string;
+            /**
+             * Format: int64
+             * @description What is taken before a request is forwarded, at most max. At the end it becomes what the request cost. Default: 1, or the price.
+             * @example 2000
+             */
+            reserve?: number | null;
+            /** @description What a request costs at least if its figure is missing, or if it did not end whole: max (the default), reserve, or a weight for each byte of a body. */
+            unknown?: ("max" | "reserve") | {
+                /** @description For each byte of the body of the request. */
+                bytes_in?: number;
+                /** @description For each byte of the body of the response. */
+                bytes_out?: number;
+            } | null;
+        };
         CreateAccountRequest: {
             /**
              * @description Name of the account. It is unique in the installation.
@@ -2187,6 +2303,8 @@ export interface components {
              * @enum {string|null}
              */
             auth?: "key" | "none" | null;
+            /** @description What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests. */
+            cost?: components["schemas"]["CostInput"][] | null;
             /**
              * @description HTTP methods, in upper case.
              * @example [
@@ -3473,6 +3591,8 @@ export interface components {
              * @enum {string|null}
              */
             auth?: "key" | "none" | null;
+            /** @description What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests. */
+            cost?: components["schemas"]["CostInput"][] | null;
             /**
              * @description HTTP methods, in upper case; replaced as a whole.
              * @example [
@@ -4272,6 +4392,8 @@ export interface components {
              * @enum {string}
              */
             auth: "key" | "none";
+            /** @description What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests. */
+            cost: components["schemas"]["Cost"][] | null;
             /**
              * Format: date-time
              * @description When the route was created.
@@ -4316,7 +4438,7 @@ export interface components {
             warnings?: string[] | null;
         };
         RouteChange: {
-            /** @description What changes about a route that exists before and after: rate_limit, auth. Absent for other routes. */
+            /** @description What changes about a route that exists before and after: rate_limit, cost, auth. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
             changes?: components["schemas"]["SettingChange"][];
             /**
              * @description HTTP methods of the route.
@@ -4339,8 +4461,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
