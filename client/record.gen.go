@@ -2285,7 +2285,7 @@ type PlanLimit struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// Meter What the limit counts: requests, bytes_in or bytes_out.
+	// Meter What the limit counts: requests, bytes_in, bytes_out or the meter of a cost of routes.
 	//
 	// Example: requests
 	Meter string `json:"meter"`
@@ -2340,7 +2340,7 @@ type PlanLimitInput struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Meter What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests) or bytes_out (those of responses). A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+	// Meter What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
 	//
 	// Example: bytes_out
 	Meter *string `json:"meter,omitempty"`
@@ -3051,7 +3051,7 @@ type SimulatedLimit struct {
 	// Example: 340
 	Refused int64 `json:"refused"`
 
-	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of bytes, all. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
 	//
 	// Example: 0
 	Unknown int64 `json:"unknown"`
@@ -3222,6 +3222,11 @@ type TopRow struct {
 	// Example: 40
 	Limited int64 `json:"limited"`
 
+	// Units that requests were charged by the costs of their routes, by meter; at most 64
+	// meters of a report are told apart, and the units of others are those of other. Empty
+	// if there are none.
+	Meters map[string]int64 `json:"meters"`
+
 	// Requests Number of requests, including refused ones.
 	//
 	// Example: 1200
@@ -3285,6 +3290,11 @@ type TrafficRow struct {
 	//
 	// Example: 40
 	Limited int64 `json:"limited"`
+
+	// Units that requests were charged by the costs of their routes, by meter; at most 64
+	// meters of a report are told apart, and the units of others are those of other. Empty
+	// if there are none.
+	Meters map[string]int64 `json:"meters"`
 
 	// Requests Number of requests, including refused ones.
 	//
@@ -3387,7 +3397,7 @@ type UsageEntry struct {
 	// Example: kg_4tQx9Z
 	KeyPrefix string `json:"key_prefix"`
 
-	// Meter What was counted: requests, bytes_in or bytes_out.
+	// Meter What was counted: requests, bytes_in, bytes_out, or the meter of a cost of the route.
 	//
 	// Example: requests
 	Meter string `json:"meter"`

@@ -75,7 +75,9 @@ func (s Sums) Less(before Sums) Sums {
 	for group, row := range before {
 		out.add(group, row, -1)
 	}
-	maps.DeleteFunc(out, func(_ string, row client.TrafficRow) bool { return row == client.TrafficRow{} })
+	maps.DeleteFunc(out, func(_ string, row client.TrafficRow) bool {
+		return !slices.ContainsFunc(figures(row), func(n int64) bool { return n != 0 })
+	})
 	return out
 }
 

@@ -18,7 +18,7 @@ type planLimitInput struct {
 	Sustained *string      `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota." example:"600/min"`
 	Burst     *string      `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: bucket capacity, <count>/<unit>. Default: the count of sustained." example:"50/s"`
 	Quota     *string      `json:"quota,omitempty" nullable:"true" minLength:"1" doc:"Of a quota: units of the meter in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends." example:"100000/month"`
-	Meter     *string      `json:"meter,omitempty" nullable:"true" minLength:"1" doc:"What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests) or bytes_out (those of responses). A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit." example:"bytes_out"`
+	Meter     *string      `json:"meter,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit." example:"bytes_out"`
 	Overage   *string      `json:"overage,omitempty" nullable:"true" enum:"refuse,allow" doc:"Of a quota: refuse (the default) refuses requests beyond the count; allow counts them and refuses none."`
 	WarnAt    []percentage `json:"warn_at,omitempty" nullable:"true" maxItems:"5" doc:"Of a quota: percentages of its count at which the event quota.threshold is raised, once in each window. An empty list is none. Default: 80 and 100."`
 	Per       *string      `json:"per,omitempty" nullable:"true" enum:"key,owner" doc:"key (the default) counts each key by itself. owner counts all keys of an owner together; a key without an owner counts alone."`
@@ -66,7 +66,7 @@ type planLimitRecord struct {
 	Sustained *string      `json:"sustained" doc:"Refill rate, <count>/<unit>; null for a quota." example:"600/min"`
 	Burst     *string      `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"50/s"`
 	Quota     *string      `json:"quota" doc:"Units of the meter in each calendar window, <count>/<window>; null for a rate." example:"100000/month"`
-	Meter     string       `json:"meter" doc:"What the limit counts: requests, bytes_in or bytes_out." example:"requests"`
+	Meter     string       `json:"meter" doc:"What the limit counts: requests, bytes_in, bytes_out or the meter of a cost of routes." example:"requests"`
 	Overage   *string      `json:"overage" enum:"refuse,allow" doc:"Whether a quota refuses requests beyond its count, or only counts them; null for a rate."`
 	WarnAt    []percentage `json:"warn_at" nullable:"true" doc:"Percentages of a quota's count at which the event quota.threshold is raised; null for a rate."`
 	Per       string       `json:"per" enum:"key,owner" doc:"key if each key counts by itself; owner if all keys of an owner count together."`

@@ -31,7 +31,7 @@ func TestQuotasOfPlans(t *testing.T) {
 	}
 	for field, limit := range map[string]map[string]any{
 		"sustained": {}, "quota": {"quota": "5/hour"}, "burst": {"quota": "5/day", "burst": "5/s"}, "overage": {"sustained": "1/s", "overage": "allow"},
-		"warn_at": {"quota": "5/day", "warn_at": []int{1, 2, 3, 4, 5, 6}}, "warn_at[1]": {"quota": "5/day", "warn_at": []int{1, 201}}, "meter": {"quota": "5/day", "meter": "bytes"},
+		"warn_at": {"quota": "5/day", "warn_at": []int{1, 2, 3, 4, 5, 6}}, "warn_at[1]": {"quota": "5/day", "warn_at": []int{1, 201}}, "meter": {"quota": "5/day", "meter": "Bytes"},
 		"concurrency": {"quota": "5/day", "concurrency": 5},
 	} {
 		limit["name"] = "a"

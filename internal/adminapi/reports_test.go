@@ -205,7 +205,7 @@ func TestAuditHeadSaysWhatIsNotSealed(t *testing.T) {
 	}
 }
 
-const trafficFields = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out latency_ms upstream_latency_ms"
+const trafficFields = "start group requests status_2xx status_3xx status_4xx status_5xx limited unauthorized forbidden upstream_errors bytes_in bytes_out meters latency_ms upstream_latency_ms"
 
 // Guarantee: the traffic report counts all requests up to the time of the call, starts
 // with since, ends before until, and has zeros for empty intervals.
@@ -328,6 +328,33 @@ func TestTrafficCountsAllRequests(t *testing.T) {
 			s.in(t).get("/v1/reports/traffic?"+query).refused(422, "validation_failed", field)
 		}
 	})
+}
+
+// Guarantee: the rows of reports, and the sums of what has most, have the units that requests were charged by the costs of
+// their routes, by meter.
+func TestTrafficCountsCosts(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	p.emitCosts(fine, accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000}, accesslog.Cost{Meter: "cents", Units: 3})
+	s.clock.move(2 * time.Minute)
+	p.emitCosts(broken, accesslog.Cost{Meter: "tokens", Units: 16000, Unknown: "incomplete"}, accesslog.Cost{Meter: "cents", Reserved: 3})
+	p.emit(limited)
+	s.clock.move(time.Minute)
+	for query, want := range map[string]string{
+		"traffic?interval=1m&since=2027-03-01T12:00:00Z":                                    "map[cents:3 tokens:1204], map[], map[tokens:16000], map[]",
+		"traffic?interval=1h&since=2027-03-01T12:00:00Z&group_by=key&key_id=" + p.key:       "map[cents:3 tokens:17204]",
+		"traffic?interval=1h&since=2027-03-01T12:00:00Z&group_by=route&route_id=" + p.route: "map[cents:3 tokens:17204]",
+		"traffic?interval=1h&since=2027-03-01T12:00:00Z&group_by=status":                    "map[cents:3 tokens:1204], map[], map[tokens:16000]",
+		"top?interval=1h&since=2027-03-01T12:00:00Z&group_by=key":                           "map[cents:3 tokens:17204]",
+	} {
+		var got []string
+		for _, r := range s.get("/v1/reports/" + query).want(200).data() {
+			got = append(got, fmt.Sprint(r["meters"]))
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %v, want %s", query, got, want)
+		}
+	}
 }
 
 // groupCounts returns the groups that have requests, with their number of requests.

@@ -33,6 +33,7 @@ type trafficRowRecord struct {
 	UpstreamErrors    int64            `json:"upstream_errors" doc:"Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate." example:"10"`
 	BytesIn           int64            `json:"bytes_in" doc:"Total size of request bodies, in bytes." example:"52000"`
 	BytesOut          int64            `json:"bytes_out" doc:"Total size of response bodies, in bytes." example:"734000"`
+	Meters            map[string]int64 `json:"meters" nullable:"false" doc:"Units that requests were charged by the costs of their routes, by meter; at most 64 meters of a report are told apart, and the units of others are those of other. Empty if there are none."`
 	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"Time from the request headers to the last byte of the response; null if the report is grouped or filtered by key."`
 	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"Time from sending the request to the upstream's response headers; null if the report is grouped or filtered by key."`
 }
@@ -116,6 +117,8 @@ type topRowRecord struct {
 	UpstreamErrors int64   `json:"upstream_errors" doc:"Responses with a 5xx status from the upstream, and 502 and 504 responses from Keygate." example:"10"`
 	BytesIn        int64   `json:"bytes_in" doc:"Total size of request bodies, in bytes." example:"52000"`
 	BytesOut       int64   `json:"bytes_out" doc:"Total size of response bodies, in bytes." example:"734000"`
+
+	Meters map[string]int64 `json:"meters" nullable:"false" doc:"Units that requests were charged by the costs of their routes, by meter; at most 64 meters of a report are told apart, and the units of others are those of other. Empty if there are none."`
 }
 
 // The number of rows of a top report.
@@ -156,6 +159,7 @@ func (a *API) reportTop(c *call) (response, error) {
 		out.Data[i] = topRowRecord{
 			Group: optionalText(r.Group), GatewayID: optionalText(r.GatewayID), Requests: r.Requests, Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 			Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
+			Meters: presentAmounts(r.Meters),
 		}
 	}
 	return ok(out), nil
@@ -210,10 +214,18 @@ func presentTraffic(r *traffic.Row, hasLatency bool) trafficRowRecord {
 		Start: r.Start.UTC(), Group: optionalText(r.Group), Requests: r.Requests,
 		Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 		Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors,
-		BytesIn: r.BytesIn, BytesOut: r.BytesOut,
+		BytesIn: r.BytesIn, BytesOut: r.BytesOut, Meters: presentAmounts(r.Meters),
 	}
 	if hasLatency {
 		out.LatencyMS, out.UpstreamLatencyMS = presentLatencies(r.Latency), presentLatencies(r.Upstream)
+	}
+	return out
+}
+
+func presentAmounts(amounts traffic.Amounts) map[string]int64 {
+	out := make(map[string]int64, len(amounts))
+	for _, a := range amounts {
+		out[a.Meter] = a.Units
 	}
 	return out
 }

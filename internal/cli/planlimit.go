@@ -19,7 +19,7 @@ by commas:
 
   burst=RATE       of a rate: capacity, such as 100/s (default: the count of the rate)
   meter=METER      what it counts: requests (default), bytes_in for the bodies of requests,
-                   or bytes_out for those of responses
+                   bytes_out for those of responses, or the meter of a cost of routes
   overage=allow    of a quota: requests beyond it are counted, and none is refused
   warn-at=50,80    of a quota: percentages at which the event quota.threshold is raised
                    (default: 80,100), or none

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -41,7 +42,10 @@ In a pipe or file a table has no bars, and sizes and latencies are plain numbers
 and milliseconds.
 
 With --top 10, the report has the ten routes, keys or gateways with the most requests of
-the whole time, or with the most of what --order says.`,
+the whole time, or with the most of what --order says.
+
+If routes have a cost, the table has the units that requests were charged, for the four
+meters with the most; JSON and YAML have them all.`,
 		Example: "  keygate traffic\n  keygate traffic --group-by route --since 1h\n  keygate traffic --top 10 --group-by key --order refused\n  keygate traffic --key-id key_01j… --interval 1d",
 		Args:    noArgs, RunE: o.run,
 	}
@@ -117,7 +121,8 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 	if o.Width(o.Out) == 0 { // programs find each number in a field of its own, in bytes and milliseconds
 		size, milliseconds = count, plainMilliseconds
 	}
-	t := o.NewTable(o.columns(timed)...)
+	charged := mostCharged(rows, func(r *client.TrafficRow) map[string]int64 { return r.Meters })
+	t := o.NewTable(o.columns(charged, timed)...)
 	for i := range rows {
 		r := &rows[i]
 		cells := []string{o.start(r.Start)}
@@ -129,6 +134,9 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 			cells = append(cells, count(n))
 		}
 		cells = append(cells, size(r.BytesIn), size(r.BytesOut))
+		for _, meter := range charged {
+			cells = append(cells, count(r.Meters[meter]))
+		}
 		if timed {
 			l, u := latencies(r.LatencyMs), latencies(r.UpstreamLatencyMs)
 			cells = append(cells, milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(u.P50), milliseconds(u.P99))
@@ -155,18 +163,57 @@ func (o *traffic) printTop(c *cobra.Command, api *client.Client) error {
 		return nil
 	}
 	names := o.namesOf(c.Context(), api)
-	t := o.NewTable(terminal.Column{Name: strings.ToUpper(o.query.GroupBy), Flex: true}, terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: "2XX", Rank: 2}, terminal.Column{Name: "3XX", Rank: 4},
-		terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"}, terminal.Column{Name: "429"}, terminal.Column{Name: "401", Rank: 1}, terminal.Column{Name: "403", Rank: 1}, terminal.Column{Name: "IN", Rank: 3}, terminal.Column{Name: "OUT", Rank: 3})
+	charged := mostCharged(rows, func(r *client.TopRow) map[string]int64 { return r.Meters })
+	columns := append([]terminal.Column{
+		{Name: strings.ToUpper(o.query.GroupBy), Flex: true}, {Name: "REQUESTS"}, {Name: "2XX", Rank: 2}, {Name: "3XX", Rank: 4},
+		{Name: "4XX"}, {Name: "5XX"}, {Name: "429"}, {Name: "401", Rank: 1}, {Name: "403", Rank: 1}, {Name: "IN", Rank: 3}, {Name: "OUT", Rank: 3},
+	}, meterColumns(charged)...)
+	t := o.NewTable(columns...)
 	for i := range rows {
 		r := &rows[i]
-		t.Row(o.group(&client.TrafficRow{Group: r.Group}, names), count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
-			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), terminal.Size(r.BytesIn), terminal.Size(r.BytesOut))
+		cells := []string{
+			o.group(&client.TrafficRow{Group: r.Group}, names), count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
+			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), terminal.Size(r.BytesIn), terminal.Size(r.BytesOut),
+		}
+		for _, meter := range charged {
+			cells = append(cells, count(r.Meters[meter]))
+		}
+		t.Row(cells...)
 	}
 	return t.Flush()
 }
 
-// columns returns the columns of the report; timed adds latencies.
-func (o *traffic) columns(timed bool) []terminal.Column {
+// mostMeters is the number of meters that a table shows.
+const mostMeters = 4
+
+// mostCharged returns the meters with the most units in rows, ordered by their names.
+func mostCharged[R any](rows []R, of func(*R) map[string]int64) []string {
+	sums := map[string]float64{}
+	for i := range rows {
+		for meter, units := range of(&rows[i]) {
+			sums[meter] += float64(units)
+		}
+	}
+	meters := slices.SortedFunc(maps.Keys(sums), func(x, y string) int { return cmp.Or(cmp.Compare(sums[y], sums[x]), cmp.Compare(x, y)) })
+	meters = meters[:min(len(meters), mostMeters)]
+	slices.Sort(meters)
+	return meters
+}
+
+// meterColumns returns a column for each meter. The meter requests has another name than the number of requests.
+func meterColumns(meters []string) (columns []terminal.Column) {
+	for _, meter := range meters {
+		name := strings.ToUpper(meter)
+		if meter == "requests" {
+			name = "REQUEST UNITS"
+		}
+		columns = append(columns, terminal.Column{Name: name, Rank: 3})
+	}
+	return columns
+}
+
+// columns returns the columns of the report, with those of meters that were charged; timed adds latencies.
+func (o *traffic) columns(charged []string, timed bool) []terminal.Column {
 	columns := []terminal.Column{{Name: "START"}}
 	if o.query.GroupBy != "" {
 		columns = append(columns, terminal.Column{Name: strings.ToUpper(o.query.GroupBy), Flex: true})
@@ -175,6 +222,7 @@ func (o *traffic) columns(timed bool) []terminal.Column {
 		terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: " ", Rank: 3, Bar: true}, terminal.Column{Name: "2XX"}, terminal.Column{Name: "3XX", Rank: 6}, terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"},
 		terminal.Column{Name: "429", Rank: 2}, terminal.Column{Name: "401", Rank: 5}, terminal.Column{Name: "403", Rank: 5}, terminal.Column{Name: "UPSTREAM ERRORS", Rank: 8},
 		terminal.Column{Name: "IN", Rank: 7}, terminal.Column{Name: "OUT", Rank: 7})
+	columns = append(columns, meterColumns(charged)...)
 	if timed {
 		columns = append(columns, terminal.Column{Name: "P50", Rank: 4}, terminal.Column{Name: "P90", Rank: 9}, terminal.Column{Name: "P99", Rank: 1},
 			terminal.Column{Name: "UPSTREAM P50", Rank: 11}, terminal.Column{Name: "UPSTREAM P99", Rank: 10})

@@ -28,3 +28,19 @@ func TestLimitOfTheTrafficReport(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: the table has the four meters with the most units, in order, and a cost for requests is not taken for their number.
+func TestTrafficShowsMeters(t *testing.T) {
+	rows := []client.TrafficRow{{Meters: map[string]int64{"tokens": 5, "requests": 4, "cents": 3}}, {}, {Meters: map[string]int64{"b": 9, "a": 1, "cents": 3}}}
+	got := mostCharged(rows, func(r *client.TrafficRow) map[string]int64 { return r.Meters })
+	if want := []string{"b", "cents", "requests", "tokens"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	var names []string
+	for _, c := range meterColumns(got) {
+		names = append(names, c.Name)
+	}
+	if want := []string{"B", "CENTS", "REQUEST UNITS", "TOKENS"}; !slices.Equal(names, want) {
+		t.Errorf("got the columns %v, want %v", names, want)
+	}
+}

@@ -274,6 +274,17 @@ func TestSimulatePlan(t *testing.T) {
 	if !slices.Equal(s.Limits, want) || s.Requests != 12 || s.Refused != 3 {
 		t.Errorf("got %+v; want %+v of 12 requests", s, want)
 	}
+	// What a limit of another meter, or of routes with a cost of requests, would do is not known.
+	must[*gateway.Route](h)(h.UpdateRoute(ctx(), c, g.ID, reports.ID, control.RoutePatch{Cost: value(rulesOf(t, "[{meter: requests, from: {request: 2}}, {meter: tokens, from: {request: 1}}]"))}, nil))
+	units := control.PlanInput{Limits: []plan.LimitInput{
+		{Name: "tokens", Quota: "1/day", Meter: "tokens"}, {Name: "orders", Sustained: "2/day", GatewayID: g.ID, Routes: []string{"/orders/*"}},
+		{Name: "reports", Sustained: "2/day", GatewayID: g.ID, Routes: []string{"/reports"}}, {Name: "all", Sustained: "2/day"},
+	}}
+	s = must[*control.Simulation](h)(h.SimulatePlan(ctx(), c, g.ID, units))
+	want = []control.LimitSimulation{{Limit: "tokens", Unknown: 12}, {Limit: "orders", Refused: 2}, {Limit: "reports", Unknown: 6}, {Limit: "all", Unknown: 10}}
+	if !slices.Equal(s.Limits, want) {
+		t.Errorf("got %+v; want %+v", s.Limits, want)
+	}
 	for field, in := range map[string]control.PlanInput{
 		"plan.limits[0].sustained": planOf("", "x"), "plan.limits[0].gateway_id": planOn("", "gw_x"), "plan.time_zone": {TimeZone: "Mars"},
 	} {

@@ -2,8 +2,11 @@ package control
 
 import (
 	"context"
+	"slices"
 
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/traffic"
@@ -64,9 +67,13 @@ func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID stri
 func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string, p *plan.Plan) (w traffic.PlanWhat, err error) {
 	w.Gateway, _ = id.Parse(id.Gateway, gatewayID)
 	w.Limits = make([]traffic.PlanLimit, len(p.Limits))
+	table, err := tx.RouteTable(ctx, gatewayID)
+	if err != nil {
+		return w, err
+	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != ""}
+		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != "" || anyCosts(table, gatewayID, l)}
 		if l.IsQuota() {
 			c, err := p.Calendar(l.Quota.Unit, "", 0)
 			if err != nil {
@@ -74,9 +81,7 @@ func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gateway
 			}
 			w.Limits[i].Quota = &traffic.QuotaLimit{Count: l.Quota.Count, Calendar: c, Allow: l.OverageOrDefault() == plan.OverageAllow}
 		}
-		if w.Limits[i].Routes, err = coveredRoutes(ctx, tx, gatewayID, l); err != nil {
-			return w, err
-		}
+		w.Limits[i].Routes = coveredRoutes(table, gatewayID, l)
 	}
 	w.Owners = func(ctx context.Context, keys [][16]byte) (map[[16]byte][16]byte, error) {
 		return read(ctx, s, actor, func(tx ReadTx) (map[[16]byte][16]byte, error) { return ownersOf(ctx, tx, actor, keys) })
@@ -86,24 +91,32 @@ func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gateway
 }
 
 // coveredRoutes returns the routes of a gateway that a limit applies to; nil for all.
-func coveredRoutes(ctx context.Context, tx RouteReader, gatewayID string, l *plan.Limit) (map[[16]byte]bool, error) {
+func coveredRoutes(table []gateway.Route, gatewayID string, l *plan.Limit) map[[16]byte]bool {
 	covered := map[[16]byte]bool{}
 	switch {
 	case l.GatewayID == "":
-		return nil, nil
+		return nil
 	case l.GatewayID != gatewayID:
-		return covered, nil
+		return covered
 	case len(l.Routes) == 0:
-		return nil, nil
+		return nil
 	}
-	table, err := tx.RouteTable(ctx, gatewayID)
 	for i := range table {
 		if l.Covers(gatewayID, table[i].Path) {
 			route, _ := id.Parse(id.Route, table[i].ID)
 			covered[route] = true
 		}
 	}
-	return covered, err
+	return covered
+}
+
+// anyCosts reports whether a route that a limit applies to has a cost of the meter requests, which the recorded counts do not
+// have.
+func anyCosts(table []gateway.Route, gatewayID string, l *plan.Limit) bool {
+	paths := plan.NewPaths(l.Routes)
+	return (l.GatewayID == "" || l.GatewayID == gatewayID) && slices.ContainsFunc(table, func(r gateway.Route) bool {
+		return r.Cost.Of(cost.Requests) >= 0 && paths.Cover(r.Path)
+	})
 }
 
 // ownersOf returns the owners of keys, without keys whose owner is not known.

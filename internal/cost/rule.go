@@ -176,10 +176,15 @@ func checkMeter(meter string) error {
 	switch {
 	case meter == ratelimit.BytesIn || meter == ratelimit.BytesOut:
 		return fault.Invalid("meter", "%s is counted on every route, as the access record counts it: leave out its cost", meter)
-	case meter == "" || len(meter) > maxMeter || strings.Trim(meter, "abcdefghijklmnopqrstuvwxyz0123456789_") != "":
+	case !IsMeter(meter):
 		return fault.Invalid("meter", "must have 1 to %d characters of a-z, 0-9 and _, such as tokens", maxMeter)
 	}
 	return nil
+}
+
+// IsMeter reports whether s can be the name of a meter.
+func IsMeter(s string) bool {
+	return s != "" && len(s) <= maxMeter && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 func (r *Rule) checkAmounts() error {

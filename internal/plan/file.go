@@ -287,8 +287,12 @@ func (l *Limit) encode(b *bytes.Buffer, of string) {
 	for _, part := range []struct{ field, value string }{
 		{"sustained", l.Sustained.String()}, {"burst", l.Burst.String()}, {"quota", l.Quota.String()}, {"meter", l.Meter}, {"overage", string(l.Overage)},
 	} {
-		if part.value != "" {
-			fmt.Fprintf(b, "        %s: %s\n", part.field, part.value)
+		value := part.value
+		if part.field == "meter" && value != "" { // such as 1 or null
+			value = document.Scalar(value)
+		}
+		if value != "" {
+			fmt.Fprintf(b, "        %s: %s\n", part.field, value)
 		}
 	}
 	if l.WarnAt != nil {

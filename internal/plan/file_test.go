@@ -86,7 +86,7 @@ func TestMistakesInFilesOfPlans(t *testing.T) {
 		{"plans: [{name: a, limits: [{name: b, sustained: 5/s, gateway_id: gw_1}]}]", "plans[0].limits[0].gateway_id"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5}]}]", "plans[0].limits[0].quota"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5, overage: allow, warn_at: [7]}]}]", "plans[0].limits[0].quota"},
-		{"plans: [{name: a, limits: [{name: b, quota: 5/hour, meter: tokens, overage: no}]}]", "plans[0].limits[0].quota plans[0].limits[0].meter plans[0].limits[0].overage"},
+		{"plans: [{name: a, limits: [{name: b, quota: 5/hour, meter: Tokens, overage: no}]}]", "plans[0].limits[0].quota plans[0].limits[0].meter plans[0].limits[0].overage"},
 		{"plans: [{name: a, limits: [{name: b, Quota: 5/day, overage: allow}]}]", "plans[0].limits[0].Quota"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5/day, sustained: null, warn_at: [80, x, 0]}]}]", "plans[0].limits[0].warn_at[1]"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5/day, warn_at: [1e9, 80, -1]}]}]", "plans[0].limits[0].warn_at[0] plans[0].limits[0].warn_at[2]"},

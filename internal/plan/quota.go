@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -76,11 +77,6 @@ func badQuota() error {
 // IsQuota reports whether the limit is a quota, and not a rate.
 func (l *Limit) IsQuota() bool { return !l.Quota.IsZero() }
 
-// Meters returns what limits may count: requests, or the bytes of the bodies of requests or of responses.
-func Meters() []string {
-	return []string{ratelimit.Requests, ratelimit.BytesIn, ratelimit.BytesOut}
-}
-
 // MeterOrDefault returns what the limit counts.
 func (l *Limit) MeterOrDefault() string { return cmp.Or(l.Meter, ratelimit.Requests) }
 
@@ -121,8 +117,8 @@ func (in *LimitInput) parseQuota(l *Limit) error {
 	var badMeter, badOverage, badWarnAt error
 	badCount := fault.Prefixed("quota", l.Quota.UnmarshalText([]byte(in.Quota)))
 	switch {
-	case !slices.Contains(Meters(), cmp.Or(in.Meter, ratelimit.Requests)):
-		badMeter = fault.Invalid("meter", "must be one of %s", strings.Join(Meters(), ", "))
+	case in.Meter != "" && !cost.IsMeter(in.Meter):
+		badMeter = fault.Invalid("meter", "must be requests, bytes_in, bytes_out or the meter of a route's cost, such as tokens: 1 to 32 characters of a-z, 0-9 and _")
 	case in.Meter != ratelimit.Requests:
 		l.Meter = in.Meter
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 func drawLimit(t *rapid.T) plan.LimitInput {
 	in := plan.LimitInput{
 		Name: rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(t, "name"), Per: rapid.SampledFrom([]string{"", "key", "owner"}).Draw(t, "per"),
-		Meter: rapid.SampledFrom([]string{"", ratelimit.Requests, ratelimit.BytesIn, ratelimit.BytesOut}).Draw(t, "meter"),
+		Meter: rapid.SampledFrom([]string{"", ratelimit.Requests, ratelimit.BytesIn, ratelimit.BytesOut, "tokens", "1", "null", strings.Repeat("_", 32)}).Draw(t, "meter"),
 	}
 	if rapid.Bool().Draw(t, "is a rate") {
 		in.Sustained = fmt.Sprintf("%d/s", rapid.IntRange(1, 1000).Draw(t, "rate"))
@@ -88,11 +89,13 @@ func TestMistakesInQuotas(t *testing.T) {
 		{plan.LimitInput{Quota: "1/Month", Overage: "allow", WarnAt: []int{50}}, "limits[0].quota"},
 		{plan.LimitInput{Quota: "1/month", Sustained: "1/s", Burst: "1/s"}, "limits[0].quota"},
 		{plan.LimitInput{Quota: "1/month", Burst: "1/s"}, "limits[0].burst"},
-		{plan.LimitInput{Quota: "1/month", Meter: "bytes"}, "limits[0].meter"},
+		{plan.LimitInput{Quota: "1/month", Meter: "Bytes"}, "limits[0].meter"},
 		{plan.LimitInput{Sustained: "1000000001/s"}, "limits[0].sustained"},
 		{plan.LimitInput{Sustained: "1/s", Burst: "1000000001/s", Meter: "requests"}, "limits[0].burst"},
 		{plan.LimitInput{Sustained: "9007199254740992/s", Meter: "bytes_in"}, "limits[0].sustained"},
-		{plan.LimitInput{Sustained: "1/s", Meter: "tokens"}, "limits[0].meter"},
+		{plan.LimitInput{Sustained: "1/s", Meter: "to-kens"}, "limits[0].meter"},
+		{plan.LimitInput{Sustained: "1/s", Meter: strings.Repeat("t", 33)}, "limits[0].meter"},
+		{plan.LimitInput{Sustained: "1/s", Meter: "${env:METER}"}, "limits[0].meter"},
 		{plan.LimitInput{Quota: "1/month", Overage: "deny"}, "limits[0].overage"},
 		{plan.LimitInput{Sustained: "1/s", Overage: "allow"}, "limits[0].overage"},
 		{plan.LimitInput{Sustained: "1/s", WarnAt: []int{}}, percentages},

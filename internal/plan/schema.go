@@ -43,14 +43,6 @@ func planSchema() schema {
 func absent() schema  { return schema{"type": "null"} }
 func present() schema { return schema{"type": "string"} }
 
-// meters returns Meters for an enum.
-func meters() (list []any) {
-	for _, m := range Meters() {
-		list = append(list, m)
-	}
-	return list
-}
-
 func limitSchema() schema {
 	return schema{
 		"type": "object", "additionalProperties": false, "required": []any{"name"},
@@ -64,7 +56,8 @@ func limitSchema() schema {
 			"burst":     gateway.OrNull(gateway.RateSchema("Of a rate: capacity: its count.", "50/s")),
 			"quota": gateway.OrNull(schema{"type": "string", "pattern": `^([1-9][0-9]{0,15}/(day|week|month|total)|.*\$\{env:.*)$`,
 				"description": "Of a quota: units for each calendar window, <count>/<window>: day, week, month, or total, which never ends.", "examples": []any{"100000/month"}}),
-			"meter":   gateway.OrNull(schema{"enum": meters(), "description": "What the limit counts: requests (the default), or the bytes of the bodies of requests (bytes_in) or of responses (bytes_out)."}),
+			"meter": gateway.OrNull(schema{"type": "string", "pattern": `^(` + gateway.MeterPattern + `|.*\$\{env:.*)$`, "examples": []any{"tokens"},
+				"description": "What the limit counts: requests (the default), the bytes of the bodies of requests (bytes_in) or of responses (bytes_out), or the meter of a cost of routes."}),
 			"overage": gateway.OrNull(schema{"enum": []any{string(OverageRefuse), string(OverageAllow)}, "description": "Of a quota: refuse (the default) refuses requests beyond the count, allow only counts them."}),
 			"warn_at": gateway.OrNull(schema{"type": "array", "maxItems": maxWarnings, "items": schema{"type": "integer", "minimum": 1, "maximum": MaxPercent},
 				"description": "Of a quota: percentages of the count at which the event quota.threshold is raised. Default: 80 and 100.", "examples": []any{[]any{50, 80, 100}}}),

@@ -33,8 +33,8 @@ func scrape(t *testing.T, s *keygatetest.Server) string {
 }
 
 // startWithAllMetrics starts a server and sends it requests, so that it has every metric:
-// with TLS, traces, a forwarded request, a failing upstream, an exceeded limit and a
-// missing route.
+// with TLS, traces, a forwarded request whose cost is unknown, a failing upstream, an
+// exceeded limit and a missing route.
 func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	t.Helper()
 	traces := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
@@ -54,15 +54,12 @@ func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	auth, once := client.CreateRouteRequestAuthNone, "1/day"
-	for _, path := range []string{"/passes", "/fails", "/limited"} {
-		r := client.CreateRouteRequest{Path: path, Methods: []string{"GET"}, Auth: &auth}
-		if path == "/limited" {
-			r.RateLimit = &client.RateLimitInput{Daily: &once}
-		}
-		if _, err := s.Admin.CreateRoute(t.Context(), g.GatewayID, r); err != nil {
-			t.Fatal(err)
-		}
+	if _, err := s.Admin.PushConfig(t.Context(), g.GatewayID, []byte(`routes:
+- {path: /passes, methods: [GET], auth: none, cost: [{meter: tokens, max: 9, from: {json: {usage.total: 1}}}]}
+- {path: /fails, methods: [GET], auth: none}
+- {path: /limited, methods: [GET], auth: none, rate_limit: {daily: 1/day}}
+`), false); err != nil {
+		t.Fatal(err)
 	}
 	tr := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pair.Pool(t), ServerName: "localhost"}}
 	for path, want := range map[string]int{"/passes": 200, "/fails": 503, "/limited": 429, "/nowhere": 401} {

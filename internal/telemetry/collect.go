@@ -10,12 +10,13 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // descs are the descriptions of the metrics of Requests.
 type descs struct {
-	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, info, results, delay *prometheus.Desc
+	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, units, unknown, info, results, delay *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -30,6 +31,8 @@ func newDescs() descs {
 		limited:        at("keygate_limit_refusals_total", "Requests refused by a rate limit, by its scope: key, route, daily, global.", "scope"),
 		bytesIn:        at("keygate_request_body_bytes_total", "Bytes of request bodies."),
 		bytesOut:       at("keygate_response_body_bytes_total", "Bytes of response bodies."),
+		units:          at("keygate_units_total", "Units that requests were charged by the costs of their routes, by meter.", "meter"),
+		unknown:        at("keygate_cost_unknown_total", "Costs of requests that are not known, by reason.", "reason"),
 		info: prometheus.NewDesc("keygate_route_info", "Always 1. The labels are the hostname, path and methods of each gateway and route that had requests.",
 			[]string{"gateway", "route", "host", "path", "methods"}, nil),
 		results: prometheus.NewDesc("keygate_gateway_decisions_total",
@@ -45,7 +48,7 @@ const syncTimeout = 250 * time.Millisecond
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 	d := &r.descs
-	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.info, d.results, d.delay} {
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.units, d.unknown, d.info, d.results, d.delay} {
 		to <- one
 	}
 }
@@ -116,6 +119,14 @@ func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes)
 	for reason, n := range c.upstream {
 		if n > 0 {
 			to <- counter(d.upstreamErrors, float64(n), s.gateway, s.route, reasonName(reason))
+		}
+	}
+	for _, one := range c.costs.units {
+		to <- counter(d.units, one.units, s.gateway, s.route, label(one.meter))
+	}
+	for reason, n := range c.costs.unknown {
+		if n > 0 {
+			to <- counter(d.unknown, float64(n), s.gateway, s.route, cost.Reason(reason).String())
 		}
 	}
 	for _, h := range []struct {

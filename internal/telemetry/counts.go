@@ -13,6 +13,7 @@ type counts struct {
 	bytesIn, bytesOut int64
 
 	took, upstreamTook histogram
+	costs              costs
 }
 
 // The reasons of upstream errors.
@@ -28,7 +29,7 @@ func reasonName(reason int) string {
 }
 
 // count adds a request that ended.
-func (c *counts) count(scale *scale, e *accesslog.Record) {
+func (c *counts) count(scale *scale, e *accesslog.Entry) {
 	if class := int(e.Status / 100); class < len(c.statuses) {
 		c.statuses[class]++
 	} else {
@@ -53,6 +54,9 @@ func (c *counts) count(scale *scale, e *accesslog.Record) {
 	if e.Upstream >= 0 {
 		c.upstreamTook.observe(scale, e.Upstream)
 	}
+	if e.Cost != "" {
+		c.costs.count(e.Cost)
+	}
 }
 
 const switching = 101
@@ -66,6 +70,7 @@ func (c *counts) moveTo(to *counts) {
 	c.bytesIn, c.bytesOut = 0, 0
 	c.took.moveTo(&to.took)
 	c.upstreamTook.moveTo(&to.upstreamTook)
+	c.costs.moveTo(&to.costs)
 }
 
 // move adds the numbers of from to the numbers of to, and sets from to 0.
@@ -84,13 +89,13 @@ const (
 	// linesOfNew is the assumed number of lines of a new series: one status, bytes in and out, two
 	// histograms and keygate_route_info.
 	linesOfNew = 1 + 2 + 2*linesOfHistogram + 1
-	// mostLines is the largest number of lines of a series, with every status, refusal and reason.
-	mostLines = linesOfNew - 1 + 6 + ratelimit.ReportedScopes + upstreamReasons
+	// mostLines is the largest number of lines of a series, with every status, refusal, reason and meter.
+	mostLines = linesOfNew - 1 + 6 + ratelimit.ReportedScopes + upstreamReasons + metersOfSeries + 1 + unknownReasons - 1
 )
 
 // countLines returns the number of lines that s has at the next scrape.
 func (s *series) countLines() int {
-	n := 2 + 1
+	n := 2 + 1 + s.total.costs.countLines(&s.pending.costs)
 	used := func(a, b uint64) {
 		if a+b > 0 {
 			n++

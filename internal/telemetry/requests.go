@@ -133,7 +133,7 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 	defer r.mu.Unlock()
 	first := now // when the earliest of them ended
 	for i := range batch {
-		e := &batch[i].Record
+		e := &batch[i]
 		if e.Part == accesslog.Started {
 			continue
 		}
@@ -143,7 +143,7 @@ func (r *Requests) Take(batch []accesslog.Entry) {
 	r.delay.note(now, now-first)
 }
 
-func (r *Requests) count(e *accesslog.Record) {
+func (r *Requests) count(e *accesslog.Entry) {
 	if int(e.Result) < len(r.ended) {
 		r.ended[e.Result]++
 	}
@@ -160,7 +160,7 @@ func (r *Requests) count(e *accesslog.Record) {
 	r.last.count(r.scale, e)
 }
 
-func (s *series) count(scale *scale, e *accesslog.Record) {
+func (s *series) count(scale *scale, e *accesslog.Entry) {
 	s.requests++
 	s.pending.count(scale, e)
 }

@@ -79,6 +79,13 @@ func newRequestsHarness(t *testing.T) *requestsHarness {
 	noGateway := accesslog.Entry{Record: accesslog.Record{Status: 404, Result: accesslog.NoGateway, Upstream: -1}}
 	started, ended := record(1, 2), record(1, 2)
 	started.Part, ended.Part = accesslog.Started, accesslog.Ended
+	var text []byte
+	for _, c := range []accesslog.Cost{{Meter: "tokens", Units: 1204, Reserved: 2000}, {Meter: "cents", Reserved: 1}, {Meter: "requests", Units: 3}} {
+		text = accesslog.AppendCost(text, &c)
+	}
+	ended.Cost, started.Cost = string(text), string(text)
+	failed.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "tokens", Units: 16000, Unknown: "missing"}))
+	timedOut.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "tokens", Unknown: "incomplete"}))
 	h.Take([]accesslog.Entry{started, ended, record(1, 2), limited, failed, timedOut, tunnel, noGateway, noGateway})
 	return h
 }
@@ -114,6 +121,15 @@ func TestRequests(t *testing.T) {
 		{"upstream errors by reason", "keygate_upstream_errors_total{", []string{
 			`keygate_upstream_errors_total{gateway="GW",reason="timeout",route="OTHER"} 1`,
 			`keygate_upstream_errors_total{gateway="GW",reason="upstream_status",route="OTHER"} 1`,
+		}},
+		{"units by meter", "keygate_units_total{", []string{
+			`keygate_units_total{gateway="GW",meter="tokens",route="RT"} 1204`,
+			`keygate_units_total{gateway="GW",meter="requests",route="RT"} 3`,
+			`keygate_units_total{gateway="GW",meter="tokens",route="OTHER"} 16000`,
+		}},
+		{"unknown costs by reason", "keygate_cost_unknown_total{", []string{
+			`keygate_cost_unknown_total{gateway="GW",reason="missing",route="OTHER"} 1`,
+			`keygate_cost_unknown_total{gateway="GW",reason="incomplete",route="OTHER"} 1`,
 		}},
 		{"descriptions of routes", "keygate_route_info{", []string{
 			`keygate_route_info{gateway="GW",host="gw.example",methods="GET,POST",path="/orders/{id}",route="RT"} 1`,

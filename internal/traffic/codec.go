@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // bodySize is the size, in bytes, at which a body is complete. It bounds how much of an interval a
@@ -12,7 +13,13 @@ const bodySize = 32 << 10
 
 // version is the first byte of a body. Then follow the identifiers, each once, and the
 // entries, which refer to identifiers by their indexes.
-const version = 1
+//
+// A body with amounts has withAmounts instead. Between its identifiers and its entries are the meters, each once, and the
+// amounts of the entries that have some: how many entries lie between, and the amounts, with meters by their indexes.
+const (
+	version     = 1
+	withAmounts = 2
+)
 
 // Writer encodes entries as chunks. Entries must be added in the order of the part. The
 // chunks differ only in First, Last and Body.
@@ -25,6 +32,10 @@ type Writer struct {
 	lastKey uint64              // the index of the last key, plus one
 	entries []byte
 	scratch []byte
+
+	meters  []string // at most MaxMeters and OtherMeter of each chunk or Merger that is written
+	amounts []byte
+	without int64 // entries since the last one with amounts
 }
 
 // NewWriter returns a Writer whose chunks are copies of c with their own First, Last and
@@ -51,6 +62,25 @@ func (w *Writer) Entry(e *Entry) {
 	if p != Keys {
 		w.sketch(e.Latency)
 		w.sketch(e.Upstream)
+	}
+	w.addAmounts(e.Amounts)
+}
+
+// addAmounts adds the amounts of the entry that was added last.
+func (w *Writer) addAmounts(amounts Amounts) {
+	if len(amounts) == 0 {
+		w.without++
+		return
+	}
+	w.amounts = binary.AppendUvarint(binary.AppendUvarint(w.amounts, uint64(w.without)), uint64(len(amounts)))
+	w.without = 0
+	for _, a := range amounts {
+		index := slices.Index(w.meters, a.Meter)
+		if index < 0 {
+			index = len(w.meters)
+			w.meters = append(w.meters, a.Meter)
+		}
+		w.amounts = binary.AppendUvarint(binary.AppendUvarint(w.amounts, uint64(index)), uint64(a.Units))
 	}
 }
 
@@ -90,7 +120,7 @@ func (w *Writer) Chunks() []Chunk {
 
 // begin starts an entry whose identifier for First and Last is bound.
 func (w *Writer) begin(bound [16]byte) {
-	if len(w.ids)+len(w.entries) >= bodySize {
+	if len(w.ids)+len(w.entries)+len(w.amounts) >= bodySize {
 		w.end()
 	}
 	if len(w.entries) == 0 {
@@ -101,14 +131,26 @@ func (w *Writer) begin(bound [16]byte) {
 
 // end completes a body.
 func (w *Writer) end() {
-	b := make([]byte, 0, 8+len(w.ids)+len(w.entries))
-	b = append(b, version)
+	b := make([]byte, 0, 8+len(w.ids)+len(w.entries)+len(w.amounts))
+	if len(w.meters) == 0 {
+		b = append(b, version)
+	} else {
+		b = append(b, withAmounts)
+	}
 	b = binary.AppendUvarint(b, uint64(len(w.ids)/16))
 	b = append(b, w.ids...)
+	if len(w.meters) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(w.meters)))
+		for _, meter := range w.meters {
+			b = append(binary.AppendUvarint(b, uint64(len(meter))), meter...)
+		}
+		b = append(binary.AppendUvarint(b, uint64(len(w.amounts))), w.amounts...)
+	}
 	b = append(b, w.entries...)
 	w.like.Body = b
 	w.made = append(w.made, w.like)
 	w.ids, w.entries, w.lastKey = w.ids[:0], w.entries[:0], 0
+	w.meters, w.amounts, w.without = w.meters[:0], w.amounts[:0], 0
 	clear(w.indexes)
 }
 
@@ -145,16 +187,19 @@ func (w *Writer) sketch(s *Sketch) {
 
 // reader decodes a body. After its first error it returns zero values.
 type reader struct {
-	ids []byte
-	b   []byte
-	err error
+	ids     []byte
+	meters  []string
+	amounts *reader // nil if no later entry has amounts
+	until   int64   // entries before the next one with amounts
+	b       []byte
+	err     error
 }
 
 var errBody = errors.New("traffic chunk is damaged")
 
 func newReader(body []byte) *reader {
 	r := &reader{}
-	if len(body) == 0 || body[0] != version {
+	if len(body) == 0 || body[0] != version && body[0] != withAmounts {
 		r.err = fmt.Errorf("%w: unknown version", errBody)
 		return r
 	}
@@ -164,7 +209,54 @@ func newReader(body []byte) *reader {
 	} else {
 		r.ids, r.b = r.b[:16*n], r.b[16*n:]
 	}
+	if body[0] == withAmounts {
+		r.beginAmounts()
+	}
 	return r
+}
+
+// beginAmounts reads the meters, and how many entries have no amounts before the first that has some.
+func (r *reader) beginAmounts() {
+	n := r.number()
+	for ; n > 0 && r.err == nil; n-- {
+		r.meters = append(r.meters, string(r.bytes()))
+	}
+	r.amounts = &reader{b: r.bytes()}
+	r.skipAmounts()
+}
+
+// skipAmounts reads how many entries have no amounts before the next one that has some.
+func (r *reader) skipAmounts() {
+	if !r.amounts.more() {
+		r.amounts = nil
+		return
+	}
+	r.until = r.amounts.number()
+}
+
+// rowAmounts appends the amounts of the next entry to a.
+func (r *reader) rowAmounts(a Amounts) Amounts {
+	if r.amounts == nil {
+		return a
+	}
+	if r.until > 0 {
+		r.until--
+		return a
+	}
+	for n := r.amounts.number(); n > 0 && r.amounts.err == nil; n-- {
+		meter, units := r.amounts.number(), r.amounts.number()
+		if meter >= int64(len(r.meters)) {
+			r.amounts.fail()
+			break
+		}
+		a = append(a, Amount{r.meters[meter], units})
+	}
+	if r.amounts.err != nil {
+		r.fail()
+		return a
+	}
+	r.skipAmounts()
+	return a
 }
 
 func (r *reader) more() bool { return r.err == nil && len(r.b) > 0 }
@@ -211,12 +303,13 @@ func (r *reader) bytes() []byte {
 type row struct {
 	Identity
 	Counts
+	Amounts           Amounts
 	latency, upstream []byte // encoded by Sketch.Append; slices of the body
 }
 
 // row decodes the next entry.
 func (r *reader) row(p Part, e *row) {
-	*e = row{}
+	*e = row{Amounts: e.Amounts[:0]}
 	e.Gateway = r.id()
 	if p != Gateways {
 		e.Route = r.id()
@@ -232,6 +325,7 @@ func (r *reader) row(p Part, e *row) {
 	if p != Keys {
 		e.latency, e.upstream = r.bytes(), r.bytes()
 	}
+	e.Amounts = r.rowAmounts(e.Amounts)
 }
 
 // rows calls f for each entry of a body. f must not keep it.
@@ -246,6 +340,9 @@ func rows(p Part, body []byte, f func(e *row) error) error {
 		if err := f(&e); err != nil {
 			return err
 		}
+	}
+	if r.err == nil && r.amounts != nil {
+		return fmt.Errorf("%w: amounts of no entry", errBody)
 	}
 	return r.err
 }

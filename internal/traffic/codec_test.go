@@ -1,6 +1,9 @@
 package traffic
 
 import (
+	"math"
+	"slices"
+	"strconv"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -27,18 +30,29 @@ func entries() *rapid.Generator[[]*Entry] {
 		for _, ns := range rapid.SliceOfN(rapid.Int64Range(0, 1<<40), 0, 5).Draw(t, "latencies") {
 			e.Latency.Add(ns)
 		}
+		for _, meter := range rapid.SliceOfN(rapid.IntRange(0, 90), 0, 3).Draw(t, "meters") {
+			e.Amounts.Add("m"+strconv.Itoa(meter), rapid.SampledFrom([]int64{0, 1, 1 << 40}).Draw(t, "units"))
+		}
 		return e
 	})
 	return rapid.SliceOfN(one, 1, 100)
 }
 
-// Guarantee: merging chunks keeps all counts and latencies, however the entries were divided
+// sumOf returns the units of all meters.
+func sumOf(a Amounts) (n int64) {
+	for _, one := range a {
+		n += one.Units
+	}
+	return n
+}
+
+// Guarantee: merging chunks keeps all counts, units and latencies, however the entries were divided
 // into chunks. The entries of a chunk are sorted and within its bounds.
 func TestMergedChunksKeepAllCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		part := rapid.SampledFrom([]Part{Gateways, Routes, Keys}).Draw(t, "part")
 		all := entries().Draw(t, "entries")
-		whole, total := NewMerger(part), Counts{}
+		whole, total, units := NewMerger(part), Counts{}, int64(0)
 		var bodies [][]byte
 		for len(all) > 0 {
 			n := rapid.IntRange(1, len(all)).Draw(t, "entries of a chunk")
@@ -46,6 +60,7 @@ func TestMergedChunksKeepAllCounts(t *testing.T) {
 			for _, e := range all[:n] {
 				some.Add(e)
 				total.Add(&e.Counts)
+				units += sumOf(e.Amounts)
 				whole.Add(e)
 			}
 			for _, c := range some.Chunks(Chunk{}) {
@@ -64,7 +79,7 @@ func TestMergedChunksKeepAllCounts(t *testing.T) {
 		}
 		for i, want := range whole.entries {
 			got := merged.entries[i]
-			if got == nil || got.Counts != want.Counts {
+			if got == nil || got.Counts != want.Counts || sumOf(got.Amounts) != sumOf(want.Amounts) {
 				t.Fatalf("got the entry %+v, want %+v", got, want)
 			}
 			if part != Keys && (!same(got.Latency, want.Latency) || !same(got.Upstream, want.Upstream)) {
@@ -93,6 +108,16 @@ func TestMergedChunksKeepAllCounts(t *testing.T) {
 		if requests != total.Requests {
 			t.Fatalf("got %d requests, want %d", requests, total.Requests)
 		}
+		meters := map[string]bool{}
+		for _, e := range merged.entries {
+			units -= sumOf(e.Amounts)
+			for _, a := range e.Amounts {
+				meters[a.Meter] = true
+			}
+		}
+		if delete(meters, OtherMeter); units != 0 || len(meters) > MaxMeters {
+			t.Fatalf("%d units are missing, and %d meters are told apart, want none and at most %d", units, len(meters), MaxMeters)
+		}
 	})
 }
 
@@ -114,6 +139,60 @@ func TestLargeIntervalsAreSplit(t *testing.T) {
 		if i > 0 && string(chunks[i].First[:]) <= string(chunks[i-1].Last[:]) {
 			t.Errorf("chunk %d begins at %x, want it after %x, the end of the previous one", i, chunks[i].First, chunks[i-1].Last)
 		}
+	}
+}
+
+// Guarantee: each entry has its own amounts, and a body without any has the form that earlier versions read.
+func TestAmountsBelongToTheirEntries(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := NewWriter(Chunk{Part: Keys})
+		var want []Amounts
+		for n := range rapid.IntRange(1, 2000).Draw(t, "entries") {
+			var a Amounts
+			if rapid.IntRange(0, 3).Draw(t, "has amounts") == 0 {
+				for _, meter := range []string{"tokens", "cents", ""}[rapid.IntRange(0, 2).Draw(t, "from"):] {
+					a = append(a, Amount{meter, rapid.Int64Min(1).Draw(t, meter)})
+				}
+			}
+			want = append(want, a)
+			w.Entry(&Entry{Identity: Identity{Key: identifier(n + 1)}, Counts: Counts{Requests: 1}, Amounts: a})
+		}
+		for _, c := range w.Chunks() {
+			some := false
+			if err := rows(Keys, c.Body, func(e *row) error {
+				if !slices.Equal(e.Amounts, want[0]) {
+					t.Fatalf("got the amounts %v of an entry, want %v", e.Amounts, want[0])
+				}
+				some, want = some || len(want[0]) > 0, want[1:]
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if c.Body[0] != version && !some || c.Body[0] != withAmounts && some {
+				t.Fatalf("a body with amounts: %t, has the version %d", some, c.Body[0])
+			}
+		}
+		if len(want) > 0 {
+			t.Fatalf("%d entries are missing", len(want))
+		}
+	})
+}
+
+// Guarantee: sums of the largest costs stay readable: they stop at the largest number.
+func TestAmountsDoNotOverflow(t *testing.T) {
+	var a Amounts
+	for range 1025 {
+		a.Add("tokens", 1<<53-1)
+	}
+	m := NewMerger(Routes)
+	m.Add(&Entry{Amounts: a})
+	for range 2 {
+		if err := m.AddBody(m.Chunks(Chunk{})[0].Body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := m.at(Identity{}).Amounts; !slices.Equal(got, Amounts{{"tokens", math.MaxInt64}}) {
+		t.Errorf("got %v, want %d tokens", got, int64(math.MaxInt64))
 	}
 }
 
@@ -151,6 +230,8 @@ func TestMergedArrivalsKeepAllCounts(t *testing.T) {
 func FuzzBody(f *testing.F) {
 	m := NewMerger(Routes)
 	m.Add(&Entry{Identity: Identity{Gateway: identifier(1), Route: identifier(2), Status: 200}, Counts: Counts{1, 2, 3, 4}, Latency: new(Sketch), Upstream: new(Sketch)})
+	f.Add(byte(Routes), m.Chunks(Chunk{})[0].Body)
+	m.Add(&Entry{Identity: Identity{Gateway: identifier(3)}, Amounts: Amounts{{"tokens", 7}, {"cents", 1}}})
 	f.Add(byte(Routes), m.Chunks(Chunk{})[0].Body)
 	a := NewArrivals()
 	a.Add(Flow{Gateway: identifier(1)}, 59, 7)

@@ -66,5 +66,6 @@ func (c *Counts) Add(o *Counts) {
 type Entry struct {
 	Identity
 	Counts
+	Amounts           Amounts
 	Latency, Upstream *Sketch
 }

@@ -9,13 +9,15 @@ import (
 type Merger struct {
 	part    Part
 	entries map[Identity]*Entry
+	meters  Meters
+	amounts int // of all entries
 }
 
 // NewMerger returns an empty Merger for part Gateways, Routes or Keys.
 func NewMerger(p Part) *Merger { return &Merger{part: p, entries: map[Identity]*Entry{}} }
 
-// Len returns the number of entries.
-func (m *Merger) Len() int { return len(m.entries) }
+// Len returns the number of entries and of their amounts.
+func (m *Merger) Len() int { return len(m.entries) + m.amounts }
 
 // at returns the entry of an identity, and creates it if needed.
 func (m *Merger) at(i Identity) *Entry {
@@ -35,9 +37,18 @@ func (m *Merger) at(i Identity) *Entry {
 func (m *Merger) Add(e *Entry) {
 	to := m.at(e.Identity)
 	to.Counts.Add(&e.Counts)
+	m.addAmounts(to, e.Amounts)
 	if m.part != Keys && e.Latency != nil {
 		to.Latency.Merge(e.Latency)
 		to.Upstream.Merge(e.Upstream)
+	}
+}
+
+func (m *Merger) addAmounts(to *Entry, amounts Amounts) {
+	for _, a := range amounts {
+		if to.Amounts.add(m.meters.Of(a.Meter), a.Units) {
+			m.amounts++
+		}
 	}
 }
 
@@ -46,6 +57,7 @@ func (m *Merger) AddBody(body []byte) error {
 	return rows(m.part, body, func(e *row) error {
 		to := m.at(e.Identity)
 		to.Counts.Add(&e.Counts)
+		m.addAmounts(to, e.Amounts)
 		if m.part == Keys {
 			return nil
 		}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 )
 
@@ -50,6 +51,29 @@ type report struct {
 	at     int             // index of the interval of sums
 	sums   map[group]*sum
 	spare  []*sum
+	told   amounts
+}
+
+// amounts tells the meters of a report apart, and bounds the amounts of its rows.
+type amounts struct {
+	Meters
+	n int
+}
+
+// maxAmounts is the maximum number of amounts of a report: some 20 MB.
+const maxAmounts = 500_000
+
+// add adds amounts to those of a row.
+func (t *amounts) add(to *Amounts, more Amounts) error {
+	for _, a := range more {
+		if to.add(t.Of(a.Meter), a.Units) {
+			t.n++
+		}
+	}
+	if t.n > maxAmounts {
+		return fault.Invalid("since", "the report would have more than %d figures of meters: set a later since, a longer interval or a filter", maxAmounts)
+	}
+	return nil
 }
 
 // sum builds one row.
@@ -85,6 +109,9 @@ func (r *report) add(c *Chunk) error {
 			return err
 		}
 		s.add(e.Status, &e.Counts)
+		if err := r.told.add(&s.Meters, e.Amounts); err != nil {
+			return err
+		}
 		if !r.latencies {
 			return nil
 		}
@@ -124,6 +151,7 @@ func (r *report) close() {
 		if r.latencies {
 			s.Latency, s.Upstream = s.latency.Quantiles(), s.upstream.Quantiles()
 		}
+		s.Meters.sort()
 		r.groups[g][r.at] = s.Row
 		s.Row = Row{}
 		s.latency.Reset()

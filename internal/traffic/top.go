@@ -41,7 +41,7 @@ func Top(ctx context.Context, store ChunkReader, accountID string, q Query, by O
 	if err != nil || p.nothing {
 		return nil, err
 	}
-	totals := map[group]*total{}
+	totals, told := map[group]*total{}, amounts{}
 	err = store.ReadTraffic(ctx, p.chunks, func(c *Chunk) error {
 		err := rows(c.Part, c.Body, func(e *row) error {
 			if !p.passes(&e.Identity) {
@@ -57,7 +57,7 @@ func Top(ctx context.Context, store ChunkReader, accountID string, q Query, by O
 				totals[g] = t
 			}
 			t.add(e.Status, &e.Counts)
-			return nil
+			return told.add(&t.Meters, e.Amounts)
 		})
 		if err != nil && fault.CodeOf(err) != fault.ValidationFailed {
 			return fmt.Errorf("read traffic chunk %d: %w", c.Seq, err)
@@ -91,6 +91,7 @@ func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 	out := make([]Total, len(groups))
 	for i, g := range groups {
 		out[i].Row = totals[g].Row
+		out[i].Meters.sort()
 		out[i].Start, out[i].Group = time.Unix(p.chunks.From, 0).UTC(), r.name(g)
 		if gateway := totals[g].gateway; p.Group != ByKey && gateway != ([16]byte{}) {
 			out[i].GatewayID = id.Format(id.Gateway, gateway)

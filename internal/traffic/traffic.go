@@ -47,6 +47,7 @@ type Row struct {
 	UpstreamErrors int64    // 502 and 504 by Keygate, and 5xx responses of the upstream
 	BytesIn        int64
 	BytesOut       int64
+	Meters         Amounts    // what was charged by the costs of routes, ordered by meter
 	Latency        *Quantiles // nil if grouped by key, or if nothing was measured
 	Upstream       *Quantiles
 }

@@ -8,10 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/cost"
@@ -34,14 +35,11 @@ func unitsPlan(t testing.TB, planID, accountID string) plan.Plan {
 	t.Helper()
 	var in []plan.LimitInput
 	for _, meter := range []string{"tokens", "cents", "calls"} {
-		in = append(in, plan.LimitInput{Name: meter, Sustained: "1/day", Burst: fmt.Sprintf("%d/day", unitLimit), Meter: ratelimit.BytesIn})
+		in = append(in, plan.LimitInput{Name: meter, Sustained: "1/day", Burst: fmt.Sprintf("%d/day", unitLimit), Meter: meter})
 	}
 	limits, err := plan.ParseLimits(in)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i := range limits {
-		limits[i].Meter = limits[i].Name
 	}
 	return plan.Plan{ID: planID, AccountID: accountID, Name: "units", Limits: limits, TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor}
 }
@@ -73,8 +71,8 @@ type costOf struct {
 // costed returns what the record of the exchange with a path says of its costs, once there is one.
 func (g *harness) costed(t *testing.T, path string) (c costOf) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); ; time.Sleep(time.Millisecond) { //nolint:forbidigo // until the exchange has ended
-		for _, e := range g.records() {
+	for {
+		for _, e := range g.nextRecords(t) {
 			if e.Path != path || e.Part == accesslog.Started {
 				continue
 			}
@@ -92,9 +90,6 @@ func (g *harness) costed(t *testing.T, path string) (c costOf) {
 				}
 			}
 			return c
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s has no record", path)
 		}
 	}
 }
@@ -182,23 +177,23 @@ func (g *harness) usedOf(t *testing.T) (tokens, cents, calls int64) {
 	return tokens, cents, calls
 }
 
-// exchange sends a request with the key and reads its response. readErr is the error of reading its body.
-func (g *harness) exchange(t *testing.T, client http.RoundTripper, method, path string, fields http.Header) (resp *http.Response, body string, readErr error) {
+// exchange sends a request with the key and reads its response, which is nil if there is none.
+func (g *harness) exchange(t *testing.T, client http.RoundTripper, method, path string, fields http.Header) (resp *http.Response, body string, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+g.addr+path, strings.NewReader("{}"))
 	if err != nil {
-		t.Fatal(err)
+		return nil, "", err
 	}
 	req.Header = fields
 	req.Header.Set("Authorization", "Bearer "+g.key)
 	if resp, err = client.RoundTrip(req); err != nil {
-		t.Fatalf("%s: %v", path, err)
+		return nil, "", err
 	}
 	defer resp.Body.Close()
-	content, readErr := io.ReadAll(resp.Body)
-	return resp, string(content), readErr
+	content, err := io.ReadAll(resp.Body)
+	return resp, string(content), err
 }
 
 // upstreamOf starts an upstream that speaks a version of HTTP, and returns its URL.
@@ -247,8 +242,8 @@ func TestCosts(t *testing.T) {
 				}
 				for _, c := range cases {
 					resp, body, err := g.exchange(t, client, c.method, c.path, http.Header{"Te": {"trailers"}})
-					if (err != nil) != (c.path == "/torn") {
-						t.Errorf("%s: %v", c.path, err)
+					if resp == nil || (err != nil) != (c.path == "/torn") {
+						t.Fatalf("%s: %v", c.path, err)
 					}
 					if resp.Header.Get("X-Cost")+resp.Trailer.Get("X-Cost") != "" || c.path == "/trailer" && resp.Trailer.Get("X-Other") != "yes" {
 						t.Errorf("%s: got the fields %v and the trailers %v, want none with the cost", c.path, resp.Header, resp.Trailer)
@@ -311,6 +306,63 @@ func TestCostsOfBrokenExchanges(t *testing.T) {
 			t.Errorf("an upstream that nobody listens at costs %+v, want nothing", got)
 		}
 	})
+}
+
+// Guarantee: plans.md, section 10: a stream that is cut at any byte, of 64 at once, costs what is unknown of it, and a whole one
+// what it says; the limit has counted exactly their sum.
+func TestStreamsCutAtEveryByte(t *testing.T) {
+	body := "event: delta\ndata: {\"text\": \"a\", \"usage\": {\"total\": 7}}\n\ndata: {\"usage\": {\"total\": 42}}\n\ndata: [DONE]\n\n"
+	for _, version := range []string{"HTTP/1.1", "HTTP/2"} {
+		t.Run(version, func(t *testing.T) {
+			overBoth(t, func(t *testing.T, client http.RoundTripper) {
+				g := start(t, setup{upstream: upstreamOf(t, version, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					length, err := strconv.Atoi(r.URL.Path[1:])
+					if err != nil {
+						return // a look
+					}
+					w.Header().Set("Content-Type", "text/event-stream")
+					w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+					_, _ = io.WriteString(w, body[:length])
+					_ = http.NewResponseController(w).Flush()
+					if length < len(body) {
+						panic(http.ErrAbortHandler)
+					}
+				})), cost: "[{meter: tokens, reserve: 10, max: 1000, from: {json: {usage.total: 1}}, unknown: reserve}]"})
+				var group sync.WaitGroup
+				turn := make(chan struct{}, 64)
+				for length := range len(body) + 1 {
+					turn <- struct{}{}
+					group.Go(func() {
+						_, _, _ = g.exchange(t, client, "GET", fmt.Sprint("/", length), http.Header{}) // the record says how it ended
+						<-turn
+					})
+				}
+				group.Wait()
+				var sum int64
+				for ended := 0; ended <= len(body); {
+					for _, e := range g.nextRecords(t) {
+						if e.Part == accesslog.Started {
+							continue
+						}
+						ended++
+						want := int64(10)
+						if e.Result == accesslog.Forwarded && strings.Contains(body[:e.BytesOut], "42}") { // otherwise the bytes are of a 502
+							want = 42
+						}
+						for one := range accesslog.Costs(e.Cost) {
+							sum += one.Units
+							if one.Units != want || (one.Unknown == "") != (e.Path == fmt.Sprint("/", len(body))) {
+								t.Errorf("%s: got %+v after %d bytes, want %d units", e.Path, one, e.BytesOut, want)
+							}
+						}
+					}
+				}
+				if tokens, _, _ := g.usedOf(t); tokens != sum {
+					t.Errorf("the limit has counted %d, want the sum %d of the records", tokens, sum)
+				}
+			})
+		})
+	}
 }
 
 // Guarantee: plans.md, section 5: where a response is read, the upstream is asked for nothing that cannot be read, and for all

@@ -29,8 +29,8 @@ type front struct {
 	secure     *tls.Config // nil in clear
 	l          net.Listener
 	http2Conns chan net.Conn
-	closed     chan struct{}
-	closeOnce  sync.Once
+	closed     context.Context //nolint:containedctx // until Close
+	cancel     context.CancelFunc
 	conns      sync.WaitGroup
 }
 
@@ -53,7 +53,9 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, s setu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &front{engine: e, http2: http2, trusted: s.trusted, secure: s.secure, l: l, http2Conns: make(chan net.Conn), closed: make(chan struct{})}
+	f := &front{engine: e, http2: http2, trusted: s.trusted, secure: s.secure, l: l, http2Conns: make(chan net.Conn)}
+	f.closed, f.cancel = context.WithCancel(context.Background())
+	return f
 }
 
 // slowClock returns a clock that advances by a millisecond each time it is read, so that
@@ -105,7 +107,12 @@ func (f *front) dispatch(c net.Conn) {
 		return
 	}
 	first := make([]byte, 3)
+	stop := context.AfterFunc(f.closed, func() { _ = c.SetReadDeadline(time.Now()) }) // a client may never send anything
 	n, _ := io.ReadFull(c, first)
+	if !stop() && n == 0 {
+		_ = c.Close()
+		return
+	}
 	if string(first[:n]) != "PRI" {
 		info.Prefix = first[:n]
 		f.engine.ServeConn(c, info)
@@ -118,7 +125,7 @@ func (f *front) dispatch(c net.Conn) {
 func (f *front) passHTTP2(c net.Conn) {
 	select {
 	case f.http2Conns <- c:
-	case <-f.closed:
+	case <-f.closed.Done():
 		_ = c.Close()
 	}
 }
@@ -128,13 +135,13 @@ func (f *front) Accept() (net.Conn, error) {
 	select {
 	case c := <-f.http2Conns:
 		return c, nil
-	case <-f.closed:
+	case <-f.closed.Done():
 		return nil, net.ErrClosed
 	}
 }
 
 func (f *front) Close() error {
-	f.closeOnce.Do(func() { close(f.closed) })
+	f.cancel()
 	return nil
 }
 

@@ -42,7 +42,7 @@ func (h *harness) plan(accountID, planID string) *plan.Plan {
 func limitOf() *rapid.Generator[plan.Limit] {
 	return rapid.Custom(func(t *rapid.T) plan.Limit {
 		l := plan.Limit{Name: text().Draw(t, "name"), Sustained: ratelimit.UnitRate{Rate: rateOf().Draw(t, "sustained")},
-			Burst: ratelimit.UnitRate{Rate: maybe(rateOf()).Draw(t, "burst")}, Meter: rapid.SampledFrom([]string{"", ratelimit.BytesIn, ratelimit.BytesOut}).Draw(t, "meter"), Per: rapid.SampledFrom([]plan.Subject{plan.PerKey, plan.PerOwner}).Draw(t, "per"), GatewayID: maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")}
+			Burst: ratelimit.UnitRate{Rate: maybe(rateOf()).Draw(t, "burst")}, Meter: rapid.SampledFrom([]string{"", ratelimit.BytesIn, ratelimit.BytesOut, "tokens"}).Draw(t, "meter"), Per: rapid.SampledFrom([]plan.Subject{plan.PerKey, plan.PerOwner}).Draw(t, "per"), GatewayID: maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")}
 		if rapid.Bool().Draw(t, "has routes") {
 			l.Routes = rapid.SliceOfN(text(), 1, 3).Draw(t, "routes")
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/traffic"
 )
 
 // Guarantee: what counts for usage records is bounded between two writes. Requests of further identities, or with costs of
@@ -65,5 +66,40 @@ func TestMetersOfUsageAreBounded(t *testing.T) {
 	m.active.reset()
 	if got := len(m.active.names); got > keptNames {
 		t.Errorf("%d names are kept for the next window, want at most %d", got, keptNames)
+	}
+}
+
+// Guarantee: between two writes, the counts tell at most 64 meters of an account apart, whatever other accounts have; the
+// others are counted together. What an account could make of this in memory is bounded: further requests are lost and counted.
+func TestMetersOfTrafficAreBounded(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := accesslog.Entry{Record: accesslog.Record{Start: 1_800_000_000_000_000, Status: 200}}
+	take := func(account byte, meter string) {
+		e.Account[0], e.Cost = account, string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: meter, Units: 1}))
+		m.Take([]accesslog.Entry{e})
+	}
+	for n := range 100 {
+		take(1, "m"+strconv.Itoa(n))
+	}
+	take(2, "tokens")
+	for i, want := range []int64{36, 0} {
+		a := m.active.amounts(&m.active.cells[i], nil)
+		other := int64(0)
+		for _, one := range a {
+			if one.Meter == traffic.OtherMeter {
+				other = one.Units
+			}
+		}
+		if len(a) > traffic.MaxMeters+1 || other != want {
+			t.Errorf("the counts of account %d have %d meters, and %d units of others; want at most %d, and %d", i+1, len(a), other, traffic.MaxMeters+1, want)
+		}
+	}
+	m.active.charges = make([]charge, maxCharges)
+	take(2, "tokens")
+	if m.Lost() != 1 {
+		t.Errorf("%d requests are lost of a full window, want 1", m.Lost())
 	}
 }

@@ -24,6 +24,9 @@ func (w *window) chunks() (made []traffic.Chunk) {
 		c := &w.cells[n]
 		sorted[n] = sortedCell{binary.BigEndian.Uint64(c.key[:]), uint32(n)}
 		c.measured.Counts.Add(&c.Counts)
+		for at := c.charges; at != 0; at = w.charges[at-1].next {
+			c.measured.amounts.Add(w.charges[at-1].Meter, w.charges[at-1].Units)
+		}
 	}
 	// Nearly always all cells are of one account and minute, and most keys differ
 	// in their first halves.
@@ -103,9 +106,11 @@ func (i *identity) entry() traffic.Identity {
 func (w *window) byKey(c traffic.Chunk, sorted []sortedCell) []traffic.Chunk {
 	c.Part = traffic.Keys
 	to := traffic.NewWriter(c)
+	var amounts traffic.Amounts
 	for _, p := range sorted {
 		cell := &w.cells[p.cell]
-		to.Entry(&traffic.Entry{Identity: cell.entry(), Counts: cell.Counts})
+		amounts = w.amounts(cell, amounts[:0])
+		to.Entry(&traffic.Entry{Identity: cell.entry(), Counts: cell.Counts, Amounts: amounts})
 	}
 	return to.Chunks()
 }
@@ -158,7 +163,7 @@ func (w *window) measuredChunks(c traffic.Chunk, identities []identity) []traffi
 	to := traffic.NewWriter(c)
 	for _, i := range identities {
 		m := w.byRoute[i]
-		e := &traffic.Entry{Identity: i.entry(), Counts: m.Counts, Latency: &m.latency, Upstream: &m.upstream}
+		e := &traffic.Entry{Identity: i.entry(), Counts: m.Counts, Amounts: m.amounts, Latency: &m.latency, Upstream: &m.upstream}
 		to.Entry(e)
 		gateways.Add(e)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"sync"
@@ -63,14 +64,15 @@ func identifier(n int) (u [16]byte) {
 }
 
 // model is the list of all requests.
-type model struct{ records []accesslog.Record }
+type model struct{ records []accesslog.Entry }
 
 // rows returns the rows that a report should have, by time and group.
 func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 	length := time.Duration(q.Interval)
 	from := q.Since.Truncate(length)
 	out := map[string]traffic.Row{}
-	for _, r := range m.records {
+	for _, e := range m.records {
+		r := e.Record
 		at := time.UnixMicro(r.Start).UTC()
 		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == accesslog.Started ||
 			!passes(q.GatewayID, id.Gateway, r.Gateway) || !passes(q.RouteID, id.Route, r.Route) || !passes(q.KeyID, id.Key, r.Key) {
@@ -98,7 +100,25 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 		}
 		row.BytesIn += r.BytesIn
 		row.BytesOut += r.BytesOut
+		for c := range accesslog.Costs(e.Cost) {
+			row.Meters = plus(row.Meters, c.Meter, c.Units)
+		}
 		out[k] = row
+	}
+	return out
+}
+
+// plus returns amounts with more units of a meter, ordered by meter.
+func plus(a traffic.Amounts, meter string, units int64) traffic.Amounts {
+	sums := map[string]int64{}
+	for _, one := range append(slices.Clone(a), traffic.Amount{Meter: meter, Units: units}) {
+		sums[one.Meter] += one.Units
+	}
+	var out traffic.Amounts
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		if sums[name] > 0 {
+			out = append(out, traffic.Amount{Meter: name, Units: sums[name]})
+		}
 	}
 	return out
 }
@@ -158,7 +178,7 @@ func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffi
 			if !ok {
 				expected = traffic.Row{Start: row.Start, Group: row.Group}
 			}
-			if row != expected {
+			if !reflect.DeepEqual(row, expected) {
 				t.Fatalf("%+v:\n got %+v\nwant %+v", q, row, expected)
 			}
 			delete(want, k)
@@ -186,6 +206,9 @@ func (m *model) checkTop(t fataler, report *meter.Meter, account [16]byte, q tra
 		}
 		sum.Limited, sum.Unauthorized, sum.Forbidden = sum.Limited+r.Limited, sum.Unauthorized+r.Unauthorized, sum.Forbidden+r.Forbidden
 		sum.UpstreamErrors, sum.BytesIn, sum.BytesOut = sum.UpstreamErrors+r.UpstreamErrors, sum.BytesIn+r.BytesIn, sum.BytesOut+r.BytesOut
+		for _, a := range r.Meters {
+			sum.Meters = plus(sum.Meters, a.Meter, a.Units)
+		}
 		totals[r.Group] = sum
 	}
 	for by, of := range map[traffic.Order]func(traffic.Row) int64{
@@ -208,7 +231,7 @@ func (m *model) checkTop(t fataler, report *meter.Meter, account [16]byte, q tra
 		}
 		for i, row := range got {
 			row.Start = time.Time{}
-			if of(row.Row) != want[i] || row.Row != totals[row.Group] {
+			if of(row.Row) != want[i] || !reflect.DeepEqual(row.Row, totals[row.Group]) {
 				t.Fatalf("%+v by %s:\n got %+v\nwant %+v, with %d", q, by, row, totals[row.Group], want[i])
 			}
 		}
@@ -241,7 +264,11 @@ func (h *harness) request(t *rapid.T) accesslog.Entry {
 	if rapid.IntRange(0, 9).Draw(t, "account") == 0 {
 		r.Account = h.other
 	}
-	return accesslog.Entry{Record: r}
+	var costs []byte
+	for _, meter := range rapid.SampledFrom([][]string{nil, nil, {"tokens"}, {"cents", "tokens"}, {"requests"}}).Draw(t, "meters") {
+		costs = accesslog.AppendCost(costs, &accesslog.Cost{Meter: meter, Units: rapid.Int64Range(0, 1<<40).Draw(t, meter), Reserved: 1})
+	}
+	return accesslog.Entry{Record: r, Cost: string(costs)}
 }
 
 // take hands requests to the meter and the model.
@@ -249,7 +276,7 @@ func (h *harness) take(t *rapid.T) {
 	batch := rapid.SliceOfN(rapid.Custom(h.request), 1, 10).Draw(t, "batch")
 	h.meter.Take(batch)
 	for i := range batch {
-		h.model.records = append(h.model.records, batch[i].Record)
+		h.model.records = append(h.model.records, batch[i])
 	}
 }
 
@@ -278,7 +305,7 @@ func must(t fataler, err error) {
 	}
 }
 
-// Guarantee: reports count every request exactly once, and only for its account, with every
+// Guarantee: reports count every request and its costs exactly once, and only for its account, with every
 // grouping, filter and interval, whatever the order of requests, flushes, merges, restarts
 // and steps of the clock.
 func TestEveryRequestIsCountedOnce(t *testing.T) {

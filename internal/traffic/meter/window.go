@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"math/bits"
 	"strings"
 
@@ -27,12 +28,14 @@ type cell struct {
 	// The first and the last of the cell's arrivals, a linked list in their order:
 	// indexes in window.arrivals, plus one.
 	first, last uint32
+	charges     uint32 // the first of a linked list in window.charges: its index, plus one
 }
 
 // measured is the latencies of the cells that differ only in their keys.
 type measured struct {
 	latency, upstream traffic.Sketch
-	traffic.Counts                  // sum over these cells, set when they are encoded
+	traffic.Counts    // sum over these cells, set when they are encoded, as the next field
+	amounts           traffic.Amounts
 	methods           []methodCount // of requests with a route; nearly always one
 }
 
@@ -60,11 +63,19 @@ type arrival struct {
 	count  uint32
 }
 
+// charge is what the requests of a cell were charged of a meter.
+type charge struct {
+	traffic.Amount
+	next uint32 // index in window.charges, plus one; 0 at the end
+}
+
 // window is the counts since the last flush. Its memory is reused.
 type window struct {
 	cells    []cell
 	slots    []uint32 // a hash table: indexes in cells, plus one; its length is a power of two, at most half used
 	arrivals []arrival
+	charges  []charge
+	told     map[[16]byte]*traffic.Meters // the meters of charges that are told apart, by account
 
 	used  map[[16]byte]*usage.Table // by account
 	usage int                       // number of identities in used, and of meters of costs that they have
@@ -75,22 +86,29 @@ type window struct {
 }
 
 func newWindow() *window {
-	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{}}
+	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{}}
 }
 
 // reset removes all counts and keeps the memory.
 func (w *window) reset() {
-	w.cells, w.arrivals = w.cells[:0], w.arrivals[:0]
+	clear(w.charges) // their names are not kept
+	w.cells, w.arrivals, w.charges = w.cells[:0], w.arrivals[:0], w.charges[:0]
 	clear(w.slots)
 	for _, m := range w.byRoute {
 		m.latency.Reset()
 		m.upstream.Reset()
-		m.Counts, m.methods = traffic.Counts{}, m.methods[:0]
+		m.Counts, m.methods, m.amounts = traffic.Counts{}, m.methods[:0], m.amounts[:0]
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
 	if w.usage = 0; len(w.used) > keptTables {
 		clear(w.used)
+	}
+	if len(w.told) > keptTables {
+		clear(w.told)
+	}
+	for _, t := range w.told {
+		t.Reset()
 	}
 	for _, t := range w.used {
 		t.Clear()
@@ -126,7 +144,44 @@ func (w *window) add(e *accesslog.Entry) bool {
 	if cameToLimits(r) {
 		w.arrive(c, uint32(second%60))
 	}
+	if e.Cost != "" {
+		w.charge(c, e)
+	}
 	return r.PeriodEnd == 0 || r.Key == [16]byte{} || w.use(c, e)
+}
+
+// charge counts the costs of a request of a cell.
+func (w *window) charge(c *cell, e *accesslog.Entry) {
+	told := w.told[e.Account]
+	if told == nil {
+		told = new(traffic.Meters)
+		w.told[e.Account] = told
+	}
+	for one := range accesslog.Costs(e.Cost) {
+		if one.Units <= 0 {
+			continue
+		}
+		meter := told.Of(one.Meter)
+		at := c.charges
+		for at != 0 && w.charges[at-1].Meter != meter {
+			at = w.charges[at-1].next
+		}
+		if at == 0 {
+			w.charges = append(w.charges, charge{traffic.Amount{Meter: meter}, c.charges})
+			at = uint32(len(w.charges))
+			c.charges = at
+		}
+		known := &w.charges[at-1]
+		known.Units += min(one.Units, math.MaxInt64-known.Units)
+	}
+}
+
+// amounts appends the charges of a cell to a.
+func (w *window) amounts(c *cell, a traffic.Amounts) traffic.Amounts {
+	for at := c.charges; at != 0; at = w.charges[at-1].next {
+		a = append(a, w.charges[at-1].Amount)
+	}
+	return a
 }
 
 // use counts a request of a cell for usage records. It returns false if there is no room for its identity, or for one of its
