@@ -56,11 +56,11 @@ func TestSchemaIsOfBothKindsOfFiles(t *testing.T) {
 		limit("name: b"): false, limit("sustained: 5/s"): false, limit("name: b, sustained: null"): false, limit("name: b, sustained: 5"): false,
 		limit("name: b, sustained: 5/x"): false, limit("name: b, sustained: 5/s, per: ip"): false, limit("name: b, sustained: 5/s, gateway: g, routes: [a]"): false,
 		limit("name: b, sustained: 5/s, gateway_id: g"): false,
-		limit("name: b, quota: 5/month"):                true, limit("name: b, sustained: null, quota: 5/total, meter: requests, overage: allow, warn_at: [1, 200], per: owner"): true,
+		limit("name: b, quota: 5/month, meter: tokens"): true, limit("name: b, quota: 5/month"): true, limit("name: b, sustained: null, quota: 5/total, meter: requests, overage: allow, warn_at: [1, 200], per: owner"): true,
 		limit("name: b, sustained: 5/s, quota: null, warn_at: null"): true, limit("name: b, sustained: null, quota: null"): false,
 		limit("name: b, sustained: 5/s, quota: 5/day"): false, limit("name: b, quota: 5/hour"): false, limit("name: b, quota: 5/day, burst: 5/s"): false,
 		limit("name: b, sustained: 5/s, overage: allow"): false, limit("name: b, sustained: 5/s, warn_at: []"): false, limit("name: b, quota: 5/day, warn_at: [0]"): false,
-		limit("name: b, quota: 5/day, warn_at: [1, 2, 3, 4, 5, 6]"): false, limit("name: b, quota: 5/day, overage: no"): false, limit("name: b, quota: 5/day, meter: tokens"): false,
+		limit("name: b, quota: 5/day, warn_at: [1, 2, 3, 4, 5, 6]"): false, limit("name: b, quota: 5/day, overage: no"): false, limit("name: b, quota: 5/day, meter: Tokens"): false,
 	} {
 		file := filepath.Join(t.TempDir(), "file.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

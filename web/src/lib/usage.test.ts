@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { amountWords, exactly, meterChoices, meterWords, periodWords, toView, unitsOf, viewOf } from './usage';
+import { amountWords, exactly, meterChoice, meterChoices, meterWords, ownMeter, periodWords, toView, unitsOf, viewOf } from './usage';
 
 // Guarantee: units of bytes have a unit, all others every digit, beyond 2^53 as well.
 test('unitsOf', () => {
@@ -19,10 +19,10 @@ test('amounts of meters', () => {
   expect(unitsOf('bytes_out', 1_500_000, 2_000_000)).toBe('1.5 MB');
 });
 
-// Guarantee: a form of a limit with a meter that is not known here keeps it.
+// Guarantee: a form of a limit offers the meters that Keygate counts by itself, and a meter of any other name.
 test('the choice of a meter', () => {
-  expect(meterChoices('bytes_in').map((c) => c.label)).toEqual(['Requests', 'Bytes in', 'Bytes out']);
-  expect(meterChoices('tokens').at(-1)).toEqual({ value: 'tokens', label: 'Tokens' });
+  expect(meterChoices.map((c) => c.label)).toEqual(['Requests', 'Bytes in', 'Bytes out', 'Units of a cost']);
+  expect(['requests', 'bytes_out', 'tokens', ''].map(meterChoice)).toEqual(['requests', 'bytes_out', ownMeter, ownMeter]);
 });
 
 test('meterWords shows a meter that is not known by its name', () => {

@@ -8,13 +8,19 @@ export const meters: Record<string, string> = { requests: 'requests', bytes_in: 
 
 export const meterWords = (meter: string): string => meters[meter] ?? meter;
 
-// meterChoices are the meters as a choice of a form, with the present one if it is another.
-export const meterChoices = (present: string): { value: string; label: string }[] =>
-  [...new Set([...Object.keys(meters), present])].map((value) => ({ value, label: meterWords(value).replace(/^[a-z]/, capital) }));
+// ownMeter is the choice of a meter of a cost of routes, whose name is typed.
+export const ownMeter = 'own';
 
-const capital = (c: string): string => c.toUpperCase();
+// meterChoices are the meters as a choice of a form.
+export const meterChoices: { value: string; label: string }[] = [
+  ...Object.entries(meters).map(([value, words]) => ({ value, label: words.replace(/^[a-z]/, (c) => c.toUpperCase()) })),
+  { value: ownMeter, label: 'Units of a cost' },
+];
 
-export const isBytes = (meter: string): boolean => meter.startsWith('bytes_');
+// meterChoice is the choice that a meter belongs to.
+export const meterChoice = (meter: string): string => (meter in meters ? meter : ownMeter);
+
+export const isBytes = (meter: string): boolean => meter === 'bytes_in' || meter === 'bytes_out';
 
 // unitsOf shows units of a meter: 4,120, or 1.5 MiB; or 1.6 MB, if they are shown beside a decimal size.
 export const unitsOf = (meter: string, units: Count, beside?: Count): string => (isBytes(meter) ? bytes(units, beside) : count(units));

@@ -2,7 +2,7 @@ import { type Calendar, calendarBody } from '../../lib/calendar';
 import type { useForm } from '../../lib/form';
 import { exactBytes, type LimitDraft, limitBody, maxLimits, newLimit, ofKind } from '../../lib/plan';
 import { windows } from '../../lib/quota';
-import { isBytes, meterChoices } from '../../lib/usage';
+import { isBytes, meterChoice, meterChoices, ownMeter } from '../../lib/usage';
 import { Button, IconButton, Panel } from '../../ui/basic';
 import { CalendarFields } from '../../ui/calendar';
 import { AreaField, SelectField, TextField } from '../../ui/form';
@@ -189,6 +189,7 @@ const meterHints: Record<string, string> = {
   requests: 'Requests, whatever their size',
   bytes_in: 'Bytes of the bodies of requests',
   bytes_out: 'Bytes of the bodies of responses',
+  [ownMeter]: 'What routes with a cost say, such as tokens',
 };
 
 function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & { number: number; onRemove: () => void }) {
@@ -220,12 +221,25 @@ function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & 
           />
           <SelectField
             label="Of"
-            value={limit.meter}
-            error={error('meter')}
-            hint={meterHints[limit.meter]}
-            onChange={(meter) => onChange({ meter })}
-            options={meterChoices(limit.meter)}
+            value={meterChoice(limit.meter)}
+            error={meterChoice(limit.meter) === ownMeter ? undefined : error('meter')}
+            hint={meterHints[meterChoice(limit.meter)]}
+            onChange={(choice) => onChange({ meter: choice === ownMeter ? '' : choice })}
+            options={meterChoices}
           />
+          {meterChoice(limit.meter) === ownMeter && (
+            <TextField
+              label="Meter"
+              required
+              mono
+              maxLength={32}
+              placeholder="tokens"
+              hint="As in the cost of routes"
+              value={limit.meter}
+              error={error('meter')}
+              onChange={(meter) => onChange({ meter })}
+            />
+          )}
           <SelectField
             label="Counts"
             value={limit.per}
