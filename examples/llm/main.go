@@ -62,6 +62,10 @@ func (x *example) run(ctx context.Context) (err error) {
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build keygate: %w\n%s", err, out)
 		}
+	} else if x.keygate, err = exec.LookPath(x.keygate); err != nil {
+		return err
+	} else if x.keygate, err = filepath.Abs(x.keygate); err != nil { // commands run in another directory
+		return err
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
