@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -84,11 +83,11 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 	if kind == ofRoute {
 		route.RateLimit = &client.RateLimitInput{Daily: &daily}
 	} else {
-		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: &[]client.PlanLimitInput{{Name: "daily", Quota: &daily}, bytesOfResponses()}})
+		p, err := api.CreatePlan(ctx, client.CreatePlanRequest{Name: "pro", Limits: &[]client.PlanLimitInput{{Name: "daily", Quota: &daily}, counted("bytes_out"), counted("tokens")}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		key.PlanID = &p.PlanID
+		key.PlanID, route.Cost = &p.PlanID, []client.Cost{{Meter: "tokens", Reserve: new(int64(2)), Max: new(int64(9)), From: client.CostFrom{JSON: map[string]float64{"tokens": 1}}}}
 	}
 	if _, err := api.CreateRoute(ctx, g.GatewayID, route); err != nil {
 		t.Fatal(err)
@@ -101,11 +100,10 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 	return f
 }
 
-// bytesOfResponses returns a quota that counts the bytes of responses and refuses nothing. Nearly all of them are taken
-// beyond what nodes hold ahead.
-func bytesOfResponses() client.PlanLimitInput {
-	quota, meter, overage := "1000/day", "bytes_out", client.PlanLimitInputOverageAllow
-	return client.PlanLimitInput{Name: "bytes", Quota: &quota, Meter: &meter, Overage: &overage}
+// counted returns a quota that counts a meter and refuses nothing. Nearly all units are taken beyond what nodes hold ahead.
+func counted(meter string) client.PlanLimitInput {
+	quota, overage := "1000/day", client.PlanLimitInputOverageAllow
+	return client.PlanLimitInput{Name: strings.ReplaceAll(meter, "_", "-"), Quota: &quota, Meter: &meter, Overage: &overage}
 }
 
 func (f *cappedFleet) serveUpstream(w http.ResponseWriter, r *http.Request) {
@@ -117,7 +115,8 @@ func (f *cappedFleet) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	}
 	f.arrived[number] = true
 	f.arrivals.Add(1)
-	_, _ = io.WriteString(w, r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = fmt.Fprintf(w, `{"request": %d, "tokens": %d}`, number, number%5)
 }
 
 // send sends requests to a node until the clients stop.
@@ -223,8 +222,8 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 func (f *cappedFleet) checkUsage() {
 	f.Helper()
 	usages, err := f.api.KeyUsage(f.Context(), f.keyID)
-	if err != nil || len(usages) != 2 {
-		f.Fatalf("got %d quotas and the error %v, want two", len(usages), err)
+	if err != nil || len(usages) != 3 {
+		f.Fatalf("got %d quotas and the error %v, want three", len(usages), err)
 	}
 	for i := range usages {
 		f.checkRecords(&usages[i])

@@ -4,11 +4,11 @@ import (
 	"context"
 	"slices"
 
-	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -115,7 +115,7 @@ func coveredRoutes(table []gateway.Route, gatewayID string, l *plan.Limit) map[[
 func anyCosts(table []gateway.Route, gatewayID string, l *plan.Limit) bool {
 	paths := plan.NewPaths(l.Routes)
 	return (l.GatewayID == "" || l.GatewayID == gatewayID) && slices.ContainsFunc(table, func(r gateway.Route) bool {
-		return r.Cost.Of(cost.Requests) >= 0 && paths.Cover(r.Path)
+		return r.Cost.Of(ratelimit.Requests) >= 0 && paths.Cover(r.Path)
 	})
 }
 

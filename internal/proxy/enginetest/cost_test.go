@@ -18,7 +18,6 @@ import (
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/plan"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // threeCosts are the costs of the routes of the tests: of the body, of a header, and a price.
