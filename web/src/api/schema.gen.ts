@@ -1021,7 +1021,7 @@ export interface paths {
         };
         /**
          * List refused and failed requests
-         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample.
+         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second.
          */
         get: operations["listRequests"];
         put?: never;
@@ -1061,7 +1061,7 @@ export interface paths {
         };
         /**
          * Get a refused or failed request
-         * @description Returns why a request was refused or failed. For a refusal by a rate limit, also returns when the request would have passed.
+         * @description Returns why a request was refused or failed, or what a request was charged by the cost of its route. For a refusal by a rate limit, also returns when the request would have passed.
          */
         get: operations["getRequest"];
         put?: never;
@@ -2357,12 +2357,12 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
             /**
-             * @description Code in the response: for 401 and 403 the code field, otherwise the error field.
+             * @description Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none.
              * @example rate_limit_exceeded
              */
             code: string;
@@ -3132,7 +3132,11 @@ export interface components {
              * @example 203.0.113.7
              */
             client_ip: string;
-            /** @description Why the request was refused or failed. */
+            /** @description What the request was charged by the cost of its route, by meter; null if nothing. */
+            cost: {
+                [key: string]: components["schemas"]["RequestCost"];
+            } | null;
+            /** @description Why the request was refused or failed; for a request that is kept for its cost, what ended it. */
             decision: components["schemas"]["Decision"];
             /**
              * Format: double
@@ -3162,7 +3166,7 @@ export interface components {
             key_prefix: string | null;
             /**
              * Format: int64
-             * @description Number of other requests of the same second that are not in the list because there were more than 1,000.
+             * @description Number of other requests of the same second that were refused or failed and are not in the list because there were more than 1,000.
              * @example 0
              */
             left_out: number;
@@ -3669,7 +3673,7 @@ export interface components {
              */
             gateway_id: string | null;
             /**
-             * @description What the limit counts: requests, bytes_in or bytes_out.
+             * @description What the limit counts: requests, bytes_in, bytes_out or the meter of a cost of routes.
              * @example requests
              */
             meter: string;
@@ -3721,7 +3725,7 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests) or bytes_out (those of responses). A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+             * @description What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
              * @example bytes_out
              */
             meter?: string | null;
@@ -4311,6 +4315,30 @@ export interface components {
             /** @description What else went wrong, such as a commit status that could not be set. */
             warnings: string[];
         };
+        RequestCost: {
+            /**
+             * @description How the cost came about, in words.
+             * @example 1,204 tokens: prompt_tokens 1,000 × 1, completion_tokens 51 × 4; reserved 2,000
+             */
+            explanation: string;
+            /**
+             * Format: int64
+             * @description Units that were taken before the request was forwarded.
+             * @example 2000
+             */
+            reserved: number;
+            /**
+             * Format: int64
+             * @description Units that the request costs.
+             * @example 1204
+             */
+            units: number;
+            /**
+             * @description Why the cost is not known, so that units are what the route charges for an unknown cost: incomplete, encoding, too_long, invalid, not_a_number, negative, too_large or missing. Further values may be added. null if the cost is known.
+             * @example incomplete
+             */
+            unknown: string | null;
+        };
         Revision: {
             /**
              * Format: int64
@@ -4662,7 +4690,7 @@ export interface components {
             refused: number;
             /**
              * Format: int64
-             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of bytes, all. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
              * @example 0
              */
             unknown: number;
@@ -4827,6 +4855,10 @@ export interface components {
              * @example 40
              */
             limited: number;
+            /** @description Units that requests were charged by the costs of their routes, by meter; at most 64 meters of a report are told apart, and the units of others are those of other. Empty if there are none. */
+            meters: {
+                [key: string]: number;
+            };
             /**
              * Format: int64
              * @description Number of requests, including refused ones.
@@ -4913,6 +4945,10 @@ export interface components {
              * @example 40
              */
             limited: number;
+            /** @description Units that requests were charged by the costs of their routes, by meter; at most 64 meters of a report are told apart, and the units of others are those of other. Empty if there are none. */
+            meters: {
+                [key: string]: number;
+            };
             /**
              * Format: int64
              * @description Number of requests, including refused ones.
@@ -4998,12 +5034,12 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
             /**
-             * @description Code in the response: for 401 and 403 the code field, otherwise the error field.
+             * @description Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none.
              * @example rate_limit_exceeded
              */
             code: string;
@@ -5433,7 +5469,7 @@ export interface components {
              */
             key_prefix: string;
             /**
-             * @description What was counted: requests, bytes_in or bytes_out.
+             * @description What was counted: requests, bytes_in, bytes_out, or the meter of a cost of the route.
              * @example requests
              */
             meter: string;
@@ -9780,8 +9816,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
-                /** @description Only requests with this result. */
-                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. */
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -9845,8 +9881,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
-                /** @description Only requests with this result. */
-                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. */
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;
@@ -10074,7 +10110,7 @@ export interface operations {
                  */
                 gateway_id?: string;
                 /**
-                 * @description Only records of this meter: requests, bytes_in or bytes_out.
+                 * @description Only records of this meter: requests, bytes_in, bytes_out, or the meter of a cost.
                  * @example requests
                  */
                 meter?: string;
