@@ -3,18 +3,24 @@ import { bytes, type Count, count, plural, size } from './format';
 
 export type UsageRecord = Schemas['UsageEntry'];
 
-// meters has the meters that Keygate counts by itself, with the words for them.
+// meters has the meters that Keygate counts by itself, with the words for them. Others are named by costs of routes.
 export const meters: Record<string, string> = { requests: 'requests', bytes_in: 'bytes in', bytes_out: 'bytes out' };
 
 export const meterWords = (meter: string): string => meters[meter] ?? meter;
 
-// meterChoices are the meters as a choice of a form, with the present one if it is another.
-export const meterChoices = (present: string): { value: string; label: string }[] =>
-  [...new Set([...Object.keys(meters), present])].map((value) => ({ value, label: meterWords(value).replace(/^[a-z]/, capital) }));
+// meterSuggestions are the meters that Keygate counts by itself, and those that limits of plans count.
+export const meterSuggestions = (plans: { limits: { meter: string }[] }[]): string[] => [
+  ...new Set([...Object.keys(meters), ...plans.flatMap((p) => p.limits.map((l) => l.meter)).toSorted()]),
+];
 
-const capital = (c: string): string => c.toUpperCase();
+// meterProblem says what is wrong with the name of a meter; undefined if nothing is.
+export const meterProblem = (meter: string): string | undefined =>
+  /^[a-z0-9_]{1,32}$/.test(meter) ? undefined : 'must have 1 to 32 characters of a-z, 0-9 and _';
 
-export const isBytes = (meter: string): boolean => meter.startsWith('bytes_');
+// ownMeter returns the name of a meter that costs of routes name; "" for those of Keygate, and for what is no name.
+export const ownMeter = (meter: string): string => (meter in meters || meterProblem(meter) ? '' : meter);
+
+export const isBytes = (meter: string): boolean => meter === 'bytes_in' || meter === 'bytes_out';
 
 // unitsOf shows units of a meter: 4,120, or 1.5 MiB; or 1.6 MB, if they are shown beside a decimal size.
 export const unitsOf = (meter: string, units: Count, beside?: Count): string => (isBytes(meter) ? bytes(units, beside) : count(units));

@@ -29,6 +29,7 @@ function request(status: number, decision: Partial<LoggedRequest['decision']>, r
     key_id: null,
     key_prefix: null,
     left_out: 0,
+    cost: null,
     decision: { check: '', code: '', message: 'said by the server', ...none, ...decision },
     ...rest,
   };
