@@ -130,6 +130,47 @@ test('a plan is edited', async ({ page, keygate, upstream, watch }) => {
   });
 });
 
+// Guarantee: a limit of any meter is made in the editor: a wrong name is named as it is typed, those of other plans are
+// suggested, the limit and its use are shown with the name of the meter, and one of a route's cost is refused by it.
+test('a plan limits a meter of the account', async ({ page, keygate, upstream }) => {
+  const { gateway_id } = await gateway(keygate, upstream);
+  const { route_id } = (await keygate.call('GET', `/v1/gateways/${gateway_id}/routes`)).data[0];
+  await keygate.call('PATCH', `/v1/gateways/${gateway_id}/routes/${route_id}`, { cost: [{ meter: 'tokens', from: { request: 900 } }] });
+  await keygate.call('POST', '/v1/plans', { name: 'other', limits: [{ name: 'money', quota: '500/day', meter: 'cents' }] });
+  await signIn(page, keygate, 'plans/new');
+  await page.getByLabel('Name', { exact: true }).first().fill('pro');
+  const limit = page.getByRole('group', { name: 'Limit 1' });
+  const meter = limit.getByLabel('Meter');
+  await limit.getByLabel('Kind').selectOption('quota');
+  const suggested = () => meter.evaluate((input: HTMLInputElement) => [...(input.list?.options ?? [])].map((o) => o.value));
+  await expect.poll(suggested).toEqual(['requests', 'bytes_in', 'bytes_out', 'cents']);
+  await meter.fill('GPT tokens');
+  await expect(meter).toHaveAccessibleDescription(/Meter must have 1 to 32 characters of a-z, 0-9 and _/);
+  await meter.fill('tokens');
+  await expect(meter).not.toHaveAttribute('aria-invalid');
+  await limit.getByLabel('Units').fill('1,000');
+  await expect(limit.getByLabel('Units')).toHaveAccessibleDescription('tokens in each window');
+  await limit.getByLabel('Counts').selectOption('owner');
+  await expect(page.getByRole('status').filter({ hasText: 'per-month' })).toContainText('the tokens of single requests are not kept');
+  await page.getByRole('button', { name: 'Create the plan' }).click();
+  await expect(page.getByRole('list', { name: 'Limits of the plan' })).toContainText('1,000 tokens a month, all keys of an owner together');
+  expect((await keygate.call('GET', '/v1/plans?name=pro')).data[0]).toMatchObject({ limits: [{ quota: '1000/month', meter: 'tokens' }] });
+
+  const { owner_id } = await keygate.call('POST', '/v1/owners', { external_id: 'acme', plan: 'pro' });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: 'acme' });
+  expect([await keygate.request('/', key), await keygate.request('/', key)]).toEqual([200, 429]);
+  await page.goto(`${keygate.url}owners/${owner_id}`);
+  const quota = page.getByRole('list', { name: 'Quotas' }).getByRole('listitem');
+  await expect(quota).toContainText('of the plan pro, tokens');
+  await expect(quota).toContainText('900 of 1,000');
+  await expect(quota.getByRole('meter')).toHaveAttribute('aria-valuetext', '900 of 1,000, tokens');
+  await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(1);
+  await page.goto(`${keygate.url}requests/${(await keygate.call('GET', '/v1/requests')).data[0].request_id}`);
+  await expect(page.locator('[data-explanation]')).toContainText(
+    'the limit “per-month” of 1,000 tokens a month of the plan “pro” had less left than the request needed',
+  );
+});
+
 // Guarantee: before limits are saved, the editor says what they would have refused in the last 24 hours.
 test('the editor replays the last 24 hours', async ({ page, keygate, upstream }) => {
   await gateway(keygate, upstream);

@@ -3673,7 +3673,7 @@ export interface components {
              */
             gateway_id: string | null;
             /**
-             * @description What the limit counts: requests, bytes_in or bytes_out.
+             * @description What the limit counts: requests, bytes_in, bytes_out or the meter of a cost of routes.
              * @example requests
              */
             meter: string;
@@ -3725,7 +3725,7 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests) or bytes_out (those of responses). A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+             * @description What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
              * @example bytes_out
              */
             meter?: string | null;
@@ -4690,7 +4690,7 @@ export interface components {
             refused: number;
             /**
              * Format: int64
-             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of bytes, all. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
              * @example 0
              */
             unknown: number;

@@ -84,6 +84,7 @@ test('a quota in its form', () => {
   expect(limitBody(draftOf({ ...plain, warn_at: [] }))).toEqual({ name: 'q', quota: '1000/day', warn_at: [], per: 'owner' });
   expect(limitBody({ ...draftOf(plain), most: '25,000' })).toMatchObject({ quota: '25000/day' });
   expect([isWhole(limitBody(draftOf(full))), isWhole(limitBody({ ...draftOf(full), most: '' }))]).toEqual([true, false]);
+  expect(['tokens', '', 'To'].map((meter) => isWhole(limitBody({ ...draftOf(full), meter })))).toEqual([true, false, false]);
   expect(limitFlags([limitBody(draftOf(full)), limitBody(draftOf({ ...plain, warn_at: [] }))])).toEqual([
     '--limit q=quota:1000/day,overage=allow,warn-at=50,120,per=owner',
     '--limit q=quota:1000/day,warn-at=none,per=owner',

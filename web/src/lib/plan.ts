@@ -4,7 +4,7 @@ import { count, size, wholeBytes, wholeNumber } from './format';
 import { spellLimit } from './limit';
 import { defaultWarnAt, percentages, quotaParts, spellQuota } from './quota';
 import { quote } from './shell';
-import { isBytes } from './usage';
+import { isBytes, meterProblem } from './usage';
 
 type Plan = Schemas['Plan'];
 type Limit = Plan['limits'][number];
@@ -137,7 +137,8 @@ export const limitBody = (d: LimitDraft) => ({
 export type LimitBody = ReturnType<typeof limitBody>;
 
 // isWhole reports whether a limit has all that it needs.
-export const isWhole = (l: LimitBody): boolean => Boolean(l.name && (l.sustained || (l.quota && quotaParts(l.quota).most)));
+export const isWhole = (l: LimitBody): boolean =>
+  Boolean(l.name && !meterProblem(l.meter ?? 'requests') && (l.sustained || (l.quota && quotaParts(l.quota).most)));
 
 // amountOf says in words how much a limit lets through: "600 per minute, 50 at once", or "10 GiB of responses a month".
 export const amountOf = ({ sustained, burst, quota, meter }: Pick<Limit, 'sustained' | 'burst' | 'quota' | 'meter'>): string =>

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { amountWords, exactly, meterChoice, meterChoices, meterWords, ownMeter, periodWords, toView, unitsOf, viewOf } from './usage';
+import { amountWords, exactly, meterProblem, meterSuggestions, meterWords, periodWords, toView, unitsOf, viewOf } from './usage';
 
 // Guarantee: units of bytes have a unit, all others every digit, beyond 2^53 as well.
 test('unitsOf', () => {
@@ -19,10 +19,29 @@ test('amounts of meters', () => {
   expect(unitsOf('bytes_out', 1_500_000, 2_000_000)).toBe('1.5 MB');
 });
 
-// Guarantee: a form of a limit offers the meters that Keygate counts by itself, and a meter of any other name.
-test('the choice of a meter', () => {
-  expect(meterChoices.map((c) => c.label)).toEqual(['Requests', 'Bytes in', 'Bytes out', 'Units of a cost']);
-  expect(['requests', 'bytes_out', 'tokens', ''].map(meterChoice)).toEqual(['requests', 'bytes_out', ownMeter, ownMeter]);
+// Guarantee: the meters of Keygate, and each meter of plans once, are suggested for a limit.
+test('the suggestions for a meter', () => {
+  const plan = (...names: string[]) => ({ limits: names.map((meter) => ({ meter })) });
+  expect(meterSuggestions([])).toEqual(['requests', 'bytes_in', 'bytes_out']);
+  expect(meterSuggestions([plan('tokens', 'requests'), plan('cents', 'tokens')])).toEqual([
+    'requests',
+    'bytes_in',
+    'bytes_out',
+    'cents',
+    'tokens',
+  ]);
+});
+
+// Guarantee: the form takes the names of meters that the API takes.
+test('the name of a meter', () => {
+  for (const name of ['tokens', 'a', '0_z', 'x'.repeat(32)]) expect(meterProblem(name), name).toBeUndefined();
+  for (const name of ['', 'Tokens', 'a b', 'gpt-4', 'é', 'x'.repeat(33)]) expect(meterProblem(name), name).toMatch(/^must have 1 to 32/);
+});
+
+// Guarantee: a meter of the account counts units, whatever its name begins with.
+test('only the meters of Keygate count bytes', () => {
+  expect(unitsOf('bytes_cached', 1536)).toBe('1,536');
+  expect(amountWords('bytes_cached', 1536)).toBe('1,536 bytes_cached');
 });
 
 test('meterWords shows a meter that is not known by its name', () => {

@@ -3,22 +3,22 @@ import { bytes, type Count, count, plural, size } from './format';
 
 export type UsageRecord = Schemas['UsageEntry'];
 
-// meters has the meters that Keygate counts by itself, with the words for them.
+// meters has the meters that Keygate counts by itself, with the words for them. Others are named by costs of routes.
 export const meters: Record<string, string> = { requests: 'requests', bytes_in: 'bytes in', bytes_out: 'bytes out' };
 
 export const meterWords = (meter: string): string => meters[meter] ?? meter;
 
-// ownMeter is the choice of a meter of a cost of routes, whose name is typed.
-export const ownMeter = 'own';
-
-// meterChoices are the meters as a choice of a form.
-export const meterChoices: { value: string; label: string }[] = [
-  ...Object.entries(meters).map(([value, words]) => ({ value, label: words.replace(/^[a-z]/, (c) => c.toUpperCase()) })),
-  { value: ownMeter, label: 'Units of a cost' },
+// meterSuggestions are the meters that Keygate counts by itself, and those that limits of plans count.
+export const meterSuggestions = (plans: { limits: { meter: string }[] }[]): string[] => [
+  ...new Set([...Object.keys(meters), ...plans.flatMap((p) => p.limits.map((l) => l.meter)).toSorted()]),
 ];
 
-// meterChoice is the choice that a meter belongs to.
-export const meterChoice = (meter: string): string => (meter in meters ? meter : ownMeter);
+// meterProblem says what is wrong with the name of a meter; undefined if nothing is.
+export const meterProblem = (meter: string): string | undefined =>
+  /^[a-z0-9_]{1,32}$/.test(meter) ? undefined : 'must have 1 to 32 characters of a-z, 0-9 and _';
+
+// ownMeter returns the name of a meter that costs of routes name; "" for those of Keygate, and for what is no name.
+export const ownMeter = (meter: string): string => (meter in meters || meterProblem(meter) ? '' : meter);
 
 export const isBytes = (meter: string): boolean => meter === 'bytes_in' || meter === 'bytes_out';
 

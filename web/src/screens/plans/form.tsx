@@ -1,8 +1,10 @@
+import { useId } from 'react';
+import { usePlans } from '../../api/plans';
 import { type Calendar, calendarBody } from '../../lib/calendar';
 import type { useForm } from '../../lib/form';
 import { exactBytes, type LimitDraft, limitBody, maxLimits, newLimit, ofKind } from '../../lib/plan';
 import { windows } from '../../lib/quota';
-import { isBytes, meterChoice, meterChoices, ownMeter } from '../../lib/usage';
+import { isBytes, meterProblem, meterSuggestions, ownMeter } from '../../lib/usage';
 import { Button, IconButton, Panel } from '../../ui/basic';
 import { CalendarFields } from '../../ui/calendar';
 import { AreaField, SelectField, TextField } from '../../ui/form';
@@ -26,6 +28,8 @@ export function PlanFields({ form }: { form: FormOf }) {
       'limits',
       v.limits.map((l, i) => (i === n ? { ...l, ...part } : l)),
     );
+  const meters = useId();
+  const suggested = meterSuggestions(usePlans().plans);
   const ofAll = form.errorAt((f) => f === 'limits');
   return (
     <>
@@ -63,6 +67,7 @@ export function PlanFields({ form }: { form: FormOf }) {
               key={n}
               number={n + 1}
               limit={limit}
+              meters={meters}
               onChange={(part) => change(n, part)}
               onRemove={() =>
                 set(
@@ -77,6 +82,11 @@ export function PlanFields({ form }: { form: FormOf }) {
               }
             />
           ))}
+          <datalist id={meters}>
+            {suggested.map((m) => (
+              <option key={m} value={m} />
+            ))}
+          </datalist>
           {ofAll && (
             <p role="alert" className="text-sm text-bad">
               Limits {ofAll}
@@ -126,7 +136,7 @@ function RateFields({ limit, onChange, error }: LimitProps) {
         required
         mono
         placeholder={isBytes(limit.meter) ? '10 MiB/s' : '600/min'}
-        hint={`${unitsName(limit.meter)} that pass steadily${steadily && `: ${steadily}`}`}
+        hint={`${ownMeter(limit.meter) || unitsName(limit.meter)} that pass steadily${steadily && `: ${steadily}`}`}
         value={limit.sustained}
         error={error('sustained')}
         onChange={(sustained) => onChange({ sustained })}
@@ -146,7 +156,7 @@ function RateFields({ limit, onChange, error }: LimitProps) {
 }
 
 function QuotaFields({ limit, onChange, error }: LimitProps) {
-  const exact = exactBytes(limit.most, limit.meter);
+  const what = exactBytes(limit.most, limit.meter) || ownMeter(limit.meter);
   return (
     <>
       <TextField
@@ -155,7 +165,7 @@ function QuotaFields({ limit, onChange, error }: LimitProps) {
         mono
         inputMode={isBytes(limit.meter) ? 'text' : 'numeric'}
         placeholder={isBytes(limit.meter) ? '10 GiB' : '100000'}
-        hint={exact ? `${exact} in each window` : 'In each window'}
+        hint={what ? `${what} in each window` : 'In each window'}
         value={limit.most}
         error={error('quota')}
         onChange={(most) => onChange({ most })}
@@ -189,10 +199,17 @@ const meterHints: Record<string, string> = {
   requests: 'Requests, whatever their size',
   bytes_in: 'Bytes of the bodies of requests',
   bytes_out: 'Bytes of the bodies of responses',
-  [ownMeter]: 'What routes with a cost say, such as tokens',
 };
 
-function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & { number: number; onRemove: () => void }) {
+// LimitEditor edits a limit. meters is the identifier of the list of meters to suggest.
+function LimitEditor({
+  number,
+  limit,
+  meters,
+  onChange,
+  onRemove,
+  error,
+}: LimitProps & { number: number; meters: string; onRemove: () => void }) {
   return (
     <fieldset className="rounded-md border border-line p-3">
       <legend className="sr-only">Limit {number}</legend>
@@ -219,27 +236,18 @@ function LimitEditor({ number, limit, onChange, onRemove, error }: LimitProps & 
               { value: 'quota', label: 'Quota' },
             ]}
           />
-          <SelectField
-            label="Of"
-            value={meterChoice(limit.meter)}
-            error={meterChoice(limit.meter) === ownMeter ? undefined : error('meter')}
-            hint={meterHints[meterChoice(limit.meter)]}
-            onChange={(choice) => onChange({ meter: choice === ownMeter ? '' : choice })}
-            options={meterChoices}
+          <TextField
+            label="Meter"
+            required
+            mono
+            list={meters}
+            maxLength={32}
+            placeholder="requests"
+            hint={meterHints[limit.meter] ?? 'What the costs of routes count by this name'}
+            value={limit.meter}
+            error={error('meter') ?? (limit.meter ? meterProblem(limit.meter) : undefined)}
+            onChange={(meter) => onChange({ meter })}
           />
-          {meterChoice(limit.meter) === ownMeter && (
-            <TextField
-              label="Meter"
-              required
-              mono
-              maxLength={32}
-              placeholder="tokens"
-              hint="As in the cost of routes"
-              value={limit.meter}
-              error={error('meter')}
-              onChange={(meter) => onChange({ meter })}
-            />
-          )}
           <SelectField
             label="Counts"
             value={limit.per}

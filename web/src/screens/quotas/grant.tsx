@@ -1,12 +1,11 @@
 import { useRef } from 'react';
 import { api } from '../../api/client';
 import { changed } from '../../api/hooks';
-import { plural, size } from '../../lib/format';
 import { useForm } from '../../lib/form';
 import { exactBytes, unitsTyped } from '../../lib/plan';
 import { leftWords, type Usage, unitsIn, wholeOf } from '../../lib/quota';
 import { quote } from '../../lib/shell';
-import { isBytes, meterWords } from '../../lib/usage';
+import { amountWords, isBytes, meterWords, ownMeter } from '../../lib/usage';
 import { AsCode } from '../../ui/ascode';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
@@ -23,7 +22,7 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
   const chosen = named.find((u) => u.limit === v.limit);
   const meter = chosen?.meter ?? 'requests';
   const body = { limit: v.limit, units: unitsTyped(v.units, meter), ...(reason && { reason }) };
-  const exact = exactBytes(v.units, meter);
+  const what = exactBytes(v.units, meter) || ownMeter(meter);
   const cli = ['keygate grants add', flagOf(of), `--limit ${v.limit}`, `--units ${quote(String(body.units) || 'N')}`]
     .concat(reason ? `--reason ${quote(reason)}` : [])
     .join(' ');
@@ -34,7 +33,7 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
       keys.current.set(sent, idempotencyKey);
       const path = of.kind === 'owner' ? '/v1/owners/{owner_id}/grants' : '/v1/keys/{key_id}/grants';
       const { data } = await api.post(path, { path: pathOf(of), body, idempotencyKey });
-      toast(`${isBytes(data.meter) ? size(data.units) : plural(data.units, 'unit')} granted`);
+      toast(`${amountWords(data.meter, data.units)} granted`);
       await changed(`/v1/${of.kind}s/{${of.kind}_id}/usage`, `/v1/${of.kind}s/{${of.kind}_id}/grants`);
       onClose();
     });
@@ -61,7 +60,7 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
           mono
           inputMode={isBytes(meter) ? 'text' : 'numeric'}
           placeholder={isBytes(meter) ? '5 GiB' : '5000'}
-          hint={`${exact ? `${exact}, added` : 'Added'} to ${chosen?.window_end ? 'the present window only' : 'the total'}`}
+          hint={`${what ? `${what}, added` : 'Added'} to ${chosen?.window_end ? 'the present window only' : 'the total'}`}
           value={v.units}
           error={form.fieldError('units')}
           onChange={(t) => form.set('units', t)}

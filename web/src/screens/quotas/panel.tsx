@@ -110,7 +110,7 @@ function Bar({ of: u }: { of: Usage }) {
       aria-valuemin={0}
       aria-valuemax={100}
       aria-valuenow={Math.floor(share * 100)}
-      aria-valuetext={`${unitsIn(u)(u.used)} of ${unitsIn(u)(wholeOf(u))}`}
+      aria-valuetext={`${unitsIn(u)(u.used)} of ${unitsIn(u)(wholeOf(u))}${ofMeter(u)}`}
       className="h-2 overflow-hidden rounded-full bg-line">
       <div className={`h-full rounded-full ${colour}`} style={{ width: `${share * 100}%` }} />
     </div>
