@@ -210,7 +210,11 @@ func (v *Verdict) message() string {
 		if s.Needed > s.Limit {
 			return fmt.Sprintf("%s lets %d %s pass at once, and the request needs %d: send less in one request", s.Exceeded(), s.Limit, s.Label.Meter(), s.Needed)
 		}
-		return s.Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
+		why := " is exceeded"
+		if meter := s.Label.Meter(); meter != "" {
+			why = fmt.Sprintf(" is exceeded, since the request needs %d %s and %d are left", s.Needed, meter, s.Left)
+		}
+		return s.Exceeded() + why + ": wait for the number of seconds in the Retry-After header, then try again"
 	default:
 		return "the request is not valid"
 	}
