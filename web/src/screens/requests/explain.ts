@@ -1,4 +1,5 @@
 import type { Schemas } from '../../api/client';
+import { costWords } from '../../lib/cost';
 import { planAndLimit } from '../../lib/plan';
 import { count, plural } from '../../lib/format';
 import { refusedQuota } from '../../lib/quota';
@@ -48,9 +49,19 @@ const keyReasons: Record<string, string> = {
 // its level then, and when the request would have passed. It has no addresses of upstreams.
 export function explain(r: LoggedRequest, names: Names = {}): string {
   const gateway = names.gateway ? ` on the gateway “${clean(names.gateway)}”` : '';
+  const began = `The request ${clean(r.method)} ${clean(r.path)}${gateway} at ${moment(r.time)}`;
+  if (isCharged(r)) return `${began} ${ended(r)}, and was charged ${costWords(r.cost ?? {})} (request ${r.request_id}).`;
   const verb = r.status >= 500 ? 'failed' : 'was refused';
-  return `The request ${clean(r.method)} ${clean(r.path)}${gateway} at ${moment(r.time)} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
+  return `${began} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
 }
+
+// isCharged reports whether a request is in the log for its cost alone: it was neither refused nor failed.
+export const isCharged = ({ cost, status, decision: { code } }: LoggedRequest): boolean =>
+  cost !== null && (code === 'abandoned' || (code === 'upstream_status' && status < 500));
+
+// ended says how a request ended that was neither refused nor failed.
+const ended = ({ status, decision }: LoggedRequest): string =>
+  decision.code === 'abandoned' ? 'ended without a response, because the client closed its connection' : `had the status ${status}`;
 
 function cause(r: LoggedRequest, names: Names): string {
   const d = r.decision;
@@ -184,6 +195,7 @@ function moment(iso: string): string {
 
 // short is the cause in a few words, for a row of a list.
 export function short(r: LoggedRequest): string {
+  if (isCharged(r)) return `Charged ${costWords(r.cost ?? {})}`;
   const text = cause({ ...r, ...(r.decision.limit_scope && { key_prefix: null }) }, {})
     .replace(/; (the request would have passed|it never resets).*$/, '')
     .replaceAll('the service behind the gateway', 'the upstream');
