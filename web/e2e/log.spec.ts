@@ -131,6 +131,7 @@ test('every filter changes the request', async ({ page, keygate, upstream, watch
   await check('requests', '/v1/requests', [
     ['status:429', 'status', '429'],
     ['status:507', 'status', '507'],
+    ['result:charged', 'result', 'charged'],
     ['502', 'status', '502'],
     ['gateway:orders', 'gateway_id', gateway.gateway_id],
     [`route_id:${route.route_id}`, 'route_id', route.route_id],
@@ -143,6 +144,7 @@ test('every filter changes the request', async ({ page, keygate, upstream, watch
   await check(`requests?gateway_id=${gateway.gateway_id}`, '/v1/requests', [['route:/orders/{id}', 'route_id', route.route_id]]);
   await check('requests?live=1', '/v1/requests/stream', [
     ['status:429', 'status', '429'],
+    ['result:charged', 'result', 'charged'],
     ['gateway:orders', 'gateway_id', gateway.gateway_id],
     [`key_id:${key.key_id}`, 'key_id', key.key_id],
     [`route_id:${route.route_id}`, 'route_id', route.route_id],

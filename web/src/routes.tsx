@@ -130,7 +130,7 @@ const usageRecords = createRoute({
 const requests = createRoute({
   getParentRoute: at,
   path: '/requests',
-  validateSearch: pick('status', 'gateway_id', 'route_id', 'key_id', 'since', 'until', 'cursor', 'live'),
+  validateSearch: pick('result', 'status', 'gateway_id', 'route_id', 'key_id', 'since', 'until', 'cursor', 'live'),
   component: lazyRouteComponent(() => import('./screens/requests/list')),
 });
 const request = createRoute({

@@ -15,6 +15,7 @@ interface Editing<R, V> {
   labels: { [K in keyof V]?: string }; // of the fields to compare after a conflict
   show?: (value: V[keyof V]) => string;
   read: () => Promise<Answer<R>>; // reads the record that another session has changed
+  othersKept?: boolean; // what is sent changes nothing that valuesOf does not return
 }
 
 interface Saving<A> {
@@ -37,8 +38,8 @@ export function differences<V extends Record<string, unknown>>(
 
 // useEdit is a form for a record. It is saved with the ETag of the record that it began with. If another
 // session has changed the record since (412), the form keeps what was typed, and conflict has the
-// properties of a Conflict, until the user has chosen.
-export function useEdit<R, V extends Record<string, unknown>>({ first, valuesOf, labels, show, read }: Editing<R, V>) {
+// properties of a Conflict, until the user has chosen. With othersKept, a change of other fields is no conflict.
+export function useEdit<R, V extends Record<string, unknown>>({ first, valuesOf, labels, show, read, othersKept = false }: Editing<R, V>) {
   const [base, setBase] = useState(first); // the page may read the record again while the form is open
   const [newer, setNewer] = useState<Answer<R> | null>(null);
   const form = useForm(valuesOf(first.data));
@@ -52,12 +53,17 @@ export function useEdit<R, V extends Record<string, unknown>>({ first, valuesOf,
   const save = async <A>({ send, saved }: Saving<A>) => {
     if (newer || !form.dirty) return;
     await form.submit(async () => {
-      let answer: A;
-      try {
-        answer = await send(base.etag);
-      } catch (e) {
-        if (!(e instanceof ApiError) || e.status !== 412) throw e;
-        return setNewer(await read());
+      let etag = base.etag;
+      let answer: A | undefined;
+      for (let again = othersKept; answer === undefined; again = false) {
+        try {
+          answer = await send(etag);
+        } catch (e) {
+          if (!(e instanceof ApiError) || e.status !== 412) throw e;
+          const now = await read();
+          if (!again || JSON.stringify(valuesOf(now.data)) !== JSON.stringify(valuesOf(base.data))) return setNewer(now);
+          etag = now.etag;
+        }
       }
       await saved(answer);
     });

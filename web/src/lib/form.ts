@@ -17,9 +17,13 @@ export function useForm<T extends Record<string, unknown>>(initial: T) {
   }, [values, start]);
   // The problems that this rendering shows at their fields.
   const shown = new Set<ApiError['fields'][number]>();
-  const errorAt = (matches: (field: string) => boolean): string | undefined => {
+  const errorsAt = (matches: (field: string) => boolean) => {
     const found = error?.fields.filter((f) => matches(f.field)) ?? [];
     for (const f of found) shown.add(f);
+    return found;
+  };
+  const errorAt = (matches: (field: string) => boolean): string | undefined => {
+    const found = errorsAt(matches);
     return [...new Set(found.map((f) => f.message))].join('\n') || undefined;
   };
   return {
@@ -37,6 +41,8 @@ export function useForm<T extends Record<string, unknown>>(initial: T) {
     },
     // errorAt returns what the server said about the fields that match, a line each, which is shown there.
     errorAt,
+    // errorsAt returns them with their fields.
+    errorsAt,
     // fieldError is errorAt of a field and of those below it.
     fieldError: (name: string) => errorAt((f) => f === name || f.startsWith(`${name}.`)),
     // limitError is errorAt of a part of a limit. What is said of a limit as a whole is shown at its first part.

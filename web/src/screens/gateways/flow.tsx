@@ -9,6 +9,7 @@ import { useTraffic } from '../../api/traffic';
 import { count, percent, plural, short } from '../../lib/format';
 import { sinceOf, sum } from '../../lib/traffic';
 import { Button, buttonClass, Code, Id, Panel, Skeleton, Status } from '../../ui/basic';
+import { Charged } from '../../ui/charged';
 import { ConfirmDialog } from '../../ui/dialog';
 import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { Icon, type IconName } from '../../ui/icon';
@@ -129,7 +130,10 @@ export default function Flow() {
       <TryIt gateway={g} call={first.call} />
       <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
         <Panel title="Last hour">
-          <TrafficChart label="Requests of the gateway in the last hour" traffic={traffic} />
+          <div className="flex flex-col gap-3">
+            <Charged rows={rows} />
+            <TrafficChart label="Requests of the gateway in the last hour" traffic={traffic} />
+          </div>
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">

@@ -14,11 +14,13 @@ import { AsCode } from '../../ui/ascode';
 import { Button, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog } from '../../ui/dialog';
+import { Charged } from '../../ui/charged';
 import { SelectField, Submit } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { Table } from '../../ui/table';
 import { toast } from '../../ui/toast';
 import { TrafficChart } from '../../ui/trafficchart';
+import { RouteCost } from './cost';
 import { useGateway } from './detail';
 import { Simulation } from './simulation';
 import { TryIt } from './try';
@@ -57,6 +59,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <LimitEditor key={routeId} first={query.data} />
         <Traffic record={r} />
+        <RouteCost key={`cost ${routeId}`} first={query.data} />
         <Levels record={r} />
         <Panel title="Route">
           <Details
@@ -100,6 +103,7 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
     labels: { rate_limit: 'The limit' },
     show,
     read: () => api.get('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id }),
+    othersKept: true,
   });
   const refused = useRefusal('write', `gateways/${id.gateway_id}/routes`);
   const limit = form.values.rate_limit;
@@ -188,6 +192,7 @@ function Traffic({ record }: { record: Route }) {
             <Skeleton className="h-4 w-48" />
           )}
         </p>
+        <Charged rows={traffic.rows} />
         <TrafficChart label="Requests of the route" traffic={traffic} />
       </div>
     </Panel>

@@ -5,6 +5,7 @@ import { type Range, ranges } from '../../lib/time';
 import { intervalOf, isRange, refreshOf, refusals, sinceOf, sum } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { Panel, Skeleton } from '../../ui/basic';
+import { Charged } from '../../ui/charged';
 import { Ranges } from '../../ui/ranges';
 import { TrafficChart } from '../../ui/trafficchart';
 
@@ -35,6 +36,7 @@ export function KeyUsage({ keyId }: { keyId: string }) {
             </div>
           ))}
         </dl>
+        <Charged rows={traffic.rows} />
         <TrafficChart label="Requests of the key" traffic={traffic} />
         <p className="flex flex-wrap gap-x-6 gap-y-1">
           <Link to="/requests" search={{ key_id: keyId }} className="link">

@@ -11,6 +11,7 @@ import { minuteOf, type Range, ranges, zone } from '../../lib/time';
 import { type Interval, intervalOf, isRange, rate, refreshOf, refusals, type Row, sinceOf, sum } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Failure, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
+import { Charged } from '../../ui/charged';
 import { GatewaySelect } from '../../ui/gatewayselect';
 import { Ranges } from '../../ui/ranges';
 import { Table } from '../../ui/table';
@@ -84,6 +85,7 @@ export default function Overview() {
       {fresh && <StartSteps />}
       <p className="-mt-2 text-muted">{spanText(zoomed ? { since, until: url.until } : range, late ? traffic.first : undefined)}</p>
       {known && <Figures rows={rows} seconds={traffic.seconds} interval={traffic.interval} />}
+      <Charged rows={rows} />
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         {known && (
           <>

@@ -3,7 +3,7 @@ import { milliseconds, plural } from '../../lib/format';
 import { CopyButton, Status, Time, type Tone } from '../../ui/basic';
 import type { IconName } from '../../ui/icon';
 import type { Column } from '../../ui/table';
-import { explain, type LoggedRequest, short } from './explain';
+import { explain, isCharged, type LoggedRequest, short } from './explain';
 
 // What a status means here, by icon and word.
 const words: Record<number, [Tone, IconName, string]> = {
@@ -18,6 +18,7 @@ const words: Record<number, [Tone, IconName, string]> = {
 const codes: Record<string, [Tone, IconName, string]> = { owner_suspended: ['warn', 'pause', 'Owner'] };
 
 export function RequestStatus({ record }: { record: LoggedRequest }) {
+  if (isCharged(record)) return <Charged record={record} />;
   const [tone, icon, word] = (record.decision.upstream_status === null && (codes[record.decision.code] ?? words[record.status])) || [
     'bad' as Tone,
     'cross' as IconName,
@@ -28,6 +29,12 @@ export function RequestStatus({ record }: { record: LoggedRequest }) {
       {record.status} <span className="@max-xl:sr-only">{word}</span>
     </Status>
   );
+}
+
+// Charged is the status of a request that is in the log for its cost.
+function Charged({ record: { status, decision } }: { record: LoggedRequest }) {
+  if (decision.code === 'abandoned') return <Status tone="plain">Client gone</Status>;
+  return <Status tone={status < 400 ? 'ok' : 'plain'}>{status}</Status>;
 }
 
 // A Line is a request, or a number of requests that the live tail had to leave out.

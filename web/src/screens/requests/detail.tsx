@@ -6,6 +6,7 @@ import { useRecord } from '../../api/hooks';
 import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
 import { milliseconds, plural } from '../../lib/format';
+import { unknownWords, unitsWords } from '../../lib/cost';
 import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
@@ -57,7 +58,11 @@ export default function RequestDetail() {
                   All refused and failed requests
                 </Link>
               }>
+<<<<<<< HEAD
               Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway), failed (5xx), or have a
+=======
+              Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway), failed (5xx) or have a
+>>>>>>> costweb
               cost are kept.
             </Empty>
           </Panel>
@@ -223,6 +228,7 @@ export default function RequestDetail() {
           />
         </Panel>
       </div>
+      {r.cost && <CostPanel cost={r.cost} />}
       <p className="flex flex-wrap gap-2">
         {r.key_id && (
           <Link to="/requests" search={{ key_id: r.key_id }} className={buttonClass()}>
@@ -245,6 +251,38 @@ export default function RequestDetail() {
     </Page>
   );
 }
+
+// CostPanel shows what a request was charged, of each meter, and how that came about.
+function CostPanel({ cost }: { cost: NonNullable<LoggedRequest['cost']> }) {
+  return (
+    <Panel title="Cost">
+      <ul aria-label="Cost" className="flex flex-col divide-y divide-line">
+        {Object.entries(cost).map(([meter, c]) => (
+          <li key={meter} className="py-3 first:pt-0 last:pb-0">
+            <Details
+              rows={[
+                ['Meter', <Mono key="meter" text={meter} />],
+                ['Charged', <b key="charged">{unitsWords(meter, c.units)}</b>],
+                ['Reserved', unitsWords(meter, c.reserved)],
+                ['How it came about', clean(c.explanation)],
+                ...(c.unknown
+                  ? [
+                      ['Unknown because', `${unknownWords(c.unknown)}. The route charges this for an unknown cost.`] as [
+                        ReactNode,
+                        ReactNode,
+                      ],
+                    ]
+                  : []),
+              ]}
+            />
+          </li>
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+const Mono = ({ text }: { text: string }) => <code className="font-mono text-sm break-all">{text}</code>;
 
 // usePlanOf reads the plan whose limit refused a request, if it still has that name.
 function usePlanOf(r: LoggedRequest | undefined): Plan | undefined {

@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
+<<<<<<< HEAD
 import { costs, explain, leftThen, type LoggedRequest, short } from './explain';
+=======
+import { explain, isCharged, leftThen, type LoggedRequest, short } from './explain';
+>>>>>>> costweb
 
 const none = {
   limit_scope: null,
@@ -37,6 +41,23 @@ function request(status: number, decision: Partial<LoggedRequest['decision']>, r
 
 const known = { key_id: 'key_1', key_prefix: 'kg_4tQx9Z' };
 const limited = { check: 'limit', code: 'rate_limit_exceeded', limit: 50, remaining: 0, passes_at: '2026-03-01T12:00:03Z' };
+
+// Guarantee: a request that is in the log for its cost alone is said to have been charged, and not to be refused or failed;
+// one that was refused or failed is explained by that.
+test('explain says what a request was charged', () => {
+  const tokens = { units: 1204, reserved: 2000, unknown: null, explanation: '' };
+  const cost = { requests: { ...tokens, units: 1 }, tokens };
+  const answered = request(200, { check: 'upstream', code: 'upstream_status', upstream_status: 200 }, { cost });
+  expect(explain(answered)).toBe(
+    'The request GET /orders/17 at 2026-03-01 12:00:00 UTC had the status 200, and was charged 1 request, 1,204 tokens (request req_1).',
+  );
+  expect(short(answered)).toBe('Charged 1 request, 1,204 tokens');
+  const gone = request(499, { check: 'client', code: 'abandoned' }, { cost });
+  expect(explain(gone)).toContain('ended without a response, because the client closed its connection, and was charged 1 request');
+  const failed = request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'closed_early' }, { cost });
+  expect(explain(failed)).toContain('failed with status 502 because');
+  expect(isCharged(request(429, { ...limited, limit_scope: 'route' }))).toBe(false);
+});
 
 // Guarantee: one sentence says which check or limit decided a request, its level, and when the request
 // would have passed, with all that support needs to find it again.

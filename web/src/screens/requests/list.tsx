@@ -28,13 +28,22 @@ const statuses = [
   ['504', '504 upstream too slow'],
 ].map(([value, label]) => ({ value: value ?? '', label: label ?? '' }));
 
-type Names = 'status' | 'gateway_id' | 'route_id' | 'key_id' | 'since' | 'until' | 'live' | 'cursor';
-const nothing = { status: undefined, gateway_id: undefined, route_id: undefined, key_id: undefined, since: undefined, until: undefined };
+type Names = 'status' | 'result' | 'gateway_id' | 'route_id' | 'key_id' | 'since' | 'until' | 'live' | 'cursor';
+const nothing = {
+  status: undefined,
+  result: undefined,
+  gateway_id: undefined,
+  route_id: undefined,
+  key_id: undefined,
+  since: undefined,
+  until: undefined,
+};
 
 export default function Requests() {
   const [url, change] = useUrl<Names>();
   const { gateways, nameOf } = useGateways();
   const live = Boolean(url.live);
+  const charged = url.result === 'charged';
   const account = useAccount();
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
@@ -50,6 +59,7 @@ export default function Requests() {
   ).data?.data;
   const unclear = useTyped(url, change, gateways, noGateways);
   const filters: Filter[] = [
+    { name: 'result', label: 'Result', values: [{ value: 'charged', label: 'charged, and neither refused nor failed' }], shown: (v) => v },
     { name: 'status', label: 'Status', values: statuses, other: /^[45]\d\d$/, shown: (v) => v },
     {
       name: 'gateway_id',
@@ -69,7 +79,7 @@ export default function Requests() {
   ];
   return (
     <Page
-      title="Refused and failed requests"
+      title={charged ? 'Requests that were charged' : 'Refused and failed requests'}
       actions={
         <>
           {!live && (
@@ -88,7 +98,9 @@ export default function Requests() {
         </>
       }>
       <p className="-mt-2 text-muted">
-        What was refused (401, 403, 404, 405, 429) or failed (5xx) in the last 24 hours, each with its reason.
+        {charged
+          ? 'Requests of the last 24 hours that have a cost and were neither refused nor failed, at most 100 of a second.'
+          : 'What was refused (401, 403, 404, 405, 429) or failed (5xx) in the last 24 hours, each with its reason.'}
       </p>
       <Panel
         flush
@@ -104,7 +116,11 @@ export default function Requests() {
             {unclear}
           </Empty>
         ) : live ? (
-          <Live key={[account?.account_id, url.status, url.gateway_id, url.route_id, url.key_id].join(' ')} url={url} nameOf={nameOf} />
+          <Live
+            key={[account?.account_id, url.result, url.status, url.gateway_id, url.route_id, url.key_id].join(' ')}
+            url={url}
+            nameOf={nameOf}
+          />
         ) : (
           <Past url={url} nameOf={nameOf} onClear={() => change(nothing)} />
         )}
@@ -161,11 +177,11 @@ interface ListProps {
 
 function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
   const { since, until, ready } = useSpan();
-  const { status, gateway_id, route_id, key_id, cursor } = url;
-  const filtered = Boolean(status || gateway_id || route_id || key_id || since || until);
+  const { result, status, gateway_id, route_id, key_id, cursor } = url;
+  const filtered = Boolean(result || status || gateway_id || route_id || key_id || since || until);
   const query = useList(
     '/v1/requests',
-    { query: { status, gateway_id, route_id, key_id, since, until, cursor, limit: 50 } },
+    { query: { result, status, gateway_id, route_id, key_id, since, until, cursor, limit: 50 } },
     { enabled: ready, refetchInterval: cursor ? false : 10_000 },
   );
   const names = useNames(refsOf(query.data?.data.data ?? []));
@@ -180,14 +196,14 @@ function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
         </p>
       )}
       <PagedTable
-        label="Refused and failed requests"
+        label={result ? 'Requests that were charged' : 'Refused and failed requests'}
         query={query}
         columns={requestColumns((id) => (id.startsWith('key_') ? names.nameOf(id) : nameOf(id)))}
         rowKey={lineKey}
         empty={
           filtered ? (
             <Empty icon="search" title="No request matches" action={<Button onClick={onClear}>Clear the filters</Button>}>
-              None was refused or failed in the last 24 hours with these filters.
+              {result ? 'None was charged' : 'None was refused or failed'} in the last 24 hours with these filters.
             </Empty>
           ) : (
             <Empty icon="check" title="Nothing was refused, and nothing failed">
@@ -202,9 +218,9 @@ function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
 }
 
 function Live({ url, nameOf }: ListProps) {
-  const { status, gateway_id, route_id, key_id } = url;
+  const { result, status, gateway_id, route_id, key_id } = url;
   const [paused, setPaused] = useState(false);
-  const { lines, state, waiting, clear } = useTail({ status, gateway_id, route_id, key_id }, paused);
+  const { lines, state, waiting, clear } = useTail({ result, status, gateway_id, route_id, key_id }, paused);
   const names = useNames(refsOf(lines));
   return (
     <>
@@ -249,7 +265,7 @@ function Live({ url, nameOf }: ListProps) {
         rowKey={lineKey}
         empty={
           <Empty icon="request" title="Waiting for the next one">
-            Requests that are refused or fail from now on appear here.
+            Requests that {result ? 'are charged' : 'are refused or fail'} from now on appear here.
           </Empty>
         }
       />
