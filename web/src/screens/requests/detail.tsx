@@ -11,7 +11,7 @@ import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
-import { clean, costs, explain, isDaily, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
+import { clean, explain, isDaily, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
 import { nowOf, type Raisable, RaiseLimit } from './raise';
 
 export default function RequestDetail() {
@@ -58,11 +58,7 @@ export default function RequestDetail() {
                   All refused and failed requests
                 </Link>
               }>
-<<<<<<< HEAD
-              Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway), failed (5xx), or have a
-=======
               Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway), failed (5xx) or have a
->>>>>>> costweb
               cost are kept.
             </Empty>
           </Panel>
@@ -220,7 +216,6 @@ export default function RequestDetail() {
                 ),
               ],
               ['Duration', milliseconds(Number(r.duration_ms))],
-              ...costs(r).map((cost): [ReactNode, ReactNode] => ['Cost', <span key={cost}>{cost}</span>]),
               ...(Number(r.left_out) > 0
                 ? [['Not in the list', `${plural(r.left_out, 'other request')} of the same second`] as [ReactNode, ReactNode]]
                 : []),

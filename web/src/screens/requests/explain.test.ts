@@ -1,9 +1,5 @@
 import { describe, expect, test } from 'vitest';
-<<<<<<< HEAD
-import { costs, explain, leftThen, type LoggedRequest, short } from './explain';
-=======
 import { explain, isCharged, leftThen, type LoggedRequest, short } from './explain';
->>>>>>> costweb
 
 const none = {
   limit_scope: null,
@@ -274,23 +270,4 @@ test('what a limit of a plan counts', () => {
 
 test('short leaves out when a request would have passed', () => {
   expect(short(request(429, { ...limited, limit_scope: 'route' }))).toBe('The limit of 50 requests for the route was used up, with 0 left');
-});
-
-// Guarantee: a request with a cost is said to have been answered, with what each meter was charged, and why; one that failed
-// is said to have failed, and keeps its costs.
-test('requests with a cost', () => {
-  const cost = {
-    tokens: { units: 1204, reserved: 2000, unknown: null, explanation: '1,204 tokens: total 1,204 × 1; reserved 2,000' },
-    cents: { units: 3, reserved: 3, unknown: null, explanation: '3 cents: reserved 3' },
-  };
-  const answered = request(200, { check: 'upstream', code: 'upstream_status', upstream_status: 200 }, { cost });
-  expect(explain(answered)).toContain(
-    'was answered with status 200 and cost 3 cents: reserved 3; 1,204 tokens: total 1,204 × 1; reserved 2,000 (request',
-  );
-  const abandoned = request(499, { check: 'client', code: 'abandoned' }, { cost });
-  expect(explain(abandoned)).toContain('ended before its response and cost 3 cents');
-  const failed = request(503, { check: 'upstream', code: 'upstream_status', upstream_status: 503 }, { cost });
-  expect(explain(failed)).toContain('failed with status 503 because the service behind the gateway responded with status 503');
-  expect(costs(failed)).toHaveLength(2);
-  expect(costs(request(401, { check: 'key' }))).toEqual([]);
 });

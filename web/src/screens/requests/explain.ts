@@ -49,30 +49,12 @@ const keyReasons: Record<string, string> = {
 // its level then, and when the request would have passed. It has no addresses of upstreams.
 export function explain(r: LoggedRequest, names: Names = {}): string {
   const gateway = names.gateway ? ` on the gateway “${clean(names.gateway)}”` : '';
-<<<<<<< HEAD
-  if (isCharged(r)) {
-    const end = r.decision.check === 'client' ? 'ended before its response' : `was answered with status ${r.status}`;
-    return `The request ${clean(r.method)} ${clean(r.path)}${gateway} at ${moment(r.time)} ${end} and cost ${costs(r).join('; ')} (request ${r.request_id}).`;
-  }
-=======
   const began = `The request ${clean(r.method)} ${clean(r.path)}${gateway} at ${moment(r.time)}`;
   if (isCharged(r)) return `${began} ${ended(r)}, and was charged ${costWords(r.cost ?? {})} (request ${r.request_id}).`;
->>>>>>> costweb
   const verb = r.status >= 500 ? 'failed' : 'was refused';
   return `${began} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
 }
 
-<<<<<<< HEAD
-// isCharged reports whether a request is in the log only for its cost: it was neither refused, nor did it fail.
-export const isCharged = (r: LoggedRequest): boolean =>
-  r.cost !== null && ['upstream', 'client'].includes(r.decision.check) && r.status < 500 && ![401, 403, 429].includes(r.status);
-
-// costs says for each meter what a request cost, and why, in the order of the meters.
-export const costs = (r: LoggedRequest): string[] =>
-  Object.entries(r.cost ?? {})
-    .toSorted(([a], [b]) => (a < b ? -1 : 1))
-    .map(([, cost]) => clean(cost.explanation));
-=======
 // isCharged reports whether a request is in the log for its cost alone: it was neither refused nor failed.
 export const isCharged = ({ cost, status, decision: { code } }: LoggedRequest): boolean =>
   cost !== null && (code === 'abandoned' || (code === 'upstream_status' && status < 500));
@@ -80,7 +62,6 @@ export const isCharged = ({ cost, status, decision: { code } }: LoggedRequest): 
 // ended says how a request ended that was neither refused nor failed.
 const ended = ({ status, decision }: LoggedRequest): string =>
   decision.code === 'abandoned' ? 'ended without a response, because the client closed its connection' : `had the status ${status}`;
->>>>>>> costweb
 
 function cause(r: LoggedRequest, names: Names): string {
   const d = r.decision;
