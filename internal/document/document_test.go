@@ -125,6 +125,32 @@ func TestInvalidTextsAreRejected(t *testing.T) {
 	}
 }
 
+// Guarantee: a name within braces may end in ?, as in the fields of a cost (plans.md, section 5), and positions are those of the
+// text. Texts with ?: stay as they are, and another mistake is reported as without such names.
+func TestNamesThatEndInAQuestionMark(t *testing.T) {
+	const text = "note: |\n  why?: because\njson: {a.b: 1, c?: -0.5, d|e?: \"f?:\", g: {h?: [x?, y]}}\n"
+	n, err := document.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note := n.Member("note"); note.Text != "why?: because\n" {
+		t.Errorf("got the text %q, want it unchanged", note.Text)
+	}
+	fields := n.Member("json")
+	for i, want := range []string{"a.b 3:8 1", "c? 3:16 -0.5", "d|e? 3:26 f?:", "g 3:39 "} {
+		if m := fields.Nodes[i]; fmt.Sprintf("%s %d:%d %s", m.Name, m.NamePosition.Line, m.NamePosition.Column, m.Text) != want {
+			t.Errorf("got the member %+v, want %s", m, want)
+		}
+	}
+	if h := fields.Nodes[3].Member("h?"); h == nil || len(h.Nodes) != 2 || h.Nodes[0].Text != "x?" {
+		t.Errorf("got %+v, want a member h? with a list", fields.Nodes[3])
+	}
+	_, err = document.Parse([]byte("json: {c?: 1}\nb: [1\n"))
+	if err == nil {
+		t.Error("a bracket that is not closed is no mistake")
+	}
+}
+
 // Guarantee: any text within the maximum size of a request parses, or fails with a validation
 // error, within a few seconds.
 func TestHostileTextsAreBounded(t *testing.T) {
@@ -147,6 +173,7 @@ func TestHostileTextsAreBounded(t *testing.T) {
 		"flow":               fill("[", "a,", "]"),
 		"block":              fill("", "- a\n", ""),
 		"mappings":           fill("{", "a: b,", "}"),
+		"optional names":     fill("{", "a?: b,", "}"),
 		"JSON":               fill("[", "0,", "0]"),
 		"broken JSON":        fill("{\"a\":[", "0,", "x"),
 		"names":              fill("", "a: b\n", ""),

@@ -27,6 +27,15 @@ func parseYAML(text string) (*Node, error) {
 	in := strings.NewReader(text)
 	dec := yaml.NewDecoder(in)
 	root, second, err := decodeYAML(dec)
+	marked := false
+	if err != nil && !errors.Is(err, io.EOF) {
+		if other := markQuestions(text); other != text {
+			again, more, failed := decodeYAML(yaml.NewDecoder(strings.NewReader(other)))
+			if marked = failed == nil; marked {
+				root, second, err = again, more, nil
+			}
+		}
+	}
 	switch {
 	case errors.Is(err, io.EOF):
 		return nil, emptyDocument()
@@ -35,7 +44,7 @@ func parseYAML(text string) (*Node, error) {
 	case second != nil:
 		return nil, nodePosition(second).Invalid("", "there is a second document, after a line ---: only one is allowed, so remove it or make it a file of its own")
 	}
-	r := &yamlReader{anchors: map[*yaml.Node]*anchored{}, memory: m}
+	r := &yamlReader{anchors: map[*yaml.Node]*anchored{}, memory: m, marked: marked}
 	var n Node
 	if err := r.read(&n, root.Content[0], 0); err != nil {
 		return nil, err
@@ -157,6 +166,27 @@ func startsBreak(s string) bool {
 	return strings.HasPrefix(s, "\u0085") || strings.HasPrefix(s, "\u2028") || strings.HasPrefix(s, "\u2029")
 }
 
+// questionMark stands for ? in a text that is read again. The library does not read a plain text with ? within braces or
+// brackets, as in {usage.cached?: 1}, which YAML 1.2 allows.
+const questionMark = "\uE000" // a character for private use, one column wide
+
+// markQuestions returns the text with questionMark in the place of each ? within a word, or the text itself if it has that
+// character already.
+func markQuestions(text string) string {
+	if strings.Contains(text, questionMark) || !strings.Contains(text, "?") {
+		return text
+	}
+	var b strings.Builder
+	for i, c := range []byte(text) {
+		if c == '?' && !startsWord(text, i) {
+			b.WriteString(questionMark)
+		} else {
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
 // decodeYAML returns the first document, and the second if there is one. A panic of the
 // library becomes an error, because the text comes from outside.
 func decodeYAML(dec *yaml.Decoder) (first, second *yaml.Node, err error) {
@@ -186,6 +216,7 @@ type yamlReader struct {
 	anchors map[*yaml.Node]*anchored
 	values  int // with aliases expanded
 	memory  *memory
+	marked  bool // texts have questionMark for ?
 }
 
 // anchored is a node with an anchor.
@@ -236,6 +267,9 @@ func (r *yamlReader) readContent(n *Node, from *yaml.Node, depth int) error {
 	switch from.Kind {
 	case yaml.ScalarNode:
 		n.Kind, n.Text = scalarKind(from), from.Value
+		if r.marked {
+			n.Text = strings.ReplaceAll(n.Text, questionMark, "?")
+		}
 		if n.Kind == Null {
 			n.Text = ""
 		}
