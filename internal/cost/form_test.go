@@ -317,7 +317,7 @@ func TestYAML(t *testing.T) {
     reserve: 2000
     max: 16000
     from:
-      json: {usage.prompt_tokens: 1, usage.completion_tokens: 4, usage.prompt_tokens_details.cached_tokens?: -0.5}
+      json: {usage.prompt_tokens: 1, usage.completion_tokens: 4, "usage.prompt_tokens_details.cached_tokens?": -0.5}
       by: model
       prices:
         gpt-large: {usage.prompt_tokens: 5, usage.completion_tokens: 15}
