@@ -208,7 +208,11 @@ func (v *Verdict) message() string {
 	case fault.RateLimitExceeded:
 		s := v.Charge.Worst()
 		if s.Needed > s.Limit {
-			return fmt.Sprintf("%s lets %d %s pass at once, and the request needs %d: send less in one request", s.Exceeded(), s.Limit, s.Label.Meter(), s.Needed)
+			remedy := "send less in one request"
+			if ratelimit.UseOf(s.Label.Meter()) == ratelimit.UseCost {
+				remedy = "the plan must allow at least what the route reserves"
+			}
+			return fmt.Sprintf("%s lets %d %s pass at once, and the request needs %d: %s", s.Exceeded(), s.Limit, s.Label.Meter(), s.Needed, remedy)
 		}
 		why := " is exceeded"
 		if meter := s.Label.Meter(); meter != "" {
