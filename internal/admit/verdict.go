@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -209,10 +210,11 @@ func (v *Verdict) message() string {
 		s := v.Charge.Worst()
 		if s.Needed > s.Limit {
 			remedy := "send less in one request"
-			if ratelimit.UseOf(s.Label.Meter()) == ratelimit.UseCost {
+			meter := cmp.Or(s.Label.Meter(), ratelimit.Requests)
+			if use := ratelimit.UseOf(meter); use == ratelimit.UseCost || use == ratelimit.UseRequest {
 				remedy = "the plan must allow at least what the route reserves"
 			}
-			return fmt.Sprintf("%s lets %d %s pass at once, and the request needs %d: %s", s.Exceeded(), s.Limit, s.Label.Meter(), s.Needed, remedy)
+			return fmt.Sprintf("%s lets %d %s pass at once, and the request needs %d: %s", s.Exceeded(), s.Limit, meter, s.Needed, remedy)
 		}
 		why := " is exceeded"
 		if meter := s.Label.Meter(); meter != "" {

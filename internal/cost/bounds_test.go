@@ -119,6 +119,30 @@ func TestMaxRead(t *testing.T) {
 	}
 }
 
+// Guarantee: a compressed body that decodes to nothing, or to much less than it has itself, is not decoded for long.
+func TestHollowBodies(t *testing.T) {
+	p := cost.Compile(mustRead(t, `[{"meter":"t","max":9000,"from":{"json":{"a":1}}}]`))
+	for name, unit := range map[string][]byte{"empty members": gzipped(nil), "empty blocks": {0, 0, 0, 0xff, 0xff}} {
+		body := []byte{}
+		if name == "empty blocks" {
+			body = append(body, gzipped(nil)[:10]...) // the head of a member
+		}
+		for len(body) < 4<<20 {
+			body = append(body, unit...)
+		}
+		r := p.Reader("application/json", "gzip")
+		for len(body) > 0 {
+			n := min(len(body), 16<<10)
+			r.Write(body[:n])
+			body = body[n:]
+		}
+		if units, reason := r.Result(0, cost.End{Status: 200, Whole: true}); units != 9000 || reason != cost.TooLong {
+			t.Errorf("%s: got %d units, reason %q; want the maximum, since it is too long", name, units, reason)
+		}
+		r.Close()
+	}
+}
+
 // Guarantee: a reader that was used has nothing of the response before, whatever its form and its end.
 func TestReadersAreReused(t *testing.T) {
 	p := cost.Compile(mustRead(t, everything))

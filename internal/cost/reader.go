@@ -15,6 +15,7 @@ type Reader struct {
 	reason  Reason // why the body cannot be read, or not to its end
 	ended   bool
 	left    int // of MaxRead
+	packed  int // bytes of a compressed body that were decoded
 	mark    int // bytes of a byte order mark that were read; afterMark when there can be none any more
 	lines   eventLines
 	known   known
@@ -71,7 +72,7 @@ func (p *Program) Reader(contentType, contentEncoding string) *Reader {
 		r.scanner.program = p
 		r.scanner.init(p)
 	}
-	r.form, r.reason, r.ended, r.left, r.mark, r.lines = formOf(contentType), None, false, MaxRead, 0, eventLines{}
+	r.form, r.reason, r.ended, r.left, r.packed, r.mark, r.lines = formOf(contentType), None, false, MaxRead, 0, 0, eventLines{}
 	r.known.forget()
 	r.known.misses = 0
 	r.scanner.reset()
@@ -103,11 +104,21 @@ func (r *Reader) Close() {
 func (r *Reader) Write(b []byte) {
 	switch {
 	case len(b) == 0 || r.form == formOther || r.ended:
+	case r.gzip != nil && r.isHollow():
+		r.stop(TooLong)
 	case r.gzip != nil:
+		r.packed += len(b)
 		r.gzip.write(r, b)
 	default:
 		r.read(b)
 	}
+}
+
+// isHollow reports whether the compressed body is as long as a body may be, or decodes to much less than it has itself, as
+// empty members and blocks do: decoding them takes time that no bound of what is decoded would end.
+func (r *Reader) isHollow() bool {
+	const some = 64 << 10
+	return r.packed > MaxRead || r.packed > some && MaxRead-r.left < r.packed/2
 }
 
 // read reads a piece of the decoded body. It reports whether there is more to read.

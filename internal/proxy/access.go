@@ -52,9 +52,10 @@ func (c Confirmer) Confirm() error {
 }
 
 // Withdraw turns the verdict into a refusal with the result, and returns the refusal's error, for
-// Respond. unsent is set if nothing of the request has gone upstream.
-func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
+// Respond. unsent is set if nothing of the request has gone upstream; otherwise bytesIn bytes of its body have.
+func (x *Exchange) Withdraw(result accesslog.Result, unsent bool, bytesIn int64) error {
 	r := x.cfg.Admit.Review()
+	x.meter.in.Store(bytesIn)
 	x.settleCosts(x.meter.in.Load(), x.meter.out.Load())
 	x.meter.mu.Lock()
 	defer x.meter.mu.Unlock()

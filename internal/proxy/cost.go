@@ -93,6 +93,9 @@ func (c *costs) settle(used *ratelimit.Used, head bool, bytesIn, bytesOut int64)
 	}
 	c.settled = true
 	e := cost.End{Status: c.status, Head: head, Whole: c.whole, BytesIn: bytesIn, BytesOut: bytesOut}
+	if c.status == 0 {
+		e.BytesOut = 0 // they are of a response of the gateway itself
+	}
 	var room [maxReadText]byte
 	for i := range c.program.Rules() {
 		r := &c.program.Rules()[i]
@@ -116,11 +119,16 @@ func (c *costs) settle(used *ratelimit.Used, head bool, bytesIn, bytesOut int64)
 // maxReadText is the number of bytes of the text of how a cost came about (accesslog.Cost.Read).
 const maxReadText = 256
 
-// drop ends the reading of a request of which nothing was sent to an upstream, and which costs nothing.
+// drop ends the reading of a request of which nothing was sent to an upstream, and which costs nothing: also no request, if
+// there is a rule for the meter requests.
 func (c *costs) drop() {
-	if c != nil && !c.settled {
-		c.settled = true
-		c.close()
+	if c == nil || c.settled {
+		return
+	}
+	c.settled = true
+	c.close()
+	if i := c.program.Rules().Of(ratelimit.Requests); i >= 0 {
+		c.text = accesslog.AppendCost(c.text, &accesslog.Cost{Meter: ratelimit.Requests, Reserved: c.program.Rules()[i].Reserve})
 	}
 }
 
@@ -142,16 +150,24 @@ func (c *costs) record() string {
 // fieldValue returns the value of the fields with a name, in any letter case, as one list. The value of a single field
 // shares the memory of text.
 func fieldValue(text []byte, fields []http1.Field, name string) (value string, found bool) {
+	var list []byte
 	for i := range fields {
 		f := &fields[i]
 		if f.Name.Len() != len(name) || !strings.EqualFold(Text(f.Name.Of(text)), name) {
 			continue
 		}
-		if v := Text(f.Value.Of(text)); found {
-			value += ", " + v
-		} else {
+		v := Text(f.Value.Of(text))
+		switch {
+		case !found:
 			value, found = v, true
+			continue
+		case list == nil:
+			list = append(list, value...)
 		}
+		list = append(append(list, ", "...), v...)
+	}
+	if list != nil {
+		value = Text(list)
 	}
 	return value, found
 }
@@ -167,17 +183,9 @@ func (x *Exchange) ReadEnd(data, section []byte, trailers []http1.Field) {
 
 // ObstructsCost reports whether a field of a request is not forwarded as it is when costs are read from the response: it
 // could have another encoding than can be read, or be a part of the whole.
-func ObstructsCost(name []byte) bool {
-	switch len(name) {
-	case len("range"):
-		return bytes.EqualFold(name, []byte("range"))
-	case len("if-range"):
-		return bytes.EqualFold(name, []byte("if-range"))
-	case len("accept-encoding"):
-		return bytes.EqualFold(name, []byte("accept-encoding"))
-	}
-	return false
-}
+func ObstructsCost(name []byte) bool { return IsWithheld(obstructive[:], Text(name)) }
+
+var obstructive = [...]string{"range", "if-range", "accept-encoding"} //nolint:gochecknoglobals // never written
 
 // AcceptEncoding returns what the upstream is told to accept as the encoding of its response when costs are read from it:
 // gzip and identity, of what the client accepts by the fields of its request. It is "" if the client says nothing.

@@ -122,7 +122,7 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
 	x.limit, x.limited = callTimeout(header)
 	x.costs = newCosts(x.Verdict.Cost)
-	x.metered = x.costs != nil || x.Verdict.Charge.IsMetered()
+	x.metered = x.Verdict.Cost.ReadsResponse() || x.Verdict.Charge.IsMetered()
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
 		return BodyTooLarge(limit)
 	}

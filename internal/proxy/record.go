@@ -63,8 +63,8 @@ func (x *Exchange) settleCosts(bytesIn, bytesOut int64) {
 		return
 	}
 	x.meter.mu.Lock()
+	defer x.meter.mu.Unlock()
 	x.costs.settle(&x.meter.total, x.Method == "HEAD", bytesIn, bytesOut)
-	x.meter.mu.Unlock()
 }
 
 // emit emits a record with the texts of the exchange.

@@ -304,6 +304,17 @@ func TestCostsOfBrokenExchanges(t *testing.T) {
 		if got := g.costed(t, "/json"); got != (costOf{}) {
 			t.Errorf("an upstream that nobody listens at costs %+v, want nothing", got)
 		}
+
+		g = start(t, setup{upstream: s.URL, maxBody: 1, cost: "[{meter: requests, from: {request: 10}}]"})
+		resp, cancel = send(g, "/json")
+		defer cancel()
+		var costs []accesslog.Cost
+		for _, e := range g.recordsToEnd(t) {
+			costs = slices.AppendSeq(costs, accesslog.Costs(e.Cost))
+		}
+		if resp.StatusCode != http.StatusRequestEntityTooLarge || !slices.Equal(costs, []accesslog.Cost{{Meter: "requests", Reserved: 10}}) {
+			t.Errorf("got %d with the costs %+v, want 413, which is no request of the plan", resp.StatusCode, costs)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package h1
 import (
 	"context"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 	"github.com/keygate/keygate/internal/upstream"
@@ -384,4 +386,35 @@ func canceled(t testing.TB) context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	return ctx
+}
+
+// Guarantee: plans.md, section 5: a request that is cut before its response, because its key was revoked, costs what is unknown
+// of it: of each byte of its body, too, when that came with the head.
+func TestCostOfARequestThatIsCut(t *testing.T) {
+	t.Parallel()
+	modes(t, func(t *testing.T, s setup) {
+		begun, ended := s.serveLong(t)
+		s.cost = cost.Rules{{Meter: "units", Reserve: 1, Max: 1000, From: cost.From{Source: cost.FromHeader, Header: "X-Cost"}, Unknown: cost.Unknown{Fallback: cost.UnknownBytesIn, Weight: 3_000_000}}}
+		if err := s.cost.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		x := longExchange{"", "POST /slow HTTP/1.1\r\nKEY\r\nContent-Length: 4\r\n\r\npart", phaseExchange, func(*client) {}, 0}
+		g := start(t, s)
+		pass := g.byHand()
+		c := x.underWay(g, t, begun, pass)
+		g.access.revoke(t)
+		for range int(time.Second/tickTime) - 1 {
+			g.tick(pass)
+		}
+		<-ended
+		c.body(c.wantStatus("401"))
+		_ = c.Close()
+		g.stop(t.Context())
+		for _, e := range g.endRecords() {
+			all := slices.Collect(accesslog.Costs(e.Cost))
+			if len(all) != 1 || all[0].Units != 12 || all[0].Unknown != "incomplete" {
+				t.Errorf("got the costs %+v of %d bytes, want 12 units for 4 bytes", all, e.BytesIn)
+			}
+		}
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
@@ -51,6 +52,7 @@ type setup struct {
 	now             func() time.Time        // Config.Now; nil means slowClock
 	maxPipes        int                     // Config.MaxPipes
 	keepStreams     bool                    // cut_streams: false
+	cost            cost.Rules              // what requests cost
 }
 
 // testTimeout bounds every wait of a test. Reaching it is a failure.
@@ -152,7 +154,7 @@ func (r *recordSink) Take(batch []accesslog.Entry) {
 		if r.discard {
 			return
 		}
-		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
+		e.Path, e.MethodText, e.Cost = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost)
 		r.entries = append(r.entries, e)
 	}
 }
@@ -348,7 +350,7 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 		Requests: gateway.Requests{KeepStreams: s.keepStreams},
 	},
-		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey, Cost: s.cost},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 	)
 	stored.PutKey(keyOf(keyID, secrets[0]))

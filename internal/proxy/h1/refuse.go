@@ -152,9 +152,9 @@ func (c *conn) fail(x *exchange, err error) step {
 		x.emitNoResponse(why)
 		return c.abort(x.response.reset)
 	case why == cutAccess:
-		return c.refuse(x, x.Withdraw(c.denied, !x.attempt.Sent()))
+		return c.refuse(x, x.Withdraw(c.denied, !x.attempt.Sent(), x.bytesIn()))
 	case errors.As(err, &denied): // at the second look
-		return c.refuse(x, x.Withdraw(denied.Result, !x.attempt.Sent()))
+		return c.refuse(x, x.Withdraw(denied.Result, !x.attempt.Sent(), x.bytesIn()))
 	case errors.Is(uploadErr, message.ErrBodyTooLarge):
 		x.Verdict.Close = true // as in refuseBody
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))

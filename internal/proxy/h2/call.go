@@ -61,13 +61,13 @@ func (c *conn) sendRequests(next upstream.Flusher) {
 func (s *stream) Resume() { s.conn.engine.workers.do(s) }
 
 // Relay implements send.Waiter: it relays the response if the client's connection has room for it,
-// and otherwise leaves it to a goroutine.
+// and otherwise leaves it to a goroutine. So it does with one whose body is read for its cost, which may take long.
 func (s *stream) Relay() upstream.Flusher {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := s.attempt.H2().Arrived()
-	if s.why != notCut || c.proto.Pending()+n > maxOut || c.proto.Window(s.id) < n {
+	if s.why != notCut || s.Verdict.Cost.ReadsBody() || c.proto.Pending()+n > maxOut || c.proto.Window(s.id) < n {
 		s.Resume()
 		return nil
 	}
@@ -102,5 +102,6 @@ func (s lockedStream) TakeHead(head []byte, r *http1.Response, body http1.Framin
 
 // TakeEnd implements message.Receiver.
 func (s lockedStream) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	s.ReadEnd(buf[from:to], section, trailers)
 	return s.sendEnd(buf[from:to], section, trailers, true)
 }

@@ -147,6 +147,7 @@ func (s *stream) TakeData(buf []byte, from, to int) error {
 
 // TakeEnd implements message.Receiver.
 func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	s.ReadEnd(buf[from:to], section, trailers)
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	return s.sendEnd(buf[from:to], section, trailers, false)
@@ -159,7 +160,6 @@ func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool
 	if s.finished { // with the head
 		return nil
 	}
-	s.ReadEnd(data, section, trailers)
 	s.emitForwarded(s.statusOut(), s.bytesOut())
 	some, hidden := false, s.Verdict.Cost.Hidden()
 	if s.req.WantsTrailers() {
@@ -291,9 +291,9 @@ func (s *stream) fail(err error) {
 		s.free()
 		return
 	case why == cutAccess:
-		err = s.Withdraw(s.denied, !s.attempt.Sent())
+		err = s.Withdraw(s.denied, !s.attempt.Sent(), s.forwarded)
 	case why == notCut && errors.As(err, &denied): // at the second look
-		err = s.Withdraw(denied.Result, !s.attempt.Sent())
+		err = s.Withdraw(denied.Result, !s.attempt.Sent(), s.forwarded)
 	case why == cutBody:
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
 	case why == cutCrowded:

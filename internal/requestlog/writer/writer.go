@@ -75,6 +75,10 @@ type Writer struct {
 	group service.Group
 }
 
+// chargedOfNode is for how many accounts at once a node keeps all the requests that an account may have kept only for their
+// cost, so that these leave room for others.
+const chargedOfNode = 10
+
 // second is one second of one account.
 type second struct {
 	account [16]byte
@@ -143,16 +147,19 @@ func (r *Writer) take(e *accesslog.Entry, charged bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	at := second{e.Account, e.Start / 1e6, charged} // without an account, these are requests without a gateway
+	of := second{at: at.at, charged: true}          // of all accounts; what is charged has an account
 	switch {
 	case e.Account == [16]byte{} && r.cfg.OperatorID == "":
-	case charged && r.kept[at] >= r.cfg.ChargedPerSecond:
+	case charged && (r.kept[at] >= r.cfg.ChargedPerSecond || r.kept[of] >= chargedOfNode*r.cfg.ChargedPerSecond || len(r.records) >= maxPending/4):
 	case r.kept[at] >= r.cfg.PerSecond:
 		r.left[at]++
 		r.leftOut.Add(1)
 	case len(r.records) >= maxPending || r.texts >= maxTextBytes:
 		r.lost.Add(1)
 	default:
-		r.kept[at]++
+		if r.kept[at]++; charged {
+			r.kept[of]++
+		}
 		record := requestlog.NewRecord(e)
 		if e.Account == [16]byte{} {
 			record.AccountID = r.cfg.OperatorID

@@ -250,3 +250,21 @@ func TestChargedRequestsAreSampledForThemselves(t *testing.T) {
 		t.Errorf("the last request: got the error %v, want not found", err)
 	}
 }
+
+// Guarantee: docs/limits.md. Requests that are kept only for their cost leave room for those of all accounts that were refused.
+func TestChargedRequestsOfANodeAreBounded(t *testing.T) {
+	r := newWriter(t, requestwriter.Config{Store: open(t), ChargedPerSecond: 2})
+	cost := string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "tokens", Units: 1}))
+	for range 30 {
+		a := id.NewFast()
+		for range 3 {
+			e := refused(a, 0)
+			e.Status, e.Result, e.Cost = 200, accesslog.Forwarded, cost
+			r.Take([]accesslog.Entry{e})
+		}
+		r.Take([]accesslog.Entry{refused(a, 0)})
+	}
+	if got := r.Unwritten(); got != 30+20 || r.LeftOut()+r.Lost() != 0 {
+		t.Errorf("%d requests were kept, want all 30 that were refused and 20 others", got)
+	}
+}
