@@ -508,9 +508,10 @@ func (q *Quota) sweep() (closed bool) {
 // wait returns when the quota can decide about the amount, so that the caller may decide again. Its errors are those of
 // Reserver.Wait.
 func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount int64) (err error) {
-	q.waiting.Add(amount)
+	need := max(1, amount) // for nothing, too, so that other processes are asked for what they hold
+	q.waiting.Add(need)
 	defer func() {
-		if q.waiting.Add(-amount); err != nil {
+		if q.waiting.Add(-need); err != nil {
 			k.enqueue(q) // gives back what was taken for it
 		}
 	}()
@@ -518,9 +519,6 @@ func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount 
 	defer late.Stop()
 	for !q.canDecide(k.cfg.Now().UnixNano(), t, amount) {
 		q.ask(t, amount)
-		if amount == 0 {
-			q.flush.Store(true) // nothing else makes the keeper claim
-		}
 		k.mu.Lock()
 		current, stopped, failing := k.round, k.stopped, k.failing
 		k.mu.Unlock()

@@ -52,20 +52,21 @@ export function useEdit<R, V extends Record<string, unknown>>({ first, valuesOf,
   };
   const save = async <A>({ send, saved }: Saving<A>) => {
     if (newer || !form.dirty) return;
-    await form.submit(async () => {
-      let etag = base.etag;
-      let answer: A | undefined;
-      for (let again = othersKept; answer === undefined; again = false) {
-        try {
-          answer = await send(etag);
-        } catch (e) {
-          if (!(e instanceof ApiError) || e.status !== 412) throw e;
-          const now = await read();
-          if (!again || JSON.stringify(valuesOf(now.data)) !== JSON.stringify(valuesOf(base.data))) return setNewer(now);
-          etag = now.etag;
-        }
+    // sendWith returns what was answered; undefined if there is a conflict, which is shown then.
+    const sendWith = async (etag: typeof base.etag, again: boolean): Promise<{ answer: A } | undefined> => {
+      try {
+        return { answer: await send(etag) };
+      } catch (e) {
+        if (!(e instanceof ApiError) || e.status !== 412) throw e;
+        const now = await read();
+        if (again && JSON.stringify(valuesOf(now.data)) === JSON.stringify(valuesOf(base.data))) return await sendWith(now.etag, false);
+        setNewer(now);
+        return undefined;
       }
-      await saved(answer);
+    };
+    await form.submit(async () => {
+      const sent = await sendWith(base.etag, othersKept);
+      if (sent) await saved(sent.answer);
     });
   };
   const conflict = newer && {
