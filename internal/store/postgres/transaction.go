@@ -108,7 +108,7 @@ func (db *DB) update(ctx context.Context, k kind, f func(*tx) error) (err error)
 			db.Wrote()
 			return nil
 		}
-		if attempt == attempts || !again || ctx.Err() != nil {
+		if attempt >= attempts && !errors.Is(err, rows.ErrRemoved) || !again || ctx.Err() != nil { // what was removed is added again, until ctx ends
 			return err
 		}
 		if k == headLast && (attempt == aheadAttempts || errors.Is(err, errOldFormat)) {
