@@ -48,19 +48,13 @@ type costText struct {
 }
 
 func (d *costText) number() int64 {
-	var n uint64
-	for shift := 0; shift < 64; shift += 7 {
-		if d.rest == "" {
-			break
-		}
-		b := d.rest[0]
-		d.rest = d.rest[1:]
-		if n |= uint64(b&0x7f) << shift; b < 0x80 {
-			return int64(n)
-		}
+	n, size := binary.Uvarint([]byte(d.rest[:min(len(d.rest), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		d.damaged = true
+		return 0
 	}
-	d.damaged = true
-	return 0
+	d.rest = d.rest[size:]
+	return int64(n)
 }
 
 func (d *costText) text() string {

@@ -77,14 +77,15 @@ func costsText(costs []client.Cost) string {
 // costText returns a cost on one line, without its meter: "usage.total_tokens × 1, max 16000, reserve 2000".
 func costText(c *client.Cost) string {
 	var parts []string
+	most, reserve := c.Max, c.Reserve
 	switch f := &c.From; {
 	case f.Request != nil:
 		parts = append(parts, strconv.FormatInt(*f.Request, 10))
-		if c.Max != nil && *c.Max == *f.Request {
-			c = &client.Cost{Reserve: c.Reserve, Unknown: c.Unknown}
+		if most != nil && *most == *f.Request {
+			most = nil
 		}
-		if c.Reserve != nil && *c.Reserve == *f.Request {
-			c = &client.Cost{Max: c.Max, Unknown: c.Unknown}
+		if reserve != nil && *reserve == *f.Request {
+			reserve = nil
 		}
 	case f.Header != "":
 		parts = append(parts, "header "+f.Header)
@@ -97,11 +98,11 @@ func costText(c *client.Cost) string {
 			parts = append(parts, fmt.Sprintf("%s %s: %s", f.By, value, fieldsText(f.Prices[value])))
 		}
 	}
-	if c.Max != nil {
-		parts = append(parts, "max "+strconv.FormatInt(*c.Max, 10))
+	if most != nil {
+		parts = append(parts, "max "+strconv.FormatInt(*most, 10))
 	}
-	if c.Reserve != nil {
-		parts = append(parts, "reserve "+strconv.FormatInt(*c.Reserve, 10))
+	if reserve != nil {
+		parts = append(parts, "reserve "+strconv.FormatInt(*reserve, 10))
 	}
 	switch u := c.Unknown; {
 	case u == nil:

@@ -162,9 +162,7 @@ func (r *formReader) readRule(n *document.Node, to *Rule) {
 	default:
 		r.fail("max", fault.Invalid("", "is required with header and json: give the most that one request may cost"))
 	}
-	switch {
-	case given("reserve"):
-	default:
+	if !given("reserve") {
 		to.Reserve = to.defaultReserve()
 	}
 	if r.unread["max"] || r.unread["from.request"] { // nothing to compare with

@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -315,7 +316,7 @@ func (f *From) checkJSON() error {
 		switch {
 		case p.Value == "" || len(p.Value) > MaxPriceKey || !isText(p.Value):
 			err = fault.Join(fault.Invalid("", "must be a value of 1 to %d bytes in UTF-8, without control characters", MaxPriceKey), err)
-		case strings.Contains(p.Value, envMark):
+		case strings.Contains(p.Value, document.EnvMark):
 			err = fault.Join(fault.Invalid("", envForbidden), err)
 		case slices.ContainsFunc(f.Prices[:i], func(o Price) bool { return o.Value == p.Value }):
 			err = fault.Join(fault.Invalid("", "is there twice"), err)
@@ -325,11 +326,8 @@ func (f *From) checkJSON() error {
 	return fault.Join(problems...)
 }
 
-// A configuration file replaces variables in values, and in no names.
-const (
-	envMark      = "${env:"
-	envForbidden = "must not contain ${env:, which configuration files replace in values alone: write the name itself"
-)
+// envForbidden is the error for a name: a configuration file replaces variables in values alone.
+const envForbidden = "must not contain ${env:, which configuration files replace in values alone: write the name itself"
 
 // isText reports whether s is UTF-8 without control characters, so that it can be shown.
 func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl) }
@@ -413,7 +411,7 @@ func parseField(name string) (paths [][]string, optional bool, err error) {
 		return nil, false, fault.Invalid("", "must be the path of a field, such as usage.total_tokens")
 	case len(name) > MaxField:
 		return nil, false, fault.Invalid("", "must have at most %d bytes", MaxField)
-	case strings.Contains(text, envMark):
+	case strings.Contains(text, document.EnvMark):
 		return nil, false, fault.Invalid("", envForbidden)
 	case !isText(text):
 		return nil, false, fault.Invalid("", "must have neither control characters nor invalid UTF-8")

@@ -32,6 +32,16 @@ func Reasons() []Reason {
 	return list
 }
 
+// ReasonOf returns the reason with the name; None if there is no such reason.
+func ReasonOf(name string) Reason {
+	for r := None + 1; r < reasons; r++ {
+		if r.String() == name {
+			return r
+		}
+	}
+	return None
+}
+
 // String returns the name of r, which is "" for None.
 func (r Reason) String() string {
 	switch r {

@@ -93,6 +93,9 @@ func (n *Node) Member(name string) *Node {
 	return nil
 }
 
+// EnvMark starts a reference to an environment variable in a configuration file, which the command line replaces.
+const EnvMark = "${env:"
+
 // Parse parses one document in JSON or YAML. A text that starts with a bracket is parsed as
 // JSON, and if that fails, as YAML. It does not change content. The error is a validation error
 // without a field, whose message has the position. A document whose reading would take more memory

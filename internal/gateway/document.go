@@ -242,13 +242,10 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 	return c, withPosition(c.Validate(), n, field)
 }
 
-// envMark starts a reference to an environment variable, which the command line replaces.
-const envMark = "${env:"
-
 // refuseEnv adds a problem for each value with ${env:NAME}. The server replaces none, because
 // its environment is not the author's (contract, section 5).
 func refuseEnv(n *document.Node, field string, problems *document.Problems) {
-	if strings.Contains(n.Text, envMark) {
+	if strings.Contains(n.Text, document.EnvMark) {
 		problems.Add(n.Invalid(field, "${env:…} is replaced by the keygate command, not by the server: apply the file with keygate, or write the value itself"))
 	}
 	for i := range n.Nodes {

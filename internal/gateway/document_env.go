@@ -16,7 +16,7 @@ import (
 // their numbers. Errors are as from ParseDocument; they list every variable that cannot be replaced.
 func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
 	text := string(document.TrimMark(content))
-	if !strings.Contains(text, envMark) {
+	if !strings.Contains(text, document.EnvMark) {
 		return content, nil
 	}
 	before, err := document.Parse([]byte(text))
@@ -84,7 +84,7 @@ func lineStarts(text string) []int {
 
 // resolve collects the edits for n and everything in it.
 func (r *resolver) resolve(n *document.Node, field string) {
-	if strings.Contains(n.Text, envMark) {
+	if strings.Contains(n.Text, document.EnvMark) {
 		r.problems.Add(r.replace(n, field))
 		return
 	}
@@ -94,7 +94,7 @@ func (r *resolver) resolve(n *document.Node, field string) {
 		if n.Kind == document.Mapping {
 			at = strings.TrimPrefix(field+"."+m.Name, ".")
 		}
-		if strings.Contains(m.Name, envMark) {
+		if strings.Contains(m.Name, document.EnvMark) {
 			r.problems.Add(m.NamePosition.Invalid(at, "${env:…} is replaced only in values, not in names"))
 		}
 		if r.resolve(m, at); r.problems.Full() {
@@ -200,7 +200,7 @@ func (r *resolver) apply() []byte {
 // equal reports whether after is before with its variables replaced.
 func (r *resolver) equal(before, after *document.Node) bool {
 	want := before.Text
-	if strings.Contains(want, envMark) {
+	if strings.Contains(want, document.EnvMark) {
 		want = r.values[want]
 	}
 	if before.Kind != after.Kind || want != after.Text || before.Name != after.Name || len(before.Nodes) != len(after.Nodes) {
@@ -220,7 +220,7 @@ func (r *resolver) expand(n *document.Node, field string) (string, error) {
 	var out strings.Builder
 	rest := n.Text
 	for {
-		before, after, found := strings.Cut(rest, envMark)
+		before, after, found := strings.Cut(rest, document.EnvMark)
 		out.WriteString(before)
 		if !found {
 			return out.String(), nil

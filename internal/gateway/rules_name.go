@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/label"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -16,7 +17,7 @@ func CheckName(name string) error {
 	if err := label.CheckName("name", name); err != nil {
 		return err
 	}
-	if strings.Contains(name, envMark) {
+	if strings.Contains(name, document.EnvMark) {
 		return fault.Invalid("name", "%s", envForbidden)
 	}
 	return nil

@@ -119,7 +119,7 @@ func (c *tableCheck) row(i int, bounded bool) {
 	switch {
 	case err != nil:
 		c.add(i, "path", "%s", messageOf(err))
-	case strings.Contains(r.Path, envMark):
+	case strings.Contains(r.Path, document.EnvMark):
 		c.add(i, "path", "%s", envForbidden)
 	case bounded && len(t.segments) > MaxSegments:
 		c.add(i, "path", manySegments)

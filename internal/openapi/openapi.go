@@ -176,7 +176,7 @@ func readString(n *document.Node, field string) (string, error) {
 }
 
 func refuseEnv(p document.Position, field, text string) error {
-	if strings.Contains(text, "${env:") {
+	if strings.Contains(text, document.EnvMark) {
 		return p.Invalid(field, "${env:…} is not replaced in an OpenAPI document: write the value itself")
 	}
 	return nil

@@ -26,6 +26,8 @@ type Hop struct {
 	Authority string
 	// ForwardedFor is the X-Forwarded-For of a trusted proxy, as one list, or "".
 	ForwardedFor string
+	// AcceptEncoding takes the place of the client's, if costs are read from the response; "" adds none.
+	AcceptEncoding string
 	// HasForwardedHost and HasForwardedProto are set if a trusted proxy sent these fields,
 	// which are then forwarded.
 	HasForwardedHost, HasForwardedProto bool
@@ -64,6 +66,9 @@ func (h *Hop) Each(yield func(name, value string)) {
 	}
 	if owner := caller.Owner(); owner != "" {
 		yield("X-Keygate-Key-Owner", owner)
+	}
+	if h.AcceptEncoding != "" {
+		yield("Accept-Encoding", h.AcceptEncoding)
 	}
 	for i := range g.Upstream.Headers {
 		f := &g.Upstream.Headers[i]

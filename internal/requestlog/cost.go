@@ -23,22 +23,22 @@ func ExplainCost(c *accesslog.Cost) string {
 
 // whyUnknown returns the text of a cost.Reason in words.
 func whyUnknown(reason string) string {
-	switch reason {
-	case cost.Incomplete.String():
+	switch cost.ReasonOf(reason) {
+	case cost.Incomplete:
 		return "the exchange did not end whole"
-	case cost.Encoding.String():
+	case cost.Encoding:
 		return "the response has a Content-Encoding other than gzip, or its gzip is damaged"
-	case cost.TooLong.String():
+	case cost.TooLong:
 		return "a value, the body or its depth is beyond what is read"
-	case cost.Invalid.String():
+	case cost.Invalid:
 		return "the body is not valid JSON, or ends within a value"
-	case cost.NotANumber.String():
+	case cost.NotANumber:
 		return "the field or header is not a number"
-	case cost.Negative.String():
+	case cost.Negative:
 		return "the field or header is negative"
-	case cost.TooLarge.String():
+	case cost.TooLarge:
 		return string(cost.AppendUnits([]byte("the number is above "), cost.MaxUnits))
-	case cost.Missing.String():
+	case cost.Missing:
 		return "the response has no such field or header"
 	}
 	return reason

@@ -25,7 +25,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int6
 	if err != nil {
 		return nil, err
 	}
-	if err := c.compileRoutes(f, routes); err != nil {
+	if err := c.compileRoutes(routes, &f.costs); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
 	return c, nil
@@ -61,14 +61,14 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
 // compileRoutes builds the route tree.
-func (g *Gateway) compileRoutes(f *Follower, routes []gateway.Route) error {
-	defer f.costs.forget()
+func (g *Gateway) compileRoutes(routes []gateway.Route, costs *sharedCosts) error {
+	defer costs.forget()
 	templates, compiled := make([]gateway.Template, len(routes)), make([]*Route, len(routes))
 	for i := range routes {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-		compiled[i] = f.compileRoute(&routes[i])
+		compiled[i] = compileRoute(&routes[i], costs)
 		var err error
 		if templates[i], err = gateway.ParseTemplate(compiled[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)

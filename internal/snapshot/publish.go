@@ -84,7 +84,7 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 	if err != nil {
 		return nil, nil // readWhole says why
 	}
-	changes, ok := next.changeRoutes(f, old, d)
+	changes, ok := next.changeRoutes(old, d, &f.costs)
 	if !ok {
 		return nil, nil
 	}
@@ -94,8 +94,8 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 // changeRoutes gives g the routes of old with the changes in d. Both share all but the changed
 // parts of the route tree. It returns false if the routes do not fit together, so that the whole
 // table must be read.
-func (g *Gateway) changeRoutes(f *Follower, old *Gateway, d *GatewayDelta) (changes []routeChange, ok bool) {
-	defer f.costs.forget()
+func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, costs *sharedCosts) (changes []routeChange, ok bool) {
+	defer costs.forget()
 	g.tree, g.routes, g.public = old.tree, old.routes, old.public
 	if len(d.RouteIDs) == 0 {
 		return nil, true
@@ -105,7 +105,7 @@ func (g *Gateway) changeRoutes(f *Follower, old *Gateway, d *GatewayDelta) (chan
 		changed[routeID] = nil
 	}
 	for i := range d.Routes {
-		changed[d.Routes[i].ID] = f.compileRoute(&d.Routes[i])
+		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i], costs)
 	}
 	patternChanges := map[string]*patternChange{} // by pattern
 	for routeID, now := range changed {

@@ -25,13 +25,13 @@ type Route struct {
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
-func (f *Follower) compileRoute(s *gateway.Route) *Route {
+func compileRoute(s *gateway.Route, costs *sharedCosts) *Route {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if !s.RateLimit.IsZero() {
 		r.limits = &routeLimits{config: unique.Make(s.RateLimit)}
 	}
-	r.cost = f.costs.of(s.Cost)
+	r.cost = costs.of(s.Cost)
 	return r
 }
 

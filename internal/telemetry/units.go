@@ -9,7 +9,7 @@ import (
 )
 
 // metersOfSeries is the number of meters that a series tells apart, in the order in which they come. A route has at most
-// accesslog.MaxCosts at a time.
+// cost.MaxRules at a time.
 const metersOfSeries = 8
 
 // unknownReasons is the number of reasons for unknown costs, and one for cost.None.
@@ -33,10 +33,8 @@ func (c *costs) count(text string) {
 		if one.Units > 0 {
 			c.add(one.Meter, float64(one.Units))
 		}
-		for reason := cost.None + 1; one.Unknown != "" && int(reason) < unknownReasons; reason++ {
-			if reason.String() == one.Unknown {
-				c.unknown[reason]++
-			}
+		if reason := cost.ReasonOf(one.Unknown); reason != cost.None {
+			c.unknown[reason]++
 		}
 	}
 }

@@ -21,26 +21,26 @@ type Amount struct {
 	Units int64
 }
 
+// Add adds units, which are not negative. The sum stops at the largest number: costs of 2⁵³ − 1 could overflow.
+func (a *Amount) Add(units int64) { a.Units += min(units, math.MaxInt64-a.Units) }
+
 // Amounts has each meter once, with more than 0 units.
 type Amounts []Amount
 
-// add adds units, which are not negative. It reports whether the meter was not there before.
-func (a *Amounts) add(meter string, units int64) (isNew bool) {
+// Add adds units, which are not negative. It reports whether the meter was not there before.
+func (a *Amounts) Add(meter string, units int64) (isNew bool) {
 	if units <= 0 {
 		return false
 	}
 	for i := range *a {
 		if known := &(*a)[i]; known.Meter == meter {
-			known.Units += min(units, math.MaxInt64-known.Units) // costs of 2⁵³ − 1 could overflow
+			known.Add(units)
 			return false
 		}
 	}
 	*a = append(*a, Amount{meter, units})
 	return true
 }
-
-// Add adds units, which are not negative.
-func (a *Amounts) Add(meter string, units int64) { a.add(meter, units) }
 
 // sort orders the amounts by meter.
 func (a Amounts) sort() {

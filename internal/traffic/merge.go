@@ -46,7 +46,7 @@ func (m *Merger) Add(e *Entry) {
 
 func (m *Merger) addAmounts(to *Entry, amounts Amounts) {
 	for _, a := range amounts {
-		if to.Amounts.add(m.meters.Of(a.Meter), a.Units) {
+		if to.Amounts.Add(m.meters.Of(a.Meter), a.Units) {
 			m.amounts++
 		}
 	}

@@ -66,7 +66,7 @@ const maxAmounts = 500_000
 // add adds amounts to those of a row.
 func (t *amounts) add(to *Amounts, more Amounts) error {
 	for _, a := range more {
-		if to.add(t.Of(a.Meter), a.Units) {
+		if to.Add(t.Of(a.Meter), a.Units) {
 			t.n++
 		}
 	}

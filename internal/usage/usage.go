@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // The meters that Keygate counts by itself. A cost for requests counts instead of 1 for each.
 const (
-	Requests = "requests"
-	BytesIn  = "bytes_in"
-	BytesOut = "bytes_out"
+	Requests = ratelimit.Requests
+	BytesIn  = ratelimit.BytesIn
+	BytesOut = ratelimit.BytesOut
 )
 
 // How long records are kept.
@@ -72,7 +73,7 @@ type Use struct {
 }
 
 // isOwn reports whether a meter is one that the costs of routes name, and that Keygate does not count by itself.
-func isOwn(meter string) bool { return meter != Requests && meter != BytesIn && meter != BytesOut }
+func isOwn(meter string) bool { return ratelimit.UseOf(meter) == ratelimit.UseCost }
 
 // Count adds units of a meter that requests have used, if there are any. The name of the meter must not share the memory
 // of a request. It returns how many meters of isOwn it adds to the use: 0 or 1.

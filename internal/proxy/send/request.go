@@ -129,9 +129,6 @@ func (r *Request) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	r.Hop.Each(func(name, value string) {
 		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 	})
-	if encoding := r.acceptEncoding(); encoding != "" {
-		dst = append(append(append(dst, "Accept-Encoding: "...), encoding...), "\r\n"...)
-	}
 	if r.traces() {
 		before := len(dst)
 		dst = append(dst, "Traceparent: "...)
@@ -150,18 +147,13 @@ func (r *Request) appendOwn(dst []byte, kept proxy.Fields) []byte {
 func (r *Request) completeHop(kept proxy.Fields) {
 	hop := &r.Hop
 	hop.Authority = proxy.Text(r.authority())
+	if hop.Verdict.Cost.ReadsResponse() && !proxy.IsWithheld(r.withheld(), "accept-encoding") {
+		hop.AcceptEncoding = proxy.AcceptEncoding(r.Text, r.Head.Fields())
+	}
 	hop.HasForwardedHost, hop.HasForwardedProto = kept.Has(http1.XForwardedHost), kept.Has(http1.XForwardedProto)
 	if r.Trusted {
 		hop.ForwardedFor = proxy.Text(proxy.AppendValues(nil, r.Text, r.Head.Fields(), http1.XForwardedFor))
 	}
-}
-
-// acceptEncoding returns the value of Accept-Encoding when costs are read from the response; "" adds none.
-func (r *Request) acceptEncoding() string {
-	if !r.Hop.Verdict.Cost.ReadsResponse() || proxy.IsWithheld(r.withheld(), "accept-encoding") {
-		return ""
-	}
-	return proxy.AcceptEncoding(r.Text, r.Head.Fields())
 }
 
 // traces reports whether the gateway writes traceparent.
@@ -222,9 +214,6 @@ func (r *Request) addTo(h *requestHead) {
 	}
 	r.completeHop(kept)
 	r.Hop.Each(func(name, value string) { h.add(name, value, false) })
-	if encoding := r.acceptEncoding(); encoding != "" {
-		h.add("accept-encoding", encoding, false)
-	}
 	if r.traces() {
 		if value := r.Trace(nil); len(value) > 0 {
 			h.add("traceparent", proxy.Text(value), false)

@@ -3,7 +3,6 @@ package meter
 import (
 	"bytes"
 	"encoding/binary"
-	"math"
 	"math/bits"
 	"strings"
 
@@ -171,8 +170,7 @@ func (w *window) charge(c *cell, e *accesslog.Entry) {
 			at = uint32(len(w.charges))
 			c.charges = at
 		}
-		known := &w.charges[at-1]
-		known.Units += min(one.Units, math.MaxInt64-known.Units)
+		w.charges[at-1].Add(one.Units)
 	}
 }
 
