@@ -27,30 +27,57 @@ func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 		return b
 	}
 	c := new(Bucket)
-	word := b.state.Swap(closed)
+	if !b.handOver(&c.bucketState, old, p, now.Mono) {
+		c.state.Store(p.unitsAt(now.Mono) + p.span)
+	}
 	if b.lease != nil {
 		c.lease = b.lease.succeed(c, p, now)
 	}
-	if word == closed {
-		word = old.unitsAt(now.Mono) + old.span
-	}
-	c.state.Store(convert(old, p, word, now.Mono))
 	return c
 }
 
-// convert returns the state under p in which as many requests are used at mono as in the
-// state word under old, at most p's capacity. It rounds fractions of a request up.
+// convert returns the state under p in which as many requests, or units of a meter, are used at mono as in the state word
+// under old, at most all that p can lack. It rounds fractions up.
 func convert(old, p *Params, word uint64, mono int64) uint64 {
-	used := min(old.used(word, mono), old.span)
-	hi, lo := bits.Mul64(used, p.cost)
-	lo, carry := bits.Add64(lo, old.cost-1, 0)
-	hi += carry
-	units := p.span
-	if hi < old.cost { // else the quotient exceeds 64 bits, and so p.span
-		q, _ := bits.Div64(hi, lo, old.cost)
-		units = min(q, p.span)
+	return p.unitsAt(mono) + min(old.scaleUp(old.used(word, mono), p), p.most())
+}
+
+// most returns the units that a bucket may lack: its capacity, and as much again of a meter's.
+func (p *Params) most() uint64 {
+	if p.meter {
+		return 2 * p.span
 	}
-	return p.unitsAt(mono) + units
+	return p.span
+}
+
+// scaleUp returns the units of a bucket with the parameters to that stand for as many requests as units of p, rounded up.
+func (p *Params) scaleUp(units uint64, to *Params) uint64 {
+	scaled, exact := p.scale(units, to)
+	if !exact && scaled < math.MaxUint64 {
+		scaled++
+	}
+	return scaled
+}
+
+// scale does what scaleUp does, but rounds down, and reports whether it did not need to.
+func (p *Params) scale(units uint64, to *Params) (scaled uint64, exact bool) {
+	scaled, exact = mulDiv(units, to.cost, p.cost)
+	if p.grain != to.grain {
+		var whole bool
+		scaled, whole = mulDiv(scaled, uint64(p.grain), uint64(to.grain))
+		exact = exact && whole
+	}
+	return scaled, exact
+}
+
+// mulDiv returns n × by ÷ per, rounded down, at most math.MaxUint64, and whether this is exact.
+func mulDiv(n, by, per uint64) (q uint64, exact bool) {
+	hi, lo := bits.Mul64(n, by)
+	if hi >= per {
+		return math.MaxUint64, false
+	}
+	q, rest := bits.Div64(hi, lo, per)
+	return q, rest == 0
 }
 
 // used returns the units that a bucket in the state word lacks at mono.

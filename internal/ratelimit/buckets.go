@@ -111,9 +111,9 @@ func (b *Buckets) existing(s *bucketShard, k [16]byte) (*Params, *Bucket) {
 		if before == nil {
 			continue
 		}
-		if word := before.value.state.Swap(closed); word != closed {
-			n := &node[Bucket]{key: k}
-			n.value.inherit(&before.value, g, g.convert(o, word))
+		n := &node[Bucket]{key: k}
+		if g.takeOver(o, &before.value.bucketState, &n.value.bucketState) {
+			n.value.inherit(&before.value, g)
 			g = s.add(n)
 			b.count(s)
 			return g.params, &n.value
@@ -157,21 +157,24 @@ func (b *Buckets) count(s *bucketShard) {
 	s.counted = size
 }
 
-// inherit makes b take over the state word of before, which is closed, under the parameters of g.
-func (b *Bucket) inherit(before *Bucket, g *generation, word uint64) {
-	b.state.Store(word)
+// inherit makes b, which has taken over the state of before, take over its lease under the parameters of g.
+func (b *Bucket) inherit(before *Bucket, g *generation) {
 	if before.lease != nil {
 		b.lease = before.lease.succeed(b, g.params, Instant{Mono: g.since})
 	}
 }
 
-// convert returns the state in g of a bucket of the older generation o, as if every change
-// between them had converted the bucket at once.
-func (g *generation) convert(o *generation, word uint64) uint64 {
+// takeOver makes b, which is new, the state in g of the bucket before of the older generation o, as if every change
+// between them had converted the bucket at once. It reports false if before is closed.
+func (g *generation) takeOver(o *generation, before, b *bucketState) bool {
 	if g.older != o {
-		word, o = g.older.convert(o, word), g.older
+		between := new(bucketState)
+		if !g.older.takeOver(o, before, between) {
+			return false
+		}
+		before, o = between, g.older
 	}
-	return convert(o.params, g.params, word, g.since)
+	return before.handOver(b, o.params, g.params, g.since)
 }
 
 // add puts n into the current generation and returns that. The caller holds the lock.
@@ -251,17 +254,17 @@ func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
 	hasEnded := func(n *node[Bucket]) bool { return n.value.lease == nil && len(ended) > 0 && ended[n.key] }
 	for o := g.older; o != nil; o = o.older {
 		o.buckets.each(func(n *node[Bucket]) {
-			word := n.value.state.Swap(closed)
-			if word == closed || hasEnded(n) {
-				return
-			}
-			if word = g.convert(o, word); g.params.used(word, now.Mono-sweepGrace) == 0 && n.value.idle(now.Mono) {
-				n.value.closeLease()
-				return
-			}
 			moved := &node[Bucket]{key: n.key}
-			moved.value.inherit(&n.value, g, word)
-			g = s.add(moved)
+			switch {
+			case hasEnded(n):
+				n.value.state.Store(closed)
+			case !g.takeOver(o, &n.value.bucketState, &moved.value.bucketState):
+			case g.params.used(moved.value.state.Load(), now.Mono-sweepGrace) == 0 && n.value.idle(now.Mono):
+				n.value.closeLease()
+			default:
+				moved.value.inherit(&n.value, g)
+				g = s.add(moved)
+			}
 		})
 	}
 	g.older = nil

@@ -269,7 +269,9 @@ func (d *decision) refund(n int) {
 			e.refund(&d.moment)
 		case e.bucket.state.CompareAndSwap(e.next, e.word):
 		case d.limiter.marks == nil || d.holds(d.limiter.markOf(&e.bucket.state)):
-			e.bucket.giveBack(&e.view, d.clock)
+			if back := e.view; e.bucket.giveBack(&back, d.clock) {
+				later |= 1 << i // to the bucket that has replaced it, which has another mark
+			}
 		default:
 			later |= 1 << i
 		}

@@ -261,7 +261,8 @@ func (e *Lease) giveBack(v *view, l *Limiter) {
 		return
 	}
 	if v.bucket != nil {
-		l.giveBack(v)
+		back := *v
+		l.giveBack(&back)
 	}
 	if v.kind == toShareAndStore {
 		e.mu.Lock()
@@ -310,9 +311,10 @@ func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	c.divide(e.divided.Load())
 	e.debt = debt{}
 	if old := e.shadow.Load(); old != nil {
-		word := old.state.Swap(closed)
 		s := &shadow{share: old.share, params: e.sharing.shareOf(p, old.share)}
-		s.state.Store(convert(old.params, s.params, word, now.Mono))
+		if !old.handOver(&s.bucketState, old.params, s.params, now.Mono) {
+			s.state.Store(s.params.unitsAt(now.Mono) + s.params.span)
+		}
 		c.shadow.Store(s)
 	}
 	e.sharing.succeeded(e, c)

@@ -34,6 +34,22 @@ func (m *model) advance(now int64) {
 	m.last = now
 }
 
+// copied returns a copy of the model.
+func (m *model) copied() *model {
+	return &model{m.capacity, m.rate, new(big.Rat).Set(m.level), m.last}
+}
+
+// changed returns the bucket with the limit of next, and what is used of m (contract, 4.3).
+func (m *model) changed(next *model) *model {
+	next = next.copied()
+	next.last = m.last
+	next.level.Sub(next.capacity, m.level.Sub(m.capacity, m.level))
+	if next.level.Sign() < 0 {
+		next.level.SetInt64(0)
+	}
+	return next
+}
+
 var one = big.NewRat(1, 1)
 
 func (m *model) take() { m.level.Sub(m.level, one) }

@@ -24,6 +24,8 @@ type refunds struct {
 	mu sync.Mutex
 	// recent is the refunds of the latest charges since the bucket was last full, in the order of the charges.
 	recent []refund
+	excess uint64     // units that the bucket lacks beyond its state, since a change of its limit has forgotten them
+	next   *successor // of a bucket that a change has closed; else nil
 }
 
 // refund is the units of a charge that were given back. order grows with every charge: it is the sum of the
@@ -75,7 +77,7 @@ func (r *refunds) since(v *view) uint64 {
 func (r *refunds) add(v *view, units uint64) {
 	r.total.Add(units)
 	order := v.next + v.refunded
-	if len(r.recent) == maxRefunds {
+	if len(r.recent) >= maxRefunds {
 		if r.recent[0].order > order {
 			return
 		}
@@ -97,7 +99,8 @@ const (
 	toStore                           // to the limit store, or to tokens that it has granted
 )
 
-// giveBack takes the charge in v back, as far as the bucket still lacks it. At the time that the clock at shows,
+// giveBack takes the charge in v back, as far as the bucket still lacks it, and reports false. If another bucket has
+// replaced it, v becomes the charge of that one, and giveBack reports true: take it back there. At the time that the clock at shows,
 // that is at most
 //
 //	v.next − time − what was given back since of charges before it
@@ -108,39 +111,49 @@ const (
 //
 // Other decisions must not charge the bucket between the changes of its state and of its refunds: the
 // caller has locked its mark.
-func (b *bucketState) giveBack(v *view, at func() int64) {
+func (b *bucketState) giveBack(v *view, at func() int64) (replaced bool) {
 	log := b.log()
 	log.mu.Lock()
 	defer log.mu.Unlock()
 	for {
 		word := b.state.Load()
 		if word == closed {
-			return
+			if log.next != nil {
+				log.next.adopt(v)
+			}
+			return log.next != nil
 		}
 		now := v.params.unitsAt(at()) // after the word, so that no charge in between is overlooked
 		if word <= now {
-			log.recent = nil
-			return
+			log.recent, log.excess = nil, 0
+			return false
 		}
 		others := log.since(v)
 		if v.next <= now || v.next-now <= others {
-			return
+			return false
 		}
-		back := min(v.units(), v.next-now-others, word-now)
-		if b.state.CompareAndSwap(word, word-back) {
-			if log.add(v, back); word-back <= now { // nothing is worth anything any more
-				log.recent = nil
+		back := min(v.units(), v.next-now-others)
+		forgotten := min(back, log.excess)
+		left := word - min(back-forgotten, word-now)
+		if b.state.CompareAndSwap(word, left) {
+			log.excess -= forgotten
+			if log.add(v, forgotten+word-left); left <= now { // nothing is worth anything any more
+				log.recent, log.excess = nil, 0
 			}
-			return
+			return false
 		}
 	}
 }
 
-// giveBack is bucketState.giveBack with the lock that it needs.
+// giveBack is bucketState.giveBack with the lock that it needs, for the bucket and those that have replaced it.
 func (l *Limiter) giveBack(v *view) {
+	for l.giveBackOnce(v) {
+	}
+}
+
+func (l *Limiter) giveBackOnce(v *view) (replaced bool) {
 	if l.marks == nil {
-		v.bucket.giveBack(v, l.mono)
-		return
+		return v.bucket.giveBack(v, l.mono)
 	}
 	m := l.markOf(&v.bucket.state)
 	for {
@@ -149,8 +162,80 @@ func (l *Limiter) giveBack(v *view) {
 		}
 		runtime.Gosched()
 	}
-	v.bucket.giveBack(v, l.mono)
-	m.Add(1)
+	defer m.Add(1)
+	return v.bucket.giveBack(v, l.mono)
+}
+
+// successor is the bucket that replaces another, since a change of the limit at the time since.
+type successor struct {
+	state    *bucketState
+	from, to *Params
+	since    int64 // in nanoseconds of Instant.Mono
+}
+
+// handOver closes b, which has the parameters from, and makes next, which is new, the bucket in which the same is used
+// under the parameters to since the time. What is given back to b or taken of it later goes to next. It reports false
+// if b is closed already.
+func (b *bucketState) handOver(next *bucketState, from, to *Params, since int64) bool {
+	log := b.log()
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	word := b.state.Swap(closed)
+	if word == closed {
+		return false
+	}
+	next.state.Store(convert(from, to, word, since))
+	log.next = log.succeed(&successor{next, from, to, since}, from.used(word, since))
+	return true
+}
+
+// succeed hands over what was given back to the bucket, which lacks used units, and returns s. It returns nil if what is used
+// is so much under the new limit that it cannot be counted: nothing of it is given back then.
+func (r *refunds) succeed(s *successor, used uint64) *successor {
+	used, total, excess := s.from.scaleUp(used, s.to), s.from.scaleUp(r.total.Load(), s.to), s.from.scaleUp(r.excess, s.to)
+	at, beyond := s.to.unitsAt(s.since), used-min(used, s.to.most())
+	if at/8+used/8+total/8+excess/8+beyond/8+s.to.cost/8 >= maxWord/8-8 {
+		return nil
+	}
+	if beyond == 0 && total == 0 && excess == 0 {
+		return s
+	}
+	next := &refunds{excess: excess + beyond}
+	for _, one := range r.recent {
+		units, _ := s.from.scale(one.units, s.to)
+		next.recent = append(next.recent, refund{s.moved(one.order), units})
+	}
+	if beyond > 0 { // as if it had been given back after all charges until now
+		next.recent = append(next.recent, refund{at + used + total + s.to.cost - 1, beyond})
+	}
+	next.total.Store(total + beyond)
+	s.state.refunds.Store(next)
+	return s
+}
+
+// moved returns the state, or the order of a charge, in units of the successor, rounded down.
+func (s *successor) moved(word uint64) uint64 {
+	units, _ := s.from.scale(word-min(word, s.from.unitsAt(s.since)), s.to)
+	return s.to.unitsAt(s.since) + units
+}
+
+// adopt makes v, the charge of a bucket, the charge of its successor.
+func (s *successor) adopt(v *view) {
+	v.next = s.moved(v.next)
+	v.refunded, _ = s.from.scale(v.refunded, s.to)
+	v.amount = v.amount * s.from.grain / s.to.grain
+	v.bucket, v.params = s.state, s.to
+}
+
+// successor returns what has replaced a closed bucket, or nil.
+func (b *bucketState) successor() *successor {
+	r := b.refunds.Load()
+	if r == nil {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
 }
 
 // Release gives back what was taken of c, because nothing of the request has reached its upstream: the request

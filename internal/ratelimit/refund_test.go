@@ -14,21 +14,27 @@ import (
 	"pgregory.net/rapid"
 )
 
-// admission is a request that was admitted and may yet be given back.
+// admission is a request that was admitted and may yet be given back, or a change of the limit.
 type admission struct {
-	came   Instant
-	charge Charge
+	came      Instant
+	charge    Charge
+	givenBack bool
+	change    *model // what the limit is from now on; else nil
 }
 
-// replayKept fails the test if a bucket that admits the requests at times, and no others, refuses one of
+// replayKept fails the test if a bucket that admits the requests that were not given back, and no others, refuses one of
 // them. It returns the level after the last one.
-func replayKept(t failer, refill Rate, capacity int64, times []int64, start int64) *model {
-	m := newModel(refill, capacity)
-	m.last = start
-	for i, at := range times {
-		m.advance(at)
+func replayKept(t failer, m *model, all []*admission) *model {
+	for i, a := range all {
+		m.advance(a.came.Mono)
+		if a.change != nil {
+			m = m.changed(a.change)
+		}
+		if a.givenBack || a.change != nil {
+			continue
+		}
 		if m.level.Cmp(one) < 0 {
-			t.Fatalf("request %d of those that were kept, at %d, exceeds the limit: %s are left", i, at, m.level.FloatString(9))
+			t.Fatalf("request %d, which was kept, at %d, exceeds the limit: %s are left", i, a.came.Mono, m.level.FloatString(9))
 		}
 		m.take()
 	}
@@ -47,39 +53,39 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 			t.Skip("the rate is not exact")
 		}
 		now := Instant{Mono: rapid.Int64Range(0, int64(time.Hour)).Draw(t, "start"), Wall: startWall}
-		start := now.Mono
+		start, first := now.Mono, newModel(refill, capacity)
 		l := NewLimiter(func() int64 { return now.Mono })
 		limit := Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}
-		var open []*admission
-		var kept []int64
-		keptAnd := func(more ...*admission) []int64 {
-			times := slices.Clone(kept)
-			for _, a := range more {
-				times = append(times, a.came.Mono)
-			}
-			slices.Sort(times)
-			return times
-		}
+		var all, open []*admission
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			step := drawStep(t, refill, capacity)
 			now.Mono += step
 			now.Wall += step
-			switch i := rapid.IntRange(0, 9).Draw(t, "action"); {
+			switch i := rapid.IntRange(0, 10).Draw(t, "action"); {
+			case i == 10:
+				refill, capacity = drawRate(t, "next refill"), rapid.Int64Range(1, 30).Draw(t, "next capacity")
+				next := compile(refill, capacity)
+				if !isExact(refill, &next) {
+					t.Skip("the rate is not exact")
+				}
+				limit.Params, limit.Bucket = &next, limit.Bucket.Convert(limit.Params, &next, now)
+				all = append(all, &admission{came: now, change: newModel(refill, capacity)})
 			case i < 5 || len(open) == 0:
-				a := &admission{now, *chargeOf(limit)}
+				a := &admission{came: now, charge: *chargeOf(limit)}
 				if l.Decide(now, &a.charge) == Admitted {
-					open = append(open, a)
+					open, all = append(open, a), append(all, a)
 				}
 			default:
 				n := rapid.IntRange(0, len(open)-1).Draw(t, "which")
-				if i == 9 {
-					kept = append(kept, open[n].came.Mono)
-				} else {
+				if i != 9 {
 					l.Release(&open[n].charge)
+					open[n].givenBack = true
 				}
 				open = slices.Delete(open, n, n+1)
 			}
-			m := replayKept(t, refill, capacity, keptAnd(open...), start)
+			m := first.copied()
+			m.last = start
+			m = replayKept(t, m, all)
 			m.advance(now.Mono)
 			var s [1]Status
 			if l.peek(now, []Limit{limit}, s[:]); s[0].Remaining > floorRat(m.level) {
@@ -89,8 +95,8 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 	})
 }
 
-// Guarantee: of n requests that came together and of which k are given back, in any order and while time passes,
-// only the n−k that are kept count, and what was used before: everything else is given back.
+// Guarantee: of n requests that came together and of which k are given back, in any order, while time passes and the limit
+// is changed, only the n−k that are kept count, and what was used before: everything else is given back.
 func TestEverythingIsGivenBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1, 40).Draw(t, "capacity")
@@ -99,10 +105,11 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		now := at(time.Hour)
 		l := NewLimiter(func() int64 { return now.Mono })
 		limit := Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}
+		stands := rapid.Bool().Draw(t, "time stands still")
 		before := rapid.Int64Range(0, capacity).Draw(t, "before")
 		var open []*admission
 		for i := range capacity {
-			a := &admission{now, *chargeOf(limit)}
+			a := &admission{came: now, charge: *chargeOf(limit)}
 			if r := l.Decide(now, &a.charge); r != Admitted {
 				t.Fatalf("request %d: %v", i, r)
 			}
@@ -111,20 +118,42 @@ func TestEverythingIsGivenBack(t *testing.T) {
 			}
 		}
 		from := now.Mono
+		regained := new(big.Rat)
+		regain := func() {
+			regained.Add(regained, new(big.Rat).Mul(newModel(refill, capacity).rate, new(big.Rat).SetInt64(now.Mono-from)))
+			from = now.Mono
+		}
 		kept := rapid.IntRange(0, len(open)).Draw(t, "kept")
 		for len(open) > kept {
 			n := rapid.IntRange(0, len(open)-1).Draw(t, "which")
-			now.Mono += rapid.Int64Range(0, int64(20*time.Millisecond)).Draw(t, "passes")
+			if !stands {
+				now.Mono += rapid.Int64Range(0, int64(20*time.Millisecond)).Draw(t, "passes")
+			}
+			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
+				regain()
+				if least := capacity; stands {
+					capacity = rapid.Int64Range(1, 40).Draw(t, "next capacity")
+				} else {
+					capacity = rapid.Int64Range(least, 50).Draw(t, "next capacity")
+				}
+				refill = perMinute(rapid.SampledFrom([]int64{1, 10, 60, 600, 6000}).Draw(t, "next rate"))
+				next := compile(refill, capacity)
+				limit.Params, limit.Bucket = &next, limit.Bucket.Convert(limit.Params, &next, now)
+			}
 			l.Release(&open[n].charge)
 			open = slices.Delete(open, n, n+1)
 		}
-		regained := new(big.Rat).Mul(newModel(refill, capacity).rate, new(big.Rat).SetInt64(now.Mono-from))
+		regain()
 		used := new(big.Rat).SetInt64(before)
 		if used.Sub(used, regained); used.Sign() < 0 {
 			used.SetInt64(0)
 		}
 		used.Add(used, new(big.Rat).SetInt64(int64(kept)))
-		want := floorRat(used.Sub(new(big.Rat).SetInt64(capacity), used))
+		used.Add(used, big.NewRat(1, 10_000)) // changes round by less
+		want := max(0, floorRat(used.Sub(new(big.Rat).SetInt64(capacity), used)))
+		if stands {
+			want = max(0, capacity-before-int64(kept)) // and not at all
+		}
 		var s [1]Status
 		if l.peek(now, []Limit{limit}, s[:]); s[0].Remaining < want {
 			t.Fatalf("%d are left, want at least %d: %d were used, and %d of the rest are kept", s[0].Remaining, want, before, kept)

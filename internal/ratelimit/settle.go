@@ -80,8 +80,7 @@ func (e *entry) end(l *Limiter, back int64) {
 	}
 }
 
-// overdraw takes an amount of the bucket, which may then be up to one capacity below empty. A bucket that a change or a
-// sweep has replaced is left alone.
+// overdraw takes an amount of the bucket, or of what has replaced it, which may then be up to one capacity below empty.
 func (b *bucketState) overdraw(p *Params, amount int64, mono func() int64) {
 	hi, units := bits.Mul64(uint64(amount), p.cost)
 	if hi > 0 {
@@ -90,6 +89,9 @@ func (b *bucketState) overdraw(p *Params, amount int64, mono func() int64) {
 	for {
 		word := b.state.Load()
 		if word == closed {
+			if h := b.successor(); h != nil {
+				h.state.overdraw(h.to, ceilDiv(amount*p.grain, h.to.grain), mono)
+			}
 			return
 		}
 		at := p.unitsAt(mono())
