@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,13 +100,12 @@ func (w *wire) listen(t *testing.T, e *Engine) (addr string) {
 	})
 	w.dial = func(t *testing.T, addr string) net.Conn {
 		t.Helper()
-		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+		c, err := (&net.Dialer{Control: receiveLittle}).DialContext(t.Context(), "tcp", addr)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
 		_ = c.SetDeadline(time.Now().Add(testTimeout))
-		_ = c.(*net.TCPConn).SetReadBuffer(small)
 		if w.version == 0 {
 			return c
 		}
@@ -120,6 +120,19 @@ func (w *wire) listen(t *testing.T, e *Engine) (addr string) {
 		return over
 	}
 	return tcp.Addr().String()
+}
+
+// receiveLittle makes the receive buffer of a connection small before it connects. Later it would be smaller than the
+// window that the kernel has promised: it drops what fits the window and not the buffer, and with it what the other side
+// has acknowledged, so that neither direction goes on until the client reads.
+func receiveLittle(_, _ string, c syscall.RawConn) error {
+	var err error
+	if failed := c.Control(func(fd uintptr) {
+		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, small)
+	}); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // layered makes and reads the records of TLS 1.3 itself.
