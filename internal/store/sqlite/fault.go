@@ -63,6 +63,12 @@ func translate(what string, err error) error {
 	}
 }
 
+// isBusy reports whether another connection held a lock for too long.
+func isBusy(err error) bool {
+	var e *driver.Error
+	return errors.As(err, &e) && e.Code()&0xff == result.SQLITE_BUSY
+}
+
 // constraint turns a violated constraint into fault.Conflict with the column as its field, or
 // into fault.NotFound if a parent record does not exist.
 func constraint(e *driver.Error, cause error) error {

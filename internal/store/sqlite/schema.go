@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -32,7 +33,7 @@ const migrateAttempts = 5
 // It copies an existing database before, if cfg says so.
 func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 	log := cfg.Log
-	if err := db.PingContext(ctx); err != nil {
+	if err := connectFirst(ctx, db, cfg.BusyTimeout); err != nil {
 		return err
 	}
 	if err := checkMode(ctx, db); err != nil {
@@ -88,6 +89,22 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 		}
 		if attempt == migrateAttempts {
 			return errors.Join(fmt.Errorf("the schema is still at version %d after %d attempts to migrate it to %d", version, migrateAttempts, newest), err)
+		}
+	}
+}
+
+// connectFirst makes the first connection, which switches a new file to WAL mode. While other processes do the same, SQLite
+// fails at once and does not wait, so connectFirst tries again for as long as a write would wait.
+func connectFirst(ctx context.Context, db *sql.DB, busy time.Duration) error {
+	for deadline := time.Now().Add(busy); ; {
+		err := db.PingContext(ctx)
+		if !isBusy(err) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
