@@ -219,7 +219,7 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	case t.xid == "":
 		return false, db.fail(inDoubt(err))
 	}
-	committed, askErr := db.outcome(t.xid)
+	committed, askErr := db.outcome(t.xid, timeline(t.c.Conn.Conn().PgConn()))
 	switch {
 	case askErr != nil:
 		return false, db.fail(inDoubt(errors.Join(err, askErr)))
@@ -251,8 +251,10 @@ func inDoubt(err error) error {
 	return &fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w: %w", control.ErrInDoubt, err)}
 }
 
-// outcome reports whether a transaction whose COMMIT got no response was committed.
-func (db *DB) outcome(xid string) (committed bool, err error) {
+// outcome reports whether a transaction whose COMMIT got no response was committed. was is the timeline of the server that
+// was to commit it, or "" if that is not known: only this history can say so, since the server that has taken over after a
+// failover may have given the number to another transaction.
+func (db *DB) outcome(xid, was string) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	for {
@@ -262,8 +264,11 @@ func (db *DB) outcome(xid string) (committed bool, err error) {
 		if err == nil && status == nil {
 			return false, errors.New("the server does not know the transaction any more")
 		}
+		if err == nil && *status == "committed" {
+			return db.isTimeline(ctx, was)
+		}
 		if err == nil && *status != "in progress" {
-			return *status == "committed", nil
+			return false, nil
 		}
 		if err != nil && db.wires.isCut() {
 			return false, err
@@ -274,6 +279,18 @@ func (db *DB) outcome(xid string) (committed bool, err error) {
 			return false, errors.Join(err, ctx.Err())
 		}
 	}
+}
+
+// isTimeline returns true if the server writes the given timeline, or else an error.
+func (db *DB) isTimeline(ctx context.Context, was string) (bool, error) {
+	var is string
+	if err := db.writer.QueryRow(ctx, timelineStatement).Scan(&is); err != nil {
+		return false, err
+	}
+	if was == "" || is != was {
+		return false, fmt.Errorf("the server writes the timeline %q, and the transaction was of %q", is, was)
+	}
+	return true, nil
 }
 
 // search reads for a report of this package, as Store.Search does.
