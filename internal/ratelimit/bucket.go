@@ -27,9 +27,7 @@ func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 		return b
 	}
 	c := new(Bucket)
-	if !b.handOver(&c.bucketState, old, p, now.Mono) {
-		c.state.Store(p.unitsAt(now.Mono) + p.span)
-	}
+	b.replaceBy(&c.bucketState, old, p, now.Mono)
 	if b.lease != nil {
 		c.lease = b.lease.succeed(c, p, now)
 	}
@@ -50,7 +48,7 @@ func (p *Params) most() uint64 {
 	return p.span
 }
 
-// scaleUp returns the units of a bucket with the parameters to that stand for as many requests as units of p, rounded up.
+// scaleUp converts units of p to units of the parameters to: as many as the same requests cost there, rounded up.
 func (p *Params) scaleUp(units uint64, to *Params) uint64 {
 	scaled, exact := p.scale(units, to)
 	if !exact && scaled < math.MaxUint64 {
@@ -59,7 +57,7 @@ func (p *Params) scaleUp(units uint64, to *Params) uint64 {
 	return scaled
 }
 
-// scale does what scaleUp does, but rounds down, and reports whether it did not need to.
+// scale is scaleUp, rounded down. It reports whether the result is exact.
 func (p *Params) scale(units uint64, to *Params) (scaled uint64, exact bool) {
 	scaled, exact = mulDiv(units, to.cost, p.cost)
 	if p.grain != to.grain {

@@ -254,10 +254,14 @@ func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
 	hasEnded := func(n *node[Bucket]) bool { return n.value.lease == nil && len(ended) > 0 && ended[n.key] }
 	for o := g.older; o != nil; o = o.older {
 		o.buckets.each(func(n *node[Bucket]) {
+			if hasEnded(n) {
+				n.value.state.Store(closed)
+			}
+			if !isOpen(n) {
+				return
+			}
 			moved := &node[Bucket]{key: n.key}
 			switch {
-			case hasEnded(n):
-				n.value.state.Store(closed)
 			case !g.takeOver(o, &n.value.bucketState, &moved.value.bucketState):
 			case g.params.used(moved.value.state.Load(), now.Mono-sweepGrace) == 0 && n.value.idle(now.Mono):
 				n.value.closeLease()

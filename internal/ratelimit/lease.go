@@ -261,7 +261,7 @@ func (e *Lease) giveBack(v *view, l *Limiter) {
 		return
 	}
 	if v.bucket != nil {
-		back := *v
+		back := *v // which giveBack may change
 		l.giveBack(&back)
 	}
 	if v.kind == toShareAndStore {
@@ -312,9 +312,7 @@ func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	e.debt = debt{}
 	if old := e.shadow.Load(); old != nil {
 		s := &shadow{share: old.share, params: e.sharing.shareOf(p, old.share)}
-		if !old.handOver(&s.bucketState, old.params, s.params, now.Mono) {
-			s.state.Store(s.params.unitsAt(now.Mono) + s.params.span)
-		}
+		old.replaceBy(&s.bucketState, old.params, s.params, now.Mono)
 		c.shadow.Store(s)
 	}
 	e.sharing.succeeded(e, c)

@@ -24,8 +24,8 @@ type refunds struct {
 	mu sync.Mutex
 	// recent is the refunds of the latest charges since the bucket was last full, in the order of the charges.
 	recent []refund
-	excess uint64     // units that the bucket lacks beyond its state, since a change of its limit has forgotten them
-	next   *successor // of a bucket that a change has closed; else nil
+	excess uint64     // used units that a change to a smaller limit has left out of the state
+	next   *successor // the bucket that has replaced this one; nil if none has
 }
 
 // refund is the units of a charge that were given back. order grows with every charge: it is the sum of the
@@ -76,18 +76,22 @@ func (r *refunds) since(v *view) uint64 {
 // add adds a refund of the charge in v.
 func (r *refunds) add(v *view, units uint64) {
 	r.total.Add(units)
-	order := v.next + v.refunded
-	if len(r.recent) >= maxRefunds {
-		if r.recent[0].order > order {
+	r.remember(refund{v.next + v.refunded, units})
+}
+
+// remember adds one to recent. If that is full, the refund of the earliest charge is forgotten.
+func (r *refunds) remember(one refund) {
+	if len(r.recent) == maxRefunds {
+		if r.recent[0].order > one.order {
 			return
 		}
 		r.recent = slices.Delete(r.recent, 0, 1)
 	}
 	i := len(r.recent)
-	for i > 0 && r.recent[i-1].order > order {
+	for i > 0 && r.recent[i-1].order > one.order {
 		i--
 	}
-	r.recent = slices.Insert(r.recent, i, refund{order, units})
+	r.recent = slices.Insert(r.recent, i, one)
 }
 
 // chargeKind says where the charge of a bucket that nodes share was made.
@@ -100,7 +104,7 @@ const (
 )
 
 // giveBack takes the charge in v back, as far as the bucket still lacks it, and reports false. If another bucket has
-// replaced it, v becomes the charge of that one, and giveBack reports true: take it back there. At the time that the clock at shows,
+// replaced it, v becomes the charge of that one, and giveBack reports true: take it back there. At the time of the clock at,
 // that is at most
 //
 //	v.next − time − what was given back since of charges before it
@@ -166,16 +170,22 @@ func (l *Limiter) giveBackOnce(v *view) (replaced bool) {
 	return v.bucket.giveBack(v, l.mono)
 }
 
-// successor is the bucket that replaces another, since a change of the limit at the time since.
+// successor is the bucket that replaces another one when a limit changes.
 type successor struct {
 	state    *bucketState
-	from, to *Params
-	since    int64 // in nanoseconds of Instant.Mono
+	from, to *Params // before and after the change
+	since    int64   // the time of the change, in nanoseconds of Instant.Mono
 }
 
-// handOver closes b, which has the parameters from, and makes next, which is new, the bucket in which the same is used
-// under the parameters to since the time. What is given back to b or taken of it later goes to next. It reports false
-// if b is closed already.
+// replaceBy does what handOver does. If b is closed already, all of next is used.
+func (b *bucketState) replaceBy(next *bucketState, from, to *Params, since int64) {
+	if !b.handOver(next, from, to, since) {
+		next.state.Store(to.unitsAt(since) + to.span)
+	}
+}
+
+// handOver closes b and makes next, which is new, its successor, in which as much is used. The parameters change from from
+// to to at the time since. Later refunds and charges of b go to next. handOver reports false if b is closed already.
 func (b *bucketState) handOver(next *bucketState, from, to *Params, since int64) bool {
 	log := b.log()
 	log.mu.Lock()
@@ -184,16 +194,17 @@ func (b *bucketState) handOver(next *bucketState, from, to *Params, since int64)
 	if word == closed {
 		return false
 	}
-	next.state.Store(convert(from, to, word, since))
-	log.next = log.succeed(&successor{next, from, to, since}, from.used(word, since))
+	used, at := from.scaleUp(from.used(word, since), to), to.unitsAt(since)
+	next.state.Store(at + min(used, to.most()))
+	log.next = log.succeed(&successor{next, from, to, since}, used, at)
 	return true
 }
 
-// succeed hands over what was given back to the bucket, which lacks used units, and returns s. It returns nil if what is used
-// is so much under the new limit that it cannot be counted: nothing of it is given back then.
-func (r *refunds) succeed(s *successor, used uint64) *successor {
-	used, total, excess := s.from.scaleUp(used, s.to), s.from.scaleUp(r.total.Load(), s.to), s.from.scaleUp(r.excess, s.to)
-	at, beyond := s.to.unitsAt(s.since), used-min(used, s.to.most())
+// succeed copies the refunds to the successor s, in its units, and returns s. used units are used at the time of the
+// change, which is at in units. If the numbers do not fit a word, succeed returns nil: nothing is given back later.
+func (r *refunds) succeed(s *successor, used, at uint64) *successor {
+	total, excess := s.from.scaleUp(r.total.Load(), s.to), s.from.scaleUp(r.excess, s.to)
+	beyond := used - min(used, s.to.most())
 	if at/8+used/8+total/8+excess/8+beyond/8+s.to.cost/8 >= maxWord/8-8 {
 		return nil
 	}
@@ -206,20 +217,20 @@ func (r *refunds) succeed(s *successor, used uint64) *successor {
 		next.recent = append(next.recent, refund{s.moved(one.order), units})
 	}
 	if beyond > 0 { // as if it had been given back after all charges until now
-		next.recent = append(next.recent, refund{at + used + total + s.to.cost - 1, beyond})
+		next.remember(refund{at + used + total + s.to.cost - 1, beyond})
 	}
 	next.total.Store(total + beyond)
 	s.state.refunds.Store(next)
 	return s
 }
 
-// moved returns the state, or the order of a charge, in units of the successor, rounded down.
+// moved converts a state of the replaced bucket, or the order of a charge, to units of s, rounded down.
 func (s *successor) moved(word uint64) uint64 {
 	units, _ := s.from.scale(word-min(word, s.from.unitsAt(s.since)), s.to)
 	return s.to.unitsAt(s.since) + units
 }
 
-// adopt makes v, the charge of a bucket, the charge of its successor.
+// adopt turns v, a charge of the replaced bucket, into one of s.
 func (s *successor) adopt(v *view) {
 	v.next = s.moved(v.next)
 	v.refunded, _ = s.from.scale(v.refunded, s.to)

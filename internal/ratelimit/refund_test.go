@@ -22,7 +22,7 @@ type admission struct {
 	change    *model // what the limit is from now on; else nil
 }
 
-// replayKept fails the test if a bucket that admits the requests that were not given back, and no others, refuses one of
+// replayKept replays all into m, without the requests that were given back. It fails the test if the bucket refuses one of
 // them. It returns the level after the last one.
 func replayKept(t failer, m *model, all []*admission) *model {
 	for i, a := range all {
@@ -53,7 +53,8 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 			t.Skip("the rate is not exact")
 		}
 		now := Instant{Mono: rapid.Int64Range(0, int64(time.Hour)).Draw(t, "start"), Wall: startWall}
-		start, first := now.Mono, newModel(refill, capacity)
+		first := newModel(refill, capacity)
+		first.last = now.Mono
 		l := NewLimiter(func() int64 { return now.Mono })
 		limit := Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}
 		var all, open []*admission
@@ -83,9 +84,7 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 				}
 				open = slices.Delete(open, n, n+1)
 			}
-			m := first.copied()
-			m.last = start
-			m = replayKept(t, m, all)
+			m := replayKept(t, first.copied(), all)
 			m.advance(now.Mono)
 			var s [1]Status
 			if l.peek(now, []Limit{limit}, s[:]); s[0].Remaining > floorRat(m.level) {
@@ -131,11 +130,11 @@ func TestEverythingIsGivenBack(t *testing.T) {
 			}
 			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
 				regain()
-				if least := capacity; stands {
-					capacity = rapid.Int64Range(1, 40).Draw(t, "next capacity")
-				} else {
-					capacity = rapid.Int64Range(least, 50).Draw(t, "next capacity")
+				least := capacity
+				if stands {
+					least = 1
 				}
+				capacity = rapid.Int64Range(least, 50).Draw(t, "next capacity")
 				refill = perMinute(rapid.SampledFrom([]int64{1, 10, 60, 600, 6000}).Draw(t, "next rate"))
 				next := compile(refill, capacity)
 				limit.Params, limit.Bucket = &next, limit.Bucket.Convert(limit.Params, &next, now)
@@ -381,5 +380,22 @@ func TestTooManyGiftsAreTakenForOlderOnes(t *testing.T) {
 	want := gift{3, answer{level: 3000, time: 255_500}}
 	if got := d.gifts[MaxGifts-1]; got != want {
 		t.Errorf("the last gift is %+v, want %+v", got, want)
+	}
+}
+
+// Guarantee: what a bucket remembers is bounded, however often its limit changes.
+func TestChangesRememberABoundedNumberOfRefunds(t *testing.T) {
+	p := []Params{compile(perDay(10), 10), compile(perDay(5), 5)}
+	l := NewLimiter(func() int64 { return 0 })
+	limit := Limit{Scope: RouteScope, Params: &p[0], Bucket: new(Bucket)}
+	for i := range 3 * maxRefunds {
+		for l.Decide(at(0), chargeOf(limit)) == Admitted {
+		}
+		next := &p[(i+1)%2]
+		limit.Params, limit.Bucket = next, limit.Bucket.Convert(limit.Params, next, at(0))
+	}
+	r := limit.Bucket.refunds.Load()
+	if r == nil || len(r.recent) != maxRefunds {
+		t.Fatalf("got %+v, want %d refunds", r, maxRefunds)
 	}
 }

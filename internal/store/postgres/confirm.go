@@ -26,11 +26,11 @@ func keepWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// timelineKey is the key of a connection's custom data that has the timeline of its server.
+// timelineKey is the key of the server's timeline in a connection's custom data.
 const timelineKey = "keygate.timeline"
 
-// timelineStatement returns the timeline of a server that accepts writes: the history that it writes. The server that
-// takes over after a failover begins another one, in which it uses the numbers of transactions again that it has not got.
+// timelineStatement reads the number of the history that a primary writes. A promoted replica starts a new timeline. In
+// that, it reuses the numbers of transactions that had not reached it.
 const timelineStatement = `SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
 
 // keepTimeline keeps the timeline of a new connection's server, or "" if the server does not say.

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
-// Guarantee: after a failover, the server that has taken over is not believed that it has committed a transaction of the
-// former one. It gives the numbers of transactions again that it has not got.
+// Guarantee: after a failover, a transaction of the former primary does not count as committed because the new primary has
+// committed another one with the same number.
 func TestOutcomeAfterFailover(t *testing.T) {
 	primary := postgrestest.Start(t, postgrestest.Config{})
 	url := primary.Database(t, "")

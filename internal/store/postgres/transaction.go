@@ -251,10 +251,10 @@ func inDoubt(err error) error {
 	return &fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w: %w", control.ErrInDoubt, err)}
 }
 
-// outcome reports whether a transaction whose COMMIT got no response was committed. was is the timeline of the server that
-// was to commit it, or "" if that is not known: only this history can say so, since the server that has taken over after a
-// failover may have given the number to another transaction.
-func (db *DB) outcome(xid, was string) (committed bool, err error) {
+// outcome reports whether a transaction whose COMMIT got no response was committed. timeline is that of the server to
+// which COMMIT was sent, or "" if it is unknown. On another timeline, the number may be another transaction's: then
+// outcome returns an error.
+func (db *DB) outcome(xid, timeline string) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	for {
@@ -265,7 +265,8 @@ func (db *DB) outcome(xid, was string) (committed bool, err error) {
 			return false, errors.New("the server does not know the transaction any more")
 		}
 		if err == nil && *status == "committed" {
-			return db.isTimeline(ctx, was)
+			err = db.checkTimeline(ctx, timeline)
+			return err == nil, err
 		}
 		if err == nil && *status != "in progress" {
 			return false, nil
@@ -281,16 +282,16 @@ func (db *DB) outcome(xid, was string) (committed bool, err error) {
 	}
 }
 
-// isTimeline returns true if the server writes the given timeline, or else an error.
-func (db *DB) isTimeline(ctx context.Context, was string) (bool, error) {
-	var is string
-	if err := db.writer.QueryRow(ctx, timelineStatement).Scan(&is); err != nil {
-		return false, err
+// checkTimeline returns an error unless the server writes the given timeline.
+func (db *DB) checkTimeline(ctx context.Context, timeline string) error {
+	var now string
+	if err := db.writer.QueryRow(ctx, timelineStatement).Scan(&now); err != nil {
+		return err
 	}
-	if was == "" || is != was {
-		return false, fmt.Errorf("the server writes the timeline %q, and the transaction was of %q", is, was)
+	if timeline == "" || now != timeline {
+		return fmt.Errorf("the transaction belongs to timeline %q, and the server writes %q", timeline, now)
 	}
-	return true, nil
+	return nil
 }
 
 // search reads for a report of this package, as Store.Search does.

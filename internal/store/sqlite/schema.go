@@ -93,8 +93,8 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 	}
 }
 
-// connectFirst makes the first connection, which switches a new file to WAL mode. While other processes do the same, SQLite
-// fails at once and does not wait, so connectFirst tries again for as long as a write would wait.
+// connectFirst makes the first connection, which switches a new file to WAL mode. SQLite does not wait for other processes
+// that do this at the same time, but fails. So connectFirst tries again until busy has passed.
 func connectFirst(ctx context.Context, db *sql.DB, busy time.Duration) error {
 	for deadline := time.Now().Add(busy); ; {
 		err := db.PingContext(ctx)
