@@ -187,8 +187,9 @@ func TestLimitStoreThatRefusesWrites(t *testing.T) {
 			}
 			redis.Do(commands[1])
 			awaitReady(t, s, "degraded", false)
-			if lines := log.Count("the limit store"); lines == 0 || lines > logpace.Burst {
-				t.Errorf("%d lines about the limit store, want %d at most:\n%s", lines, logpace.Burst, log.String())
+			// How often an inspection fails, which the deadline of a busy machine also does, has a bound of its own.
+			if lines := log.Count(`"msg":"the limit store `); lines == 0 || lines > logpace.Burst {
+				t.Errorf("%d lines about the loss of the limit store, want %d at most:\n%s", lines, logpace.Burst, log.String())
 			}
 		})
 	}
