@@ -38,7 +38,10 @@ type Key struct {
 	Plan      string             // the name of that plan, in what package control shows; it is not stored
 	GatewayID string             // "" for all gateways of the account
 	RateLimit ratelimit.KeyLimit // of the bucket and the daily count BucketID
-	Metadata  map[string]string
+	// Concurrency is how many requests of the keys with its BucketID may be in flight at once: 1 to
+	// ratelimit.MaxConcurrency, or 0 for any number.
+	Concurrency int64
+	Metadata    map[string]string
 
 	// BucketID identifies the key's rate limit bucket: it is the ID of the first key in a
 	// chain of rotations, so that the old and the new key share a bucket.

@@ -90,19 +90,23 @@ type Route struct {
 	LimitByAPI bool
 	Cost       cost.Rules // what a request costs, by meter
 	CostByAPI  bool       // as LimitByAPI, of Cost
-	Auth       Auth
-	Source     Source
-	CreatedAt  time.Time
-	Version    int64 // the ETag
+	// Concurrency bounds the requests in flight. ConcurrencyByAPI is LimitByAPI of it.
+	Concurrency      ratelimit.Concurrency
+	ConcurrencyByAPI bool
+	Auth             Auth
+	Source           Source
+	CreatedAt        time.Time
+	Version          int64 // the ETag
 }
 
 // RouteSpec is a route as a document or a user describes it, without an identifier.
 type RouteSpec struct {
-	Path      string
-	Methods   []string
-	RateLimit ratelimit.Config
-	Cost      cost.Rules
-	Auth      Auth
+	Path        string
+	Methods     []string
+	RateLimit   ratelimit.Config
+	Cost        cost.Rules
+	Concurrency ratelimit.Concurrency
+	Auth        Auth
 }
 
 // DocumentKind is the kind of document that a revision came from.

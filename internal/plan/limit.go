@@ -22,10 +22,11 @@ const (
 type Limit struct {
 	Name string `json:"name"` // unique in the plan
 
-	// Either a rate, or a quota.
-	Sustained ratelimit.UnitRate `json:"sustained,omitzero"`
-	Burst     ratelimit.UnitRate `json:"burst,omitzero"`
-	Quota     Quota              `json:"quota,omitzero"`
+	// Either a rate, or a quota, or a number of requests in flight.
+	Sustained   ratelimit.UnitRate `json:"sustained,omitzero"`
+	Burst       ratelimit.UnitRate `json:"burst,omitzero"`
+	Quota       Quota              `json:"quota,omitzero"`
+	Concurrency int64              `json:"concurrency,omitempty"` // 1 to ratelimit.MaxConcurrency; 0 for another kind
 
 	Meter   string  `json:"meter,omitempty"`   // what it counts; "" for Requests
 	Overage Overage `json:"overage,omitempty"` // of a quota; "" for OverageRefuse
@@ -55,7 +56,7 @@ func (l *Limit) Bucket() ratelimit.Params {
 
 // Equal reports whether l and o have the same effect and are written in the same way.
 func (l *Limit) Equal(o *Limit) bool {
-	return l.Name == o.Name && l.Sustained == o.Sustained && l.Burst == o.Burst && l.sameQuota(o) && l.MeterOrDefault() == o.MeterOrDefault() && l.Per == o.Per && l.GatewayID == o.GatewayID &&
+	return l.Name == o.Name && l.Sustained == o.Sustained && l.Burst == o.Burst && l.Concurrency == o.Concurrency && l.sameQuota(o) && l.MeterOrDefault() == o.MeterOrDefault() && l.Per == o.Per && l.GatewayID == o.GatewayID &&
 		slices.Equal(l.Routes, o.Routes)
 }
 
