@@ -182,7 +182,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, used *ratelimit.U
 	case accesslog.WrongGateway, accesslog.OwnerSuspended:
 		v.forbid(result)
 		v.Route = [16]byte{} // as before check 5
-		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.PlanScope, ratelimit.GlobalScope)
+		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.KeyConcurrencyScope, ratelimit.PlanScope, ratelimit.ConcurrencyScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
 		v.forbid(result)
 	default:

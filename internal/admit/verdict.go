@@ -136,7 +136,7 @@ func (v *Verdict) forbid(result accesslog.Result) {
 // name of the plan's limit that is exceeded. Otherwise it is "".
 func (v *Verdict) Detail() string {
 	if v.Code == fault.RateLimitExceeded && v.Charge.Shown() > 0 {
-		return v.Charge.Worst().Label.String()
+		return v.Charge.Worst().LimitName()
 	}
 	return v.Host
 }
@@ -174,7 +174,7 @@ func (v *Verdict) Fault() *fault.Error {
 	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
 	if v.Code == fault.RateLimitExceeded {
 		s := v.Charge.Worst()
-		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String(), Name: s.Label.String()}
+		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String(), Name: s.LimitName()}
 		if s.Label.Meter() != "" {
 			e.Limit.Units = &fault.Units{Left: s.Left, Needed: s.Needed}
 		}
@@ -219,6 +219,9 @@ func (v *Verdict) message() string {
 		why := " is exceeded"
 		if meter := s.Label.Meter(); meter != "" {
 			why = fmt.Sprintf(" is exceeded, since the request needs %d %s and %d are left", s.Needed, meter, s.Left)
+		}
+		if s.Scope.Reported() == ratelimit.ConcurrencyScope {
+			return fmt.Sprintf("%s allows %d, and so many are under way: try again when one of them has ended", s.Exceeded(), s.Limit)
 		}
 		return s.Exceeded() + why + ": wait for the number of seconds in the Retry-After header, then try again"
 	default:

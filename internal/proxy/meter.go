@@ -78,7 +78,7 @@ func (d *Detached) Downward(to io.Writer) io.Writer {
 }
 
 func (d *Detached) counted(to io.Writer, passed func(all int64)) io.Writer {
-	if d.charge == nil {
+	if !d.metered {
 		return to
 	}
 	return &countedWriter{to: to, passed: passed}

@@ -48,7 +48,11 @@ func (x *Exchange) Emit(e End) {
 // end is the one end of every exchange: it settles the charge, unless that was given back before.
 func (x *Exchange) end(bytesIn, bytesOut int64) {
 	x.ended = true
+	defer x.settleCharge(bytesIn, bytesOut) // even if the costs panic
 	x.settleCosts(bytesIn, bytesOut)
+}
+
+func (x *Exchange) settleCharge(bytesIn, bytesOut int64) {
 	if !x.metered {
 		x.cfg.Admit.Settle(&x.Verdict.Charge, &x.meter.total)
 		return
@@ -104,14 +108,15 @@ func (x *Exchange) EmitStarted() {
 // which outlives the exchange.
 func (x *Exchange) Detach(status int) *Detached {
 	var charge *ratelimit.Charge
-	if x.Verdict.Charge.IsMetered() {
+	metered := x.Verdict.Charge.IsMetered()
+	if x.Verdict.Charge.IsHeld() {
 		charge = x.Verdict.Charge.Detach()
 	}
 	x.EmitStarted()
 	costs := x.costs
 	x.costs = nil
 	x.end(0, 0)
-	d := &Detached{cfg: x.cfg, charge: charge, costs: costs, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	d := &Detached{cfg: x.cfg, charge: charge, metered: metered, costs: costs, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
@@ -125,9 +130,10 @@ type Detached struct {
 	method, path        string
 	owner, plan, target string
 
-	charge *ratelimit.Charge // nil if no limit counts the bytes of the tunnel, or what it costs
-	meter  meter
-	costs  *costs
+	charge  *ratelimit.Charge // nil if nothing of it depends on the tunnel
+	metered bool              // some limit counts the bytes of the tunnel, or what it costs
+	meter   meter
+	costs   *costs
 }
 
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to

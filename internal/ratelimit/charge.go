@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// A charge has room of its own for fewLimits limits: a bucket and a daily cap of the key, the same of the route, the
-// global limit, and three limits of plans. There are maxLimits at most, as two plans with eight limits each may apply.
+// A charge has room of its own for fewLimits limits. There are maxLimits at most: a bucket, a daily cap and slots of the
+// key, the same of the route, the global limit, and two plans with eight limits each.
 const (
 	fewLimits = 8
-	maxLimits = 5 + 2*8
+	maxLimits = 7 + 2*8
 )
 
 // Use says what of a request a limit counts.
@@ -46,6 +46,7 @@ type Charge struct {
 	taken bool
 	kept  bool // after settle, until Clear
 	meter bool // some limit counts another Use than UseRequest
+	slots bool // some limit counts requests in flight
 	// What Kept returns, in Unix nanoseconds.
 	from, until int64
 
@@ -82,6 +83,7 @@ func (c *Charge) AddUse(l Limit, use Use, amount int64) {
 	e := &c.entries()[c.count-1]
 	e.Limit, e.use, e.amount = l, use, l.amountOf(amount)
 	c.meter = c.meter || use != UseRequest
+	c.slots = c.slots || l.Slots != nil
 }
 
 // entries returns the limits.
@@ -94,7 +96,9 @@ func (c *Charge) entries() []entry {
 
 // Clear removes the limits, so that the same request can be decided again with other limits. Charges that the
 // limit store has made for the request are still used, or given back by Release.
-func (c *Charge) Clear() { c.count, c.shown, c.taken, c.kept, c.meter = 0, 0, false, false, false }
+func (c *Charge) Clear() {
+	c.count, c.shown, c.taken, c.kept, c.meter, c.slots = 0, 0, false, false, false, false
+}
 
 // Keep removes the limits whose scopes are not among scopes. Settle or release c before.
 func (c *Charge) Keep(scopes ...Scope) {

@@ -3,8 +3,8 @@ package ratelimit
 import "strconv"
 
 // AppendPolicy appends the value of the header field RateLimit-Policy, with one item for each
-// status except for the default limit's: "key";q=100;w=60, "route";q=50;w=1. It appends nothing if
-// there are no items.
+// status except for the default limit's: "key";q=100;w=60, "route";q=50;w=1. A limit of requests in flight has no w. It
+// appends nothing if there are no items.
 func (c *Charge) AppendPolicy(dst []byte) []byte {
 	start := len(dst)
 	entries := c.entries()[:c.shown]
@@ -14,9 +14,14 @@ func (c *Charge) AppendPolicy(dst []byte) []byte {
 			continue
 		}
 		dst = appendName(dst, start, &e.Limit)
-		if e.Params != nil {
+		switch {
+		case e.Slots != nil:
+			dst = strconv.AppendInt(append(dst, ";q="...), e.status.Limit, 10)
+			dst = append(dst, concurrentRequests...)
+			continue
+		case e.Params != nil:
 			dst = append(dst, e.Params.policy...)
-		} else {
+		default:
 			dst = appendPolicy(dst, e.status.Limit, e.status.Window)
 		}
 		if e.Label != nil {
@@ -26,6 +31,9 @@ func (c *Charge) AppendPolicy(dst []byte) []byte {
 	return dst
 }
 
+// concurrentRequests is the unit of limits of requests in flight.
+const concurrentRequests = `;qu="concurrent-requests"`
+
 func policyOf(limit, window int64) string { return string(appendPolicy(nil, limit, window)) }
 
 func appendPolicy(dst []byte, limit, window int64) []byte {
@@ -34,7 +42,7 @@ func appendPolicy(dst []byte, limit, window int64) []byte {
 }
 
 // AppendLimits appends the value of the header field RateLimit in the same way:
-// "key";r=99;t=1, "route";r=49;t=1.
+// "key";r=99;t=1, "route";r=49;t=1. Of limits of requests in flight, t is there only if they refuse.
 func (c *Charge) AppendLimits(dst []byte) []byte {
 	start := len(dst)
 	entries := c.entries()[:c.shown]
@@ -45,7 +53,9 @@ func (c *Charge) AppendLimits(dst []byte) []byte {
 		}
 		dst = append(appendName(dst, start, &e.Limit), ";r="...)
 		dst = strconv.AppendInt(dst, e.status.Remaining, 10)
-		dst = strconv.AppendInt(append(dst, ";t="...), e.status.ResetIn, 10)
+		if e.Slots == nil || e.status.Refused {
+			dst = strconv.AppendInt(append(dst, ";t="...), e.status.ResetIn, 10)
+		}
 	}
 	return dst
 }

@@ -51,6 +51,14 @@ func (l *Label) Meter() string {
 	return l.meter
 }
 
+// LimitName returns what the property limit_name says of the limit, or "".
+func (s *Status) LimitName() string {
+	if s.Label != nil {
+		return s.Label.name
+	}
+	return s.Scope.row().limit
+}
+
 // String returns the names of the plan and of the limit, as in "pro.per-minute".
 func (l *Label) String() string {
 	if l == nil {
@@ -61,8 +69,12 @@ func (l *Label) String() string {
 
 // Exceeded returns what a refusal calls the limit, such as "the key's rate limit".
 func (s *Status) Exceeded() string {
-	if s.Label != nil {
+	switch {
+	case s.Label == nil:
+		return s.Scope.Exceeded()
+	case s.Scope == ConcurrencyScope:
+		return "the limit " + s.Label.name + " of the plan, of requests in flight,"
+	default:
 		return "the limit " + s.Label.name + " of the plan"
 	}
-	return s.Scope.Exceeded()
 }

@@ -2,9 +2,9 @@ package ratelimit
 
 import "context"
 
-// Limit is one limit that applies to a request. There are four kinds: a bucket of this node
-// alone, a bucket that nodes share (Bucket.lease), a daily cap, and a quota with its terms. Only the
-// methods in this file tell them apart.
+// Limit is one limit that applies to a request. There are five kinds: a bucket of this node
+// alone, a bucket that nodes share (Bucket.lease), a daily cap, a quota with its terms, and slots of which so many may be
+// used. Only the methods in this file tell them apart.
 type Limit struct {
 	Scope   Scope
 	Default bool   // the server's default for a gateway without a global limit
@@ -14,6 +14,8 @@ type Limit struct {
 	Daily   *Daily
 	Quota   *Quota
 	Terms   *QuotaTerms
+	Slots   *Slots
+	Most    int64 // requests in flight, with Slots
 }
 
 // finding is the result of checking one limit. The greatest finding determines the
@@ -82,6 +84,8 @@ func (e *entry) check(m *moment) finding {
 		return e.Daily.check(m.day, &e.view)
 	case e.Quota != nil:
 		return e.Quota.check(m, e.Terms, &e.view)
+	case e.Slots != nil:
+		return e.Slots.check(e.Most, &e.view)
 	case e.Bucket.lease != nil:
 		return e.Bucket.lease.check(m, m.ticket.of(e.Bucket.lease), &e.view)
 	default:
@@ -101,6 +105,8 @@ func (e *entry) peek(m *moment) {
 		e.next = uint64(w)
 	case e.Quota != nil:
 		e.Quota.peek(m, &e.view)
+	case e.Slots != nil:
+		e.Slots.peek(&e.view)
 	case e.Bucket.lease != nil:
 		e.Bucket.lease.peek(m, &e.view)
 	default:
@@ -118,6 +124,8 @@ func (e *entry) refund(m *moment) {
 		e.Daily.refund(m.day)
 	case e.Quota != nil:
 		e.Quota.refund(&e.view)
+	case e.Slots != nil:
+		e.Slots.release()
 	case e.charges() != nil:
 		e.Bucket.lease.charged(m.Instant, &e.view, nil)
 		e.Bucket.lease.payBack(&e.view, e.answer, m.clock())
@@ -131,6 +139,7 @@ func (e *entry) charged(m *moment) {
 		e.Daily.charged(dailyWord(e.next))
 	case e.Quota != nil:
 		e.Quota.charged(m, e.Terms, &e.view, e.use)
+	case e.Slots != nil:
 	case e.Bucket.lease != nil:
 		e.Bucket.lease.charged(m.Instant, &e.view, m.ticket.of(e.Bucket.lease))
 	}
@@ -157,6 +166,8 @@ func (e *entry) fillStatus(m *moment, word uint64) {
 		dailyWord(word).fillStatus(s, e.at, m.wallOf(&e.view), m.day)
 	case e.Quota != nil:
 		e.Quota.fillStatus(e.Terms, s, &e.view, word, m.wallOf(&e.view))
+	case e.Slots != nil:
+		s.fillSlots(e.Most, word)
 	case e.params != nil:
 		e.params.fillStatus(s, word, e.at, m.wallOf(&e.view))
 	case e.state != nil:
@@ -179,6 +190,9 @@ func (e *entry) fillRefused(m *moment) (wait int64) {
 		return max(0, (m.day+1)*dayLength-m.Wall)
 	case e.Quota != nil && e.refuses:
 		return max(0, e.quota.end-m.Wall)
+	case e.Slots != nil && e.refuses:
+		e.status.reset(m.Wall, uint64(slotsRetry))
+		return slotsRetry
 	default:
 		return -1
 	}

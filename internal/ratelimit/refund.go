@@ -272,6 +272,8 @@ func (l *Limiter) Release(c *Charge) {
 			e.Daily.refund(dayOf(c.came.Wall))
 		case e.Quota != nil:
 			e.Quota.refund(&e.view)
+		case e.Slots != nil:
+			e.Slots.release()
 		case e.isLocal():
 			l.giveBack(&e.view)
 		default:

@@ -18,11 +18,14 @@ const (
 	PlanScope          // a limit of a plan
 	AnonymousScope     // each address on public routes
 	SelfServiceScope   // what holders of keys do themselves
-	unknownScope       // and all numbers beyond
+	ConcurrencyScope   // requests in flight, of a plan
+	RouteConcurrencyScope
+	KeyConcurrencyScope
+	unknownScope // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
-const ReportedScopes = int(SelfServiceScope) + 1
+const ReportedScopes = int(ConcurrencyScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
@@ -30,6 +33,7 @@ type scopeRow struct {
 	item     string // name in the fields RateLimit and RateLimit-Policy, where it must be unique
 	rank     int    // in lists of a gateway's limits
 	reported Scope
+	limit    string // in the property limit_name of limits that have no label
 
 	// What the limit is called, except in the scope of the management API.
 	exceeded string // in the message of a refusal
@@ -65,7 +69,13 @@ var scopes = [...]scopeRow{
 	SelfServiceScope: {name: "self_service", item: `"self-service"`, exceeded: "the limit of self-service", usedUp: "the limit of what holders of keys may do themselves",
 		rank: 8, reported: SelfServiceScope,
 		meaning: "A limit of what holders of keys do themselves, at paths below `/.keygate/`: calls of a key in a second, rotations of a key in a day, or rotations at the same time.", remedy: "Wait as long as `Retry-After` says. An operator can rotate a key at any time."},
-	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 9, reported: unknownScope},
+	ConcurrencyScope: {name: "concurrency", item: `"concurrency"`, exceeded: "a limit of requests in flight", usedUp: "a limit of requests in flight", rank: 9, reported: ConcurrencyScope,
+		meaning: "As many requests are in flight as the limit allows: of the plan (`limit_name` is the plan and the limit), of the route (`route`) or of the key (`key`).", remedy: "Wait until some of them end, or raise `concurrency` of the plan's limit, of the route or of the key."},
+	RouteConcurrencyScope: {name: "concurrency", item: `"route-concurrency"`, exceeded: "the route's limit of requests in flight", usedUp: "the route's limit of requests in flight",
+		rank: 9, reported: ConcurrencyScope, limit: "route"},
+	KeyConcurrencyScope: {name: "concurrency", item: `"key-concurrency"`, exceeded: "the key's limit of requests in flight", usedUp: "the key's own limit of requests in flight",
+		rank: 9, reported: ConcurrencyScope, limit: "key"},
+	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 10, reported: unknownScope},
 }
 
 // row returns the row of any number.

@@ -6,7 +6,8 @@ import (
 )
 
 // Settle makes what was taken of c what the request has used, once it has ended: more is taken even beyond the limits,
-// and less is given back (plans.md, section 5). A bucket goes at most one capacity below empty.
+// and less is given back (plans.md, section 5). A bucket goes at most one capacity below empty. The request is not in
+// flight any more.
 func (l *Limiter) Settle(c *Charge, used *Used) {
 	if c.IsMetered() {
 		l.Extend(c, used)
@@ -17,7 +18,21 @@ func (l *Limiter) Settle(c *Charge, used *Used) {
 			}
 		}
 	}
+	c.land()
 	c.settle()
+}
+
+// land gives back the slots of a request that ends, if they were taken and not given back yet.
+func (c *Charge) land() {
+	if !c.slots || !c.taken {
+		return
+	}
+	entries := c.entries()
+	for i := range entries {
+		if s := entries[i].Slots; s != nil {
+			s.release()
+		}
+	}
 }
 
 // Extend takes what the request has used beyond what was taken, while it goes on. It gives nothing back.
@@ -40,6 +55,9 @@ func (l *Limiter) Extend(c *Charge, used *Used) {
 
 // IsMetered reports whether some limit counts more than the request itself, so that Settle changes what was taken.
 func (c *Charge) IsMetered() bool { return c.meter && c.taken }
+
+// IsHeld reports whether what was taken depends on when and how the request ends: it is in flight in some limit, or IsMetered.
+func (c *Charge) IsHeld() bool { return (c.meter || c.slots) && c.taken }
 
 // Detach returns a charge that has taken what c has, for a request that outlives c. c then counts as settled.
 func (c *Charge) Detach() *Charge {

@@ -46,10 +46,10 @@ func (d *decision) fillCharged() (worst int) {
 	return worst
 }
 
-// worse returns which of two limits has fewer requests left. worst may be -1; only limits of requests count.
+// worse returns which of two limits has fewer requests left. worst may be -1; only limits of requests in a time count.
 func (d *decision) worse(worst, i int) int {
 	switch {
-	case d.entries[i].Label.Meter() != "":
+	case d.entries[i].Label.Meter() != "", d.entries[i].Slots != nil:
 		return worst
 	case worst < 0:
 		return i

@@ -129,10 +129,14 @@ func checkTogether(t *testing.T, requests []request) {
 }
 
 func limitID(l Limit) any {
-	if l.Daily != nil {
+	switch {
+	case l.Daily != nil:
 		return l.Daily
+	case l.Slots != nil:
+		return l.Slots
+	default:
+		return l.Bucket
 	}
-	return l.Bucket
 }
 
 // Guarantee: the same holds for requests with several limits, of which others have some: a request that
@@ -144,6 +148,8 @@ func TestRequestsTogetherUnderSeveralLimits(t *testing.T) {
 	params := []*Params{nil, per(1), per(2), per(3), per(5)}
 	for range *rounds {
 		var buckets [4]Bucket
+		var slots [4]Slots
+		inFlight := random.IntN(8) // the limit that counts requests in flight, if it is one of them
 		var capacity [4]int
 		for i := range capacity {
 			capacity[i] = 1 + random.IntN(4)
@@ -151,7 +157,11 @@ func TestRequestsTogetherUnderSeveralLimits(t *testing.T) {
 		requests := make([]request, 6)
 		for i := range requests {
 			for j := range buckets {
-				if random.IntN(2) == 0 {
+				switch {
+				case random.IntN(2) == 1:
+				case j == inFlight:
+					requests[i].limits = append(requests[i].limits, Limit{Scope: Scope(j), Slots: &slots[j], Most: int64(capacity[j])})
+				default:
 					requests[i].limits = append(requests[i].limits, Limit{Scope: Scope(j), Params: params[capacity[j]], Bucket: &buckets[j]})
 				}
 			}

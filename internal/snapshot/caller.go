@@ -30,7 +30,7 @@ type Caller struct {
 	chain   *[16]byte  // identifier of the bucket, if it differs from id
 	scopes  *scopes    // shared by callers with the same scopes
 	class   *callerClass
-	limit   *keyLimit // shared by the keys of a rotation; nil without a rate limit
+	limit   *keyLimit // shared by the keys of a rotation; nil without limits
 	expires int64     // microseconds since 1970; 0 means never
 }
 
@@ -150,5 +150,8 @@ func (c *Caller) AddLimits(charge *ratelimit.Charge) {
 	}
 	if l.daily > 0 {
 		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(c.BucketID(), l.daily)}, 1)
+	}
+	if l.slots != nil {
+		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyConcurrencyScope, Slots: l.slots, Most: l.most}, 1)
 	}
 }

@@ -62,7 +62,7 @@ func (r *Route) Config() ratelimit.Config {
 	if r.limits == nil {
 		return ratelimit.Config{}
 	}
-	return r.limits.config.Value()
+	return r.limits.config.Value().rate
 }
 
 // Routes returns the number of routes.

@@ -351,7 +351,7 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 		return err
 	}
 	c.scopes, c.owner, c.plan = f.sharedScopes(k.Scope), f.ownerOf(k), f.plans.slot(k.PlanID)
-	f.limitKey(table, c, k.AccountID, k.RateLimit)
+	f.limitKey(table, c, k)
 	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
@@ -370,18 +370,22 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 	f.releaseClass(k)
 }
 
-// limitKey sets k's rate limit. After a rotation, k shares it with the other keys that have
-// its BucketID. If their limit differs, their bucket is converted, and they get the new limit as well. An expired
-// key gets their limit instead, because changes of the limit are not written to its record. The count of a daily
-// cap belongs to the BucketID, and stays.
-func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ratelimit.KeyLimit) {
-	if config.IsZero() {
+// limitKey gives k the limits of its record. After a rotation, k shares them with the other keys that have
+// its BucketID. If their limits differ, their bucket is converted, and they get the new limits as well. An expired
+// key gets their limits instead, because changes of the limits are not written to its record. The count of a daily
+// cap belongs to the BucketID, and stays, as do the requests in flight.
+func (f *Follower) limitKey(table *keyTable, k *Key, record *apikey.Key) {
+	config, accountID := record.RateLimit, record.AccountID
+	if config.IsZero() && record.Concurrency == 0 {
 		return
 	}
 	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies.OfAccount(f.buckets.Of(accountID))}
 	if config.HasBucket() {
 		next.params = f.rates.of(ratelimit.Compile(config.Config))
 		next.bucket = f.cfg.Sharing.NewBucket(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()}, next.params)
+	}
+	if next.most = record.Concurrency; next.most > 0 {
+		next.slots = new(ratelimit.Slots)
 	}
 	k.limit = next
 	var partners []*Key
@@ -396,6 +400,9 @@ func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ra
 	}
 	if was.bucket != nil && next.bucket != nil {
 		next.bucket = was.bucket.Convert(was.params, next.params, f.cfg.Now())
+	}
+	if was.slots != nil && next.slots != nil {
+		next.slots = was.slots
 	}
 	for _, p := range partners {
 		table.put(p, p.withLimit(next))

@@ -22,16 +22,18 @@ type Key struct {
 // Level returns the key's level.
 func (k *Key) Level() apikey.Level { return k.class.level }
 
-// keyLimit is the rate limit of a key, which the other keys of its rotation share.
+// keyLimit is the limits of a key, which the other keys of its rotation share.
 type keyLimit struct {
 	params  *ratelimit.Params // of bucket; nil without a limit
 	bucket  *ratelimit.Bucket
 	daily   int64 // cap; 0 for none
 	dailies *ratelimit.OwnDailies
+	slots   *ratelimit.Slots // nil for any number of requests in flight
+	most    int64            // of them
 }
 
 func (l *keyLimit) equal(o *keyLimit) bool {
-	return l.daily == o.daily && (l.params == nil) == (o.params == nil) && (l.params == nil || *l.params == *o.params)
+	return l.daily == o.daily && l.most == o.most && (l.params == nil) == (o.params == nil) && (l.params == nil || *l.params == *o.params)
 }
 
 // ended is the expiry of a key that the store marks as ended, so that no clock matters.

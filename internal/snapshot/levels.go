@@ -41,6 +41,11 @@ func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(rate
 				yield(ratelimit.Level{Status: status, Key: k.id})
 			}
 		}
+		if l := k.limit; l.slots != nil {
+			if status := l.slots.Status(ratelimit.KeyConcurrencyScope, l.most); status.Remaining < status.Limit {
+				yield(ratelimit.Level{Status: status, Key: k.id})
+			}
+		}
 	})
 }
 
@@ -58,26 +63,30 @@ func (f *Follower) planLimitsOf(g *Gateway, yield func(*planLimit)) {
 // planLevels calls yield with the level of each limit of a plan that covers the gateway, of each subject that uses it.
 func (f *Follower) planLevels(g *Gateway, now ratelimit.Instant, yield func(ratelimit.Level)) {
 	f.planLimitsOf(g, func(l *planLimit) {
-		level := func(s ratelimit.Status) ratelimit.Level {
-			s.Scope, s.Label = ratelimit.PlanScope, l.label
-			return ratelimit.Level{Status: s}
+		scope := ratelimit.PlanScope
+		if l.most > 0 {
+			scope = ratelimit.ConcurrencyScope
 		}
-		if l.keys == nil {
-			return // a quota
+		ofKey := func(key [16]byte, s ratelimit.Status) {
+			s.Scope, s.Label = scope, l.label
+			yield(ratelimit.Level{Status: s, Key: key})
 		}
-		l.keys.EachLevel(now, func(key [16]byte, s ratelimit.Status) {
-			one := level(s)
-			one.Key = key
-			yield(one)
-		})
-		if l.owners == nil {
-			return
+		ofOwner := func(owner [16]byte, s ratelimit.Status) {
+			s.Scope, s.Label = scope, l.label
+			yield(ratelimit.Level{Status: s, Owner: owner})
 		}
-		l.owners.EachLevel(now, func(owner [16]byte, s ratelimit.Status) {
-			one := level(s)
-			one.Owner = owner
-			yield(one)
-		})
+		if l.keys != nil {
+			l.keys.EachLevel(now, ofKey)
+		}
+		if l.owners != nil {
+			l.owners.EachLevel(now, ofOwner)
+		}
+		if l.keySlots != nil {
+			l.keySlots.EachLevel(scope, l.most, ofKey)
+		}
+		if l.ownerSlots != nil {
+			l.ownerSlots.EachLevel(scope, l.most, ofOwner)
+		}
 	})
 }
 
@@ -136,5 +145,13 @@ func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
 	}
 	if l.dailies != nil {
 		l.dailies.EachLevel(now, each)
+	}
+	if l.slots != nil {
+		f(ratelimit.Level{Status: l.slots.Status(ratelimit.RouteConcurrencyScope, l.most), Route: r.UUID})
+	}
+	if l.slotSet != nil {
+		l.slotSet.EachLevel(ratelimit.RouteConcurrencyScope, l.most, func(key [16]byte, s ratelimit.Status) {
+			f(ratelimit.Level{Status: s, Route: r.UUID, Key: key})
+		})
 	}
 }

@@ -10,15 +10,24 @@ import (
 )
 
 // routeLimits are the limits of a route in force: one bucket or a bucket for each key or address, one
-// daily count or a count for each key, or none.
+// daily count or a count for each key, or none; and one count of requests in flight or one for each key, or none.
 type routeLimits struct {
-	config    unique.Handle[ratelimit.Config] // many routes have the same
+	config    unique.Handle[limitConfig] // many routes have the same
 	params    *ratelimit.Params
 	bucket    *ratelimit.Bucket
 	buckets   *ratelimit.Buckets
 	daily     *ratelimit.Daily
 	dailies   *ratelimit.Dailies
-	byAddress bool // buckets has one for each address
+	slots     *ratelimit.Slots
+	slotSet   *ratelimit.SlotSet
+	most      int64 // requests in flight
+	byAddress bool  // buckets has one for each address
+}
+
+// limitConfig is what is configured of the limits of a route.
+type limitConfig struct {
+	rate        ratelimit.Config
+	concurrency ratelimit.Concurrency
 }
 
 func (l *routeLimits) hasDaily() bool { return l != nil && (l.daily != nil || l.dailies != nil) }
@@ -97,7 +106,8 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	if l == nil {
 		return
 	}
-	config := l.config.Value()
+	f.adoptSlots(accountID, l, old)
+	config := l.config.Value().rate
 	perKey := config.Per == ratelimit.PerKey
 	l.byAddress = config.Per == ratelimit.PerAddress
 	if config.HasBucket() {
@@ -130,28 +140,62 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 }
 
-// dropBuckets drops the buckets of limits with per: key or per: address that are not in force any more. The configuration
-// without them must be published.
-func (c *routeChange) dropBuckets() {
-	if c.was == nil || c.was.limits == nil || c.was.limits.buckets == nil {
+// adoptSlots gives l, the limits of a route of the account, the slots of old.
+func (f *Follower) adoptSlots(accountID string, l, old *routeLimits) {
+	c := l.config.Value().concurrency
+	if l.most = c.Max; c.IsZero() {
 		return
 	}
-	if c.now == nil || c.now.limits == nil || c.now.limits.buckets != c.was.limits.buckets {
-		c.was.limits.buckets.Drop()
+	if c.Per != ratelimit.PerKey {
+		if l.slots = old.slots; l.slots == nil {
+			l.slots = new(ratelimit.Slots)
+		}
+		return
+	}
+	if l.slotSet = old.slotSet; l.slotSet == nil {
+		l.slotSet = ratelimit.NewSlotSet(f.buckets.Of(accountID))
 	}
 }
 
-// sweep drops the buckets of limits with per: key or of addresses that are full again or whose key has ended.
+// dropBuckets drops the buckets and slots of limits with per: key or per: address that are not in force any more. The configuration
+// without them must be published.
+func (c *routeChange) dropBuckets() {
+	if c.was == nil || c.was.limits == nil {
+		return
+	}
+	was, now := c.was.limits, &routeLimits{}
+	if c.now != nil && c.now.limits != nil {
+		now = c.now.limits
+	}
+	if was.buckets != nil && now.buckets != was.buckets {
+		was.buckets.Drop()
+	}
+	if was.slotSet != nil && now.slotSet != was.slotSet {
+		was.slotSet.Drop()
+	}
+}
+
+// sweep drops the buckets of limits with per: key or of addresses that are full again or whose key has ended, and unused
+// slots.
 func (s *Snapshot) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 	for _, g := range s.gateways {
 		if g.anonymous != nil {
 			g.anonymous.Sweep(now, nil)
 		}
 		for r := range g.routes.all() {
-			if r.limits != nil && r.limits.buckets != nil {
-				r.limits.buckets.Sweep(now, ended)
+			if r.limits != nil {
+				r.limits.sweep(now, ended)
 			}
 		}
+	}
+}
+
+func (l *routeLimits) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
+	if l.buckets != nil {
+		l.buckets.Sweep(now, ended)
+	}
+	if l.slotSet != nil {
+		l.slotSet.Sweep()
 	}
 }
 

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -39,12 +38,14 @@ type planLimit struct {
 	name    string
 	gateway [16]byte // zeros for all of the account
 	paths   *plan.Paths
-	terms   *ratelimit.QuotaTerms // of a quota; nil for a rate
+	terms   *ratelimit.QuotaTerms // of a quota; else nil
+	most    int64                 // requests in flight; 0 for a rate or a quota
 
 	// What is counted of each owner, nil with per: key, and of each key that counts by itself: with per: owner, the keys
 	// without one.
 	owners, keys           *ratelimit.Buckets // of a rate
 	ownerQuotas, keyQuotas *ratelimit.Quotas  // of a quota
+	ownerSlots, keySlots   *ratelimit.SlotSet // of requests in flight
 }
 
 // sets calls yield for the sets of buckets of the limit.
@@ -54,15 +55,27 @@ func (l *planLimit) sets(yield func(*ratelimit.Buckets) bool) {
 	}
 }
 
+// slotSets calls yield for the sets of slots of the limit.
+func (l *planLimit) slotSets(yield func(*ratelimit.SlotSet) bool) {
+	if (l.ownerSlots == nil || yield(l.ownerSlots)) && l.keySlots != nil {
+		yield(l.keySlots)
+	}
+}
+
 // of returns the limit of the caller. ok is false if there is no room to count it.
 func (l *planLimit) of(c *Caller) (limit ratelimit.Limit, ok bool) {
 	limit = ratelimit.Limit{Scope: ratelimit.PlanScope, Label: l.label}
-	if l.terms != nil {
+	switch {
+	case l.terms != nil:
 		limit.Quota, limit.Terms = l.quota(c), l.terms
 		return limit, limit.Quota != nil
+	case l.most > 0:
+		limit.Scope, limit.Slots, limit.Most = ratelimit.ConcurrencyScope, l.slots(c), l.most
+		return limit, limit.Slots != nil
+	default:
+		limit.Params, limit.Bucket = l.bucket(c)
+		return limit, limit.Bucket != nil
 	}
-	limit.Params, limit.Bucket = l.bucket(c)
-	return limit, limit.Bucket != nil
 }
 
 // quota returns the quota of the caller, or nil if there is no room for it.
@@ -99,12 +112,20 @@ func (l *planLimit) bucket(c *Caller) (*ratelimit.Params, *ratelimit.Bucket) {
 	return l.keys.Bucket(c.BucketID())
 }
 
+// slots returns the slots of the caller, or nil if there is no room for them.
+func (l *planLimit) slots(c *Caller) *ratelimit.Slots {
+	if l.ownerSlots != nil && c.hasOwner() {
+		return l.ownerSlots.Slots(c.owner.id)
+	}
+	return l.keySlots.Slots(c.BucketID())
+}
+
 // planTable holds the slots of plans. It is safe for concurrent use. Only the holder of Follower.writing stores plans in
 // slots.
 type planTable struct {
 	mu      sync.Mutex
-	slots   map[string]*planSlot // by identifier
-	retired []*ratelimit.Buckets // of limits that are not in force any more, for the next sweep
+	slots   map[string]*planSlot  // by identifier
+	retired []interface{ Drop() } // buckets and slots of limits that are not in force any more, for the next sweep
 }
 
 // slot returns the slot of a plan, which is empty if the plan has not been read yet; nil for "" and for what is not a
@@ -170,17 +191,25 @@ func (t *planTable) put(s *planSlot, next *compiledPlan) {
 	t.retire(s.plan.Swap(next), next)
 }
 
-// retire notes the buckets of was, which may be nil, that next does not have, for the next sweep: dropping a million
+// retire notes the buckets and slots of was, which may be nil, that next does not have, for the next sweep: dropping a million
 // of them would take longer than a change may. The caller holds the lock.
 func (t *planTable) retire(was, next *compiledPlan) {
 	for l := range was.limits {
-		if kept := next.limit(l.name, l.per); kept == nil || kept.keys != l.keys {
-			t.retired = slices.AppendSeq(t.retired, l.sets)
+		kept := next.limit(l.name, l.per)
+		if kept == nil || kept.keys != l.keys {
+			for b := range l.sets {
+				t.retired = append(t.retired, b)
+			}
+		}
+		if kept == nil || kept.keySlots != l.keySlots {
+			for s := range l.slotSets {
+				t.retired = append(t.retired, s)
+			}
 		}
 	}
 }
 
-// sweep drops the buckets that are not in force any more, that are full again or whose key has ended.
+// sweep drops the buckets that are not in force any more, that are full again or whose key has ended, and unused slots.
 func (t *planTable) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 	t.mu.Lock()
 	retired := t.retired
@@ -193,6 +222,9 @@ func (t *planTable) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 		for l := range p.limits {
 			for b := range l.sets {
 				b.Sweep(now, ended)
+			}
+			for s := range l.slotSets {
+				s.Sweep()
 			}
 		}
 	}
@@ -254,11 +286,17 @@ func (f *Follower) putPlan(record *plan.Plan) {
 func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan) (*compiledPlan, error) {
 	next := &compiledPlan{accountID: record.AccountID, name: record.Name}
 	for i := range record.Limits {
-		l, err := newPlanLimit(record.Name, &record.Limits[i])
-		if err == nil && !record.Limits[i].Quota.IsZero() {
-			err = f.addQuotas(&l, record, &record.Limits[i])
-		} else if err == nil {
-			f.addBuckets(&l, u, record, f.rates.of(record.Limits[i].Bucket()), was.limit(l.name, l.per))
+		limit := &record.Limits[i]
+		l, err := newPlanLimit(record.Name, limit)
+		switch {
+		case err != nil:
+		case !limit.Quota.IsZero():
+			err = f.addQuotas(&l, record, limit)
+		case limit.Concurrency > 0:
+			l.most = limit.Concurrency
+			f.addSlots(&l, record.AccountID, was.limit(l.name, l.per))
+		default:
+			f.addBuckets(&l, u, record, f.rates.of(limit.Bucket()), was.limit(l.name, l.per))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("compile plan %s: %w", record.ID, err)
@@ -289,6 +327,18 @@ func (f *Follower) addBuckets(l *planLimit, planID [16]byte, record *plan.Plan, 
 	}
 	if l.keys = fresh(id.Key); l.per == plan.PerOwner {
 		l.owners = fresh(id.Owner)
+	}
+}
+
+// addSlots gives the limit l of a plan of the account the slots of old, the limit in force, or unused ones if old is nil or
+// of another kind.
+func (f *Follower) addSlots(l *planLimit, accountID string, old *planLimit) {
+	if old != nil && old.keySlots != nil {
+		l.ownerSlots, l.keySlots = old.ownerSlots, old.keySlots
+		return
+	}
+	if l.keySlots = ratelimit.NewSlotSet(f.buckets.Of(accountID)); l.per == plan.PerOwner {
+		l.ownerSlots = ratelimit.NewSlotSet(f.buckets.Of(accountID))
 	}
 }
 

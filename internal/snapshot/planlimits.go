@@ -62,6 +62,9 @@ func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route, n
 // takes returns what of a request to the route the limit counts, and how much of it is taken before the request is
 // forwarded. ok is false if the request uses nothing of the limit's meter. r is nil if the route is not known.
 func (l *planLimit) takes(r *Route, needs *ratelimit.Used) (use ratelimit.Use, amount int64, ok bool) {
+	if l.most > 0 {
+		return ratelimit.UseRequest, 1, true
+	}
 	if r != nil && r.cost != nil {
 		rules := r.cost.Rules()
 		if i := rules.Of(l.meter); i >= 0 {

@@ -28,8 +28,8 @@ type Route struct {
 func compileRoute(s *gateway.Route, costs *sharedCosts) *Route {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
-	if !s.RateLimit.IsZero() {
-		r.limits = &routeLimits{config: unique.Make(s.RateLimit)}
+	if config := (limitConfig{s.RateLimit, s.Concurrency}); config != (limitConfig{}) {
+		r.limits = &routeLimits{config: unique.Make(config)}
 	}
 	r.cost = costs.of(s.Cost)
 	return r
@@ -67,7 +67,7 @@ func (r *Route) lists(method string) bool {
 
 // AddLimits adds the limits of the route, for the key with the given bucket identifier and the client's address, to c.
 // Callers without a key share the zero bucket. It reports false if the account's memory for limits with per: key or
-// per: address has no room for the key or address: then that limit is left out. It allocates only for the first
+// per: address has no room for the key or address: then such a limit is left out. It allocates only for the first
 // request of a key or address on a route with limits for each.
 func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte, client clientip.Group) bool {
 	l := r.limits
@@ -93,7 +93,22 @@ func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte, client clientip.
 		}
 		c.Add(ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: d}, 1)
 	}
+	if slots, ok := l.slotsOf(bucket); slots != nil {
+		c.Add(ratelimit.Limit{Scope: ratelimit.RouteConcurrencyScope, Slots: slots, Most: l.most}, 1)
+	} else if !ok {
+		return false
+	}
 	return fits
+}
+
+// slotsOf returns the slots that count the requests of a key in flight; nil without such a limit. ok is false if there is
+// no room for them.
+func (l *routeLimits) slotsOf(key [16]byte) (slots *ratelimit.Slots, ok bool) {
+	if l.slotSet == nil {
+		return l.slots, true
+	}
+	slots = l.slotSet.Slots(key)
+	return slots, slots != nil
 }
 
 // bucketOf returns the bucket of a key, or that of an address.
