@@ -1265,6 +1265,11 @@ type CreateGrantRequest struct {
 
 // CreateKeyRequest is the schema CreateKeyRequest of the OpenAPI document.
 type CreateKeyRequest struct {
+	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
 	// Example: 2030-01-31
@@ -1276,7 +1281,7 @@ type CreateKeyRequest struct {
 	GatewayID *string `json:"gateway_id,omitempty"`
 
 	// gateway (the default) for calls through gateways; account for this API. An
-	// account-level key takes neither gateway_id nor rate_limit.
+	// account-level key takes none of gateway_id, rate_limit and concurrency.
 	Level *CreateKeyRequestLevel `json:"level,omitempty"`
 
 	// Key-value pairs of your own. Keygate does not interpret them.
@@ -1762,6 +1767,11 @@ type Grant struct {
 
 // Key is the schema Key of the OpenAPI document.
 type Key struct {
+	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency"`
+
 	// When the key was created.
 	CreatedAt time.Time `json:"created_at"`
 

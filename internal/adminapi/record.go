@@ -93,6 +93,7 @@ type KeyRecord struct {
 	Plan        *string           `json:"plan" doc:"Name of that plan; null for none." example:"free"`
 	GatewayID   *string           `json:"gateway_id" doc:"Gateway that the key is restricted to; null if it works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RateLimit   *keyLimitRecord   `json:"rate_limit" doc:"Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit."`
+	Concurrency *int64            `json:"concurrency" doc:"How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number." example:"5"`
 	Metadata    map[string]string `json:"metadata" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 	CreatedAt   time.Time         `json:"created_at" doc:"When the key was created."`
 	ExpiresAt   *time.Time        `json:"expires_at" doc:"When the key expires; null for never."`
@@ -269,7 +270,8 @@ func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
 		State: string(k.State(now)), Owner: optionalText(k.Owner), OwnerID: optionalText(k.OwnerID),
 		PlanID: optionalText(k.PlanID), Plan: optionalText(k.Plan), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
-		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
+		Concurrency: optionalNumber(k.Concurrency),
+		Metadata:    k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
 		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
 	}
 	if r.Metadata == nil {

@@ -129,15 +129,16 @@ type RateLimitPatch struct {
 // KeyInput is the body of a key's creation. Scope, limit and expiry are as the user wrote them;
 // the operation validates them.
 type KeyInput struct {
-	Name      string
-	Scope     string
-	ExpiresAt string
-	GatewayID string
-	RateLimit KeyLimitInput
-	Level     string // "" means gateway
-	Owner     string // external ID; an owner that does not exist is created
-	Plan      PlanChoice
-	Metadata  map[string]string
+	Name        string
+	Scope       string
+	ExpiresAt   string
+	GatewayID   string
+	RateLimit   KeyLimitInput
+	Concurrency *int64 // nil for none
+	Level       string // "" means gateway
+	Owner       string // external ID; an owner that does not exist is created
+	Plan        PlanChoice
+	Metadata    map[string]string
 }
 
 // KeyLimitInput is the rate_limit of a key: a Rate, or an Object. The zero value means no limit.
@@ -153,12 +154,13 @@ type KeyLimitObject struct {
 
 // KeyPatch is the body of a key's update.
 type KeyPatch struct {
-	Name      Optional[string]
-	Owner     Optional[string]
-	Plan      PlanChoice
-	RateLimit Optional[KeyLimitInput]
-	Metadata  Optional[map[string]string]
-	ExpiresAt Optional[string]
+	Name        Optional[string]
+	Owner       Optional[string]
+	Plan        PlanChoice
+	RateLimit   Optional[KeyLimitInput]
+	Concurrency Optional[int64]
+	Metadata    Optional[map[string]string]
+	ExpiresAt   Optional[string]
 }
 
 // NewKey is a new key with its string, which is returned only once.

@@ -46,7 +46,7 @@ func keyFields(k *apikey.Key) fields {
 	}
 	f := fields{
 		"name": k.Name, "level": string(k.Level), "scope": k.Scope.String(), "key_prefix": k.Prefix,
-		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "plan_id": orNil(k.PlanID), "rate_limit": keyLimitOrNil(k.RateLimit), "metadata": nil,
+		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "plan_id": orNil(k.PlanID), "rate_limit": keyLimitOrNil(k.RateLimit), "concurrency": numberOrNil(k.Concurrency), "metadata": nil,
 		"expires_at": timeOrNil(k.ExpiresAt), "revoked_at": timeOrNil(k.RevokedAt),
 		"rotated_from": orNil(k.RotatedFrom), "rotated_to": orNil(k.RotatedTo),
 	}
