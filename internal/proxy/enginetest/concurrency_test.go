@@ -109,7 +109,7 @@ func TestSlotsAreHeldUntilTheEnd(t *testing.T) {
 			}
 		}))
 		t.Cleanup(upstream.Close)
-		g := start(t, setup{upstream: upstream.URL, concurrency: 1, limit: "100/day"})
+		g := start(t, setup{upstream: upstream.URL, concurrency: 1, limit: "100/day", realClock: true}) // so that the hanging up is noticed
 		free := func(what string) {
 			awaittest.True(t, "the slot is free after "+what, func() bool {
 				resp, err := g.send(t.Context(), t, client, "GET", "/whole", "")
