@@ -2290,6 +2290,11 @@ type PlanLimit struct {
 	// Example: 50/s
 	Burst *string `json:"burst"`
 
+	// Concurrency How many requests may be in flight at once; null for another kind of limit.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency"`
+
 	// GatewayID Gateway that the limit is restricted to; null for all.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
@@ -2305,14 +2310,14 @@ type PlanLimit struct {
 	// Example: per-minute
 	Name string `json:"name"`
 
-	// Whether a quota refuses requests beyond its count, or only counts them; null for a
-	// rate.
+	// Whether a quota refuses requests beyond its count, or only counts them; null for
+	// another kind of limit.
 	Overage *PlanLimitOverage `json:"overage"`
 
 	// key if each key counts by itself; owner if all keys of an owner count together.
 	Per PlanLimitPer `json:"per"`
 
-	// Quota Units of the meter in each calendar window, <count>/<window>; null for a rate.
+	// Quota Units of the meter in each calendar window, <count>/<window>; null for another kind of limit.
 	//
 	// Example: 100000/month
 	Quota *string `json:"quota"`
@@ -2322,13 +2327,13 @@ type PlanLimit struct {
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes []string `json:"routes"`
 
-	// Sustained Refill rate, <count>/<unit>; null for a quota.
+	// Sustained Refill rate, <count>/<unit>; null for another kind of limit.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained"`
 
 	// Percentages of a quota's count at which the event quota.threshold is raised; null for
-	// a rate.
+	// another kind of limit.
 	WarnAt *[]int64 `json:"warn_at"`
 }
 
@@ -2345,12 +2350,17 @@ type PlanLimitInput struct {
 	// Example: 50/s
 	Burst *string `json:"burst,omitempty"`
 
+	// Concurrency How many requests may be in flight at once, streams and upgrades included.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
 	// GatewayID Only for requests through this gateway. Default: all gateways of the account.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Meter What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+	// Meter Of a rate or a quota: what the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
 	//
 	// Example: bytes_out
 	Meter *string `json:"meter,omitempty"`
@@ -2378,7 +2388,7 @@ type PlanLimitInput struct {
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes *[]string `json:"routes,omitempty"`
 
-	// Sustained Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota.
+	// Sustained Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has exactly one of sustained, quota and concurrency.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained,omitempty"`
@@ -3061,7 +3071,7 @@ type SimulatedLimit struct {
 	// Example: 340
 	Refused int64 `json:"refused"`
 
-	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known. Of a limit of requests in flight, all, since it is not recorded how long they took.
 	//
 	// Example: 0
 	Unknown int64 `json:"unknown"`

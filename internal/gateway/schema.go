@@ -72,6 +72,11 @@ func RateSchema(doc, example string) map[string]any {
 	return notNull(rateSchema(rateUnits, doc, example))
 }
 
+// ConcurrencySchema returns the schema of a number of requests in flight.
+func ConcurrencySchema(doc string) map[string]any {
+	return schema{"type": "integer", "minimum": 1, "maximum": ratelimit.MaxConcurrency, "description": doc, "examples": []any{5}}
+}
+
 // OrNull returns a schema that also accepts null.
 func OrNull(s map[string]any) map[string]any { return orNull(s) }
 
