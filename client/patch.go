@@ -25,11 +25,12 @@ type RateLimitPatch struct {
 // RoutePatch is the body of UpdateRoute and UpdateRouteLimit. Fields without a Change are
 // unchanged.
 type RoutePatch struct {
-	Path      Change[string]         `json:"path,omitzero"`       // cannot be cleared
-	Methods   Change[[]string]       `json:"methods,omitzero"`    // replaced as a whole; cannot be cleared
-	Auth      Change[string]         `json:"auth,omitzero"`       // key or none; cleared: key
-	RateLimit Change[RateLimitPatch] `json:"rate_limit,omitzero"` // cleared: the route has no limit
-	Cost      Change[[]Cost]         `json:"cost,omitzero"`       // replaced as a whole; cleared: a request costs 1 of the meter requests
+	Path        Change[string]           `json:"path,omitzero"`        // cannot be cleared
+	Methods     Change[[]string]         `json:"methods,omitzero"`     // replaced as a whole; cannot be cleared
+	Auth        Change[string]           `json:"auth,omitzero"`        // key or none; cleared: key
+	RateLimit   Change[RateLimitPatch]   `json:"rate_limit,omitzero"`  // cleared: the route has no limit
+	Concurrency Change[ConcurrencyInput] `json:"concurrency,omitzero"` // replaced as a whole; cleared: no bound of requests in flight
+	Cost        Change[[]Cost]           `json:"cost,omitzero"`        // replaced as a whole; cleared: a request costs 1 of the meter requests
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

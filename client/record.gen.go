@@ -66,6 +66,36 @@ func (e CommitStatusProvider) Valid() bool {
 	}
 }
 
+// Values of ConcurrencyPer.
+const (
+	ConcurrencyPerKey ConcurrencyPer = "key"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ConcurrencyPer) Valid() bool {
+	switch e {
+	case ConcurrencyPerKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ConcurrencyInputPer.
+const (
+	ConcurrencyInputPerKey ConcurrencyInputPer = "key"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ConcurrencyInputPer) Valid() bool {
+	switch e {
+	case ConcurrencyInputPerKey:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateAccountRequestPlan.
 const (
 	CreateAccountRequestPlanPlatform CreateAccountRequestPlan = "platform"
@@ -756,6 +786,7 @@ func (e RouteSource) Valid() bool {
 // Values of RouteEffectChanges.
 const (
 	RouteEffectChangesAuth            RouteEffectChanges = "auth"
+	RouteEffectChangesConcurrency     RouteEffectChanges = "concurrency"
 	RouteEffectChangesCost            RouteEffectChanges = "cost"
 	RouteEffectChangesGlobalRateLimit RouteEffectChanges = "global_rate_limit"
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
@@ -767,6 +798,8 @@ const (
 func (e RouteEffectChanges) Valid() bool {
 	switch e {
 	case RouteEffectChangesAuth:
+		return true
+	case RouteEffectChangesConcurrency:
 		return true
 	case RouteEffectChangesCost:
 		return true
@@ -1057,6 +1090,34 @@ type CommitStatus struct {
 
 // CommitStatusProvider is an enumerated string; see its constants.
 type CommitStatusProvider string
+
+// Concurrency is the schema Concurrency of the OpenAPI document.
+type Concurrency struct {
+	// Max How many requests may be in flight at once.
+	//
+	// Example: 5
+	Max int64 `json:"max"`
+
+	// key if each key may have as many; null if all callers share them.
+	Per *ConcurrencyPer `json:"per"`
+}
+
+// ConcurrencyPer is an enumerated string; see its constants.
+type ConcurrencyPer string
+
+// ConcurrencyInput is the schema ConcurrencyInput of the OpenAPI document.
+type ConcurrencyInput struct {
+	// Max How many requests may be in flight at once, streams and upgrades included.
+	//
+	// Example: 5
+	Max int64 `json:"max"`
+
+	// key allows each key as many. If absent, all callers share them.
+	Per *ConcurrencyInputPer `json:"per,omitempty"`
+}
+
+// ConcurrencyInputPer is an enumerated string; see its constants.
+type ConcurrencyInputPer string
 
 // Cors is the schema Cors of the OpenAPI document.
 type Cors struct {
@@ -1384,7 +1445,8 @@ type CreatePlanRequest struct {
 // CreateRouteRequest is the schema CreateRouteRequest of the OpenAPI document.
 type CreateRouteRequest struct {
 	// key (the default) requires an API key; none makes the route public.
-	Auth *CreateRouteRequestAuth `json:"auth,omitempty"`
+	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
+	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
 
 	// What a request costs, for each meter that limits of plans count. Default: 1 of the
 	// meter requests.
@@ -2223,7 +2285,8 @@ type OwnerEvent struct {
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.
 type PatchRouteRequest struct {
 	// key requires an API key; none makes the route public; null means key.
-	Auth *PatchRouteRequestAuth `json:"auth,omitempty"`
+	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
+	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
 
 	// What a request costs, for each meter that limits of plans count; replaced as a whole.
 	// null removes it: then a request costs 1 of the meter requests.
@@ -2837,7 +2900,8 @@ type RotateKeyRequest struct {
 // Route is the schema Route of the OpenAPI document.
 type Route struct {
 	// key if the route requires an API key; none if it is public.
-	Auth RouteAuth `json:"auth"`
+	Auth        RouteAuth    `json:"auth"`
+	Concurrency *Concurrency `json:"concurrency"`
 
 	// What a request costs, for each meter that limits of plans count; null if it costs 1
 	// of the meter requests.
@@ -2912,8 +2976,9 @@ type RouteEffect struct {
 	// What changes for its requests: removed if no other route takes them over, methods if
 	// some of its methods are no longer accepted, auth if a key is required now or no
 	// longer, rate_limit for another limit of a route, cost for another cost (what limits
-	// of plans refuse because of it is not counted), global_rate_limit for another global
-	// limit.
+	// of plans refuse because of it is not counted), concurrency for another bound of
+	// requests in flight (what it refuses is not counted), global_rate_limit for another
+	// global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.

@@ -14,11 +14,12 @@ import (
 // same as an absent optional field; in a PATCH, null clears the field.
 
 type createRouteRequest struct {
-	Path      string          `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
-	Methods   []string        `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case." example:"GET,DELETE"`
-	RateLimit *rateLimitInput `json:"rate_limit,omitempty" doc:"Rate limit of the route."`
-	Cost      *costListInput  `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
-	Auth      *string         `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
+	Path        string            `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods     []string          `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case." example:"GET,DELETE"`
+	RateLimit   *rateLimitInput   `json:"rate_limit,omitempty" doc:"Rate limit of the route."`
+	Concurrency *concurrencyInput `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight."`
+	Cost        *costListInput    `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
+	Auth        *string           `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
 }
 
 type rateLimitInput struct {
@@ -27,6 +28,20 @@ type rateLimitInput struct {
 	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
 	Daily     *string  `json:"daily,omitempty" nullable:"true" minLength:"1" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
 	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key,address" doc:"key gives each key its own bucket, address each client address (IPv6: each /64), without daily. If absent, all callers share one."`
+}
+
+type concurrencyInput struct {
+	_   struct{} `nullable:"true"`
+	Max int64    `json:"max" minimum:"1" maximum:"1000000" doc:"How many requests may be in flight at once, streams and upgrades included." example:"5"`
+	Per *string  `json:"per,omitempty" nullable:"true" enum:"key" doc:"key allows each key as many. If absent, all callers share them."`
+}
+
+// concurrency returns the bound of a request; the zero value for nil.
+func (c *concurrencyInput) concurrency() ratelimit.Concurrency {
+	if c == nil {
+		return ratelimit.Concurrency{}
+	}
+	return ratelimit.Concurrency{Max: c.Max, Per: value(c.Per)}
 }
 
 func (l *rateLimitInput) config() (ratelimit.Config, error) {
@@ -38,11 +53,12 @@ type updateRouteRequest struct {
 }
 
 type patchRouteRequest struct {
-	Path      *string                  `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
-	Methods   *[]string                `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
-	Auth      optional[string]         `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
-	Cost      optional[costListInput]  `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
-	RateLimit optional[rateLimitPatch] `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
+	Path        *string                    `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods     *[]string                  `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
+	Auth        optional[string]           `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
+	Concurrency optional[concurrencyInput] `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight; replaced as a whole. null removes it."`
+	Cost        optional[costListInput]    `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
+	RateLimit   optional[rateLimitPatch]   `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
 }
 
 type rateLimitPatch struct {

@@ -29,6 +29,12 @@ func settingText(value any) string {
 	case string:
 		return v
 	case map[string]any:
+		if most, isCount := wholeText(v["max"]); isCount { // of requests in flight
+			if per, isText := v["per"].(string); isText {
+				most += "/" + per
+			}
+			return most
+		}
 		if text := limitText(v); text != "" {
 			return text
 		}

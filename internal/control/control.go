@@ -114,11 +114,12 @@ type LimitPatch struct {
 
 // RoutePatch is the body of an update of a route. An absent field stays as it is.
 type RoutePatch struct {
-	Path      Optional[string]         // null is not allowed
-	Methods   Optional[[]string]       // replaced as a whole; null is not allowed
-	Auth      Optional[string]         // null means key
-	RateLimit Optional[RateLimitPatch] // null removes the whole limit
-	Cost      Optional[cost.Rules]     // replaced as a whole; null removes it
+	Path        Optional[string]                // null is not allowed
+	Methods     Optional[[]string]              // replaced as a whole; null is not allowed
+	Auth        Optional[string]                // null means key
+	RateLimit   Optional[RateLimitPatch]        // null removes the whole limit
+	Concurrency Optional[ratelimit.Concurrency] // replaced as a whole; null removes it
+	Cost        Optional[cost.Rules]            // replaced as a whole; null removes it
 }
 
 // RateLimitPatch is the field rate_limit of LimitPatch and RoutePatch.

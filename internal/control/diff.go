@@ -66,7 +66,7 @@ func routeFields(r *gateway.Route) fields {
 	}
 	return fields{
 		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
-		"rate_limit": limitOrNil(r.RateLimit), "cost": costOrNil(r.Cost),
+		"rate_limit": limitOrNil(r.RateLimit), "concurrency": concurrencyOrNil(r.Concurrency), "cost": costOrNil(r.Cost),
 	}
 }
 
@@ -152,6 +152,13 @@ func limitOrNil(c ratelimit.Config) any {
 		}
 	}
 	return m
+}
+
+func concurrencyOrNil(c ratelimit.Concurrency) any {
+	if c.IsZero() {
+		return nil
+	}
+	return c
 }
 
 func costOrNil(rules cost.Rules) any {

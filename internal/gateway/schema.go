@@ -54,8 +54,15 @@ func routeSchema() schema {
 			"methods": schema{"type": "array", "minItems": 1, "maxItems": MaxMethods, "items": schema{"type": "string", "pattern": "^([^a-z]+|.*\\$\\{env:.*)$"},
 				"description": "HTTP methods, in upper case.", "examples": []any{[]any{"GET", "POST"}}},
 			"rate_limit": orNull(limitSchema()),
-			"cost":       costSchema(),
-			"auth":       schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
+			"concurrency": orNull(schema{
+				"type": "object", "additionalProperties": false, "required": []any{"max"}, "description": "Bound of the requests of the route that are in flight.",
+				"properties": schema{
+					"max": ConcurrencySchema("How many requests may be in flight at once, streams and upgrades included."),
+					"per": orNull(schema{"enum": []any{ratelimit.PerKey}, "description": "key allows each key as many. If absent, all callers share them."}),
+				},
+			}),
+			"cost": costSchema(),
+			"auth": schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
 		},
 	}
 }
