@@ -271,7 +271,7 @@ func ReadConcurrency(n *document.Node, field string) (ratelimit.Concurrency, err
 	if n.Kind != document.Mapping {
 		return ratelimit.Concurrency{}, problems.Err()
 	}
-	if max := n.Member("max"); (max == nil || max.Kind == document.Null) && !n.HasLike("max") {
+	if m := n.Member("max"); (m == nil || m.Kind == document.Null) && !n.HasLike("max") {
 		problems.Add(n.Invalid(field+".max", "is missing: give the number of requests that may be in flight at once"))
 		unread["max"] = true
 	}
