@@ -177,6 +177,7 @@ func (e CreateRouteRequestAuth) Valid() bool {
 // Values of DecisionLimitScope.
 const (
 	DecisionLimitScopeAnonymous   DecisionLimitScope = "anonymous"
+	DecisionLimitScopeConcurrency DecisionLimitScope = "concurrency"
 	DecisionLimitScopeDaily       DecisionLimitScope = "daily"
 	DecisionLimitScopeGlobal      DecisionLimitScope = "global"
 	DecisionLimitScopeKey         DecisionLimitScope = "key"
@@ -189,6 +190,8 @@ const (
 func (e DecisionLimitScope) Valid() bool {
 	switch e {
 	case DecisionLimitScopeAnonymous:
+		return true
+	case DecisionLimitScopeConcurrency:
 		return true
 	case DecisionLimitScopeDaily:
 		return true
@@ -351,6 +354,7 @@ func (e KeyRotatedEventBy) Valid() bool {
 // Values of LimitLevelLimitScope.
 const (
 	LimitLevelLimitScopeAnonymous   LimitLevelLimitScope = "anonymous"
+	LimitLevelLimitScopeConcurrency LimitLevelLimitScope = "concurrency"
 	LimitLevelLimitScopeDaily       LimitLevelLimitScope = "daily"
 	LimitLevelLimitScopeGlobal      LimitLevelLimitScope = "global"
 	LimitLevelLimitScopeKey         LimitLevelLimitScope = "key"
@@ -363,6 +367,8 @@ const (
 func (e LimitLevelLimitScope) Valid() bool {
 	switch e {
 	case LimitLevelLimitScopeAnonymous:
+		return true
+	case LimitLevelLimitScopeConcurrency:
 		return true
 	case LimitLevelLimitScopeDaily:
 		return true
@@ -609,6 +615,7 @@ func (e RateLimitPer) Valid() bool {
 // Values of RateLimitExceededEventLimitScope.
 const (
 	RateLimitExceededEventLimitScopeAnonymous   RateLimitExceededEventLimitScope = "anonymous"
+	RateLimitExceededEventLimitScopeConcurrency RateLimitExceededEventLimitScope = "concurrency"
 	RateLimitExceededEventLimitScopeDaily       RateLimitExceededEventLimitScope = "daily"
 	RateLimitExceededEventLimitScopeGlobal      RateLimitExceededEventLimitScope = "global"
 	RateLimitExceededEventLimitScopeKey         RateLimitExceededEventLimitScope = "key"
@@ -621,6 +628,8 @@ const (
 func (e RateLimitExceededEventLimitScope) Valid() bool {
 	switch e {
 	case RateLimitExceededEventLimitScopeAnonymous:
+		return true
+	case RateLimitExceededEventLimitScopeConcurrency:
 		return true
 	case RateLimitExceededEventLimitScopeDaily:
 		return true

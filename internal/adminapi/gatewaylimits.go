@@ -15,7 +15,7 @@ import (
 
 // limitLevelRecord is the current status of one limit.
 type limitLevelRecord struct {
-	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service" doc:"Scope of the limit."`
+	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service,concurrency" doc:"Scope of the limit."`
 	LimitName  *string `json:"limit_name" doc:"Plan and limit, for the scope plan; otherwise null." example:"pro.per-minute"`
 	RouteID    *string `json:"route_id" doc:"Route that the limit applies to; null if it is not a route's limit." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	KeyID      *string `json:"key_id" doc:"Key that the limit applies to; null if several keys share it." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
@@ -157,7 +157,7 @@ func (a *API) listLimits(c *call) (response, error) {
 		return a.cfg.Control.Limits(c.ctx, &c.actor, c.params["gateway_id"], p)
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
 		return l.Cursor(), limitLevelRecord{
-			LimitScope: l.Scope.String(), LimitName: optionalText(l.Label.String()), RouteID: optionalText(l.RouteID),
+			LimitScope: l.Scope.String(), LimitName: optionalText(l.LimitName()), RouteID: optionalText(l.RouteID),
 			KeyID: optionalText(l.KeyID), OwnerID: optionalText(l.OwnerID), Address: optionalText(l.Address), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
 		}
 	})
