@@ -191,9 +191,9 @@ func TestEveryInvalidFieldHasItsPath(t *testing.T) {
 		},
 		{"POST", "/v1/keys", `{"level": "account", "scope": "root", "gateway_id": "gw_x", "rate_limit": "1/s", "name": "a"}`, []string{"scope", "gateway_id", "gateway_id", "rate_limit"}},
 		{
-			"POST", "/v1/plans", `{"limits": [{"name": "A", "sustained": "x", "concurrency": 5}, {"name": "b", "gateway_id": "gw_x", "routes": ["a", "/b", "/b"]}], "anchor_day": 29}`,
+			"POST", "/v1/plans", `{"limits": [{"name": "A", "sustained": "x", "width": 5}, {"name": "b", "gateway_id": "gw_x", "routes": ["a", "/b", "/b"]}], "anchor_day": 29}`,
 			[]string{
-				"limits[0].concurrency", "limits[0].name", "limits[1].routes[0]", "limits[1].routes[2]", "limits[0].sustained", "limits[1].sustained", "limits[1].gateway_id",
+				"limits[0].width", "limits[0].name", "limits[1].routes[0]", "limits[1].routes[2]", "limits[0].sustained", "limits[1].sustained", "limits[1].gateway_id",
 				"anchor_day", "name",
 			},
 		},
