@@ -12,24 +12,25 @@ type SlotClaim struct {
 	Part  int64  // of the process; each counts apart
 	Most  int64  // requests in flight that the limit allows
 	Held  int64  // how many the part may have in flight from now on, at least; all that it has, if that is more than Most
-	InUse int64  // how many of Held it has in flight at present
 	Need  int64  // how many it needs in addition: requests wait for them
 	Ahead int64  // how many it wants beyond that, if more than Few are left then
 	Few   int64
-	// Since is the time of the answer to the first claim that lacked some, as long as the same request waits; else zero.
-	Since time.Time
+	// FullSince and Seen are times by the store's clock between which the part had all of Held in flight. FullSince is zero if it
+	// has not.
+	FullSince, Seen time.Time
 
 	// The answer.
 	Granted int64 // how many the part may have in flight; never less than Held
 	Others  int64 // how many other processes may have, as long as they live
-	Full    bool  // since Since, each of the others has said that it uses all that it has
-	At      time.Time
+	// FullAt is the last moment of which it is known that the limit was used to the full. It is zero if none is.
+	FullAt time.Time
+	At     time.Time // of the answer
 }
 
 // SlotShare is what the store has of one part of a process that lives.
 type SlotShare struct {
-	Held, InUse int64
-	At          time.Time // when the process has claimed it last
+	Held            int64
+	FullSince, Seen time.Time // of its last claim; FullSince is zero if more was granted then
 }
 
 // SlotStore stores how many requests in flight each process may have. A node is a process here: it has a name that no other
@@ -43,9 +44,9 @@ type SlotStore interface {
 	//
 	// If less than Need was granted, the other processes are asked to give back what they do not use.
 	ClaimSlots(ctx context.Context, process string, claims []SlotClaim) error
-	// AskedSlots returns up to limit parts of the process of which others need what is not in use. They are asked no more
-	// once they have been claimed again.
-	AskedSlots(ctx context.Context, process string, limit int) (parts []int64, err error)
+	// AskedSlots returns up to limit parts of the process of which others need what is not in use, and the time by the
+	// store's clock. They are asked no more once they have been claimed again.
+	AskedSlots(ctx context.Context, process string, limit int) (parts []int64, at time.Time, err error)
 	// TrimSlots removes some of what processes have claimed whose time has ended.
 	TrimSlots(ctx context.Context) error
 }
@@ -53,14 +54,47 @@ type SlotStore interface {
 // Grant sets the answer to the claim, at a time by the clock of the store. others are the shares that count, without that
 // of the claim.
 func (c *SlotClaim) Grant(others []SlotShare, at time.Time) {
-	c.Others, c.Full, c.At = 0, !c.Since.IsZero(), at
+	c.Others, c.At = 0, at
+	full := fullTime{to: at}
 	for _, o := range others {
 		c.Others += o.Held
-		c.Full = c.Full && o.At.After(c.Since) && o.InUse >= o.Held
+		full.with(&o)
 	}
+	full.with(&SlotShare{c.Held, c.FullSince, c.Seen})
 	room := max(0, c.Most-c.Others-c.Held)
+	if c.FullAt = full.to; room > 0 || full.never || full.from.After(full.to) {
+		c.FullAt = time.Time{}
+	}
 	need := min(c.Need, room)
 	c.Granted = c.Held + need + max(0, min(c.Ahead, room-need-c.Few))
+}
+
+// fullTime is the time in which some parts used all that they have.
+type fullTime struct {
+	from, to time.Time
+	never    bool
+}
+
+func (f *fullTime) with(s *SlotShare) {
+	if s.Held == 0 {
+		return
+	}
+	f.never = f.never || s.FullSince.IsZero()
+	if s.FullSince.After(f.from) {
+		f.from = s.FullSince
+	}
+	if s.Seen.Before(f.to) {
+		f.to = s.Seen
+	}
+}
+
+// Share returns what the store has of the part after the answer.
+func (c *SlotClaim) Share() SlotShare {
+	s := SlotShare{Held: c.Granted, Seen: c.Seen}
+	if c.Granted == c.Held {
+		s.FullSince = c.FullSince
+	}
+	return s
 }
 
 // Lacks reports whether the answer lacks slots that requests wait for.

@@ -26,18 +26,18 @@ const (
 	// lockSlots locks names until the end of the transaction. All transactions lock in the order of the numbers.
 	lockSlots = `SELECT pg_advisory_xact_lock($1::integer, n::integer) FROM unnest($2::bigint[]) AS n`
 	// readSlots is a statement of its own, so that it sees what was committed before the names were locked.
-	readSlots = `SELECT s.name, s.process, s.part, s.held, s.in_use, s.asked, s.at, s.process = ANY (ARRAY(SELECT process FROM slot_processes_live)),
+	readSlots = `SELECT s.name, s.process, s.part, s.held, s.asked, s.since, s.seen, s.process = ANY (ARRAY(SELECT process FROM slot_processes_live)),
 			(extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 		FROM (SELECT 1) one LEFT JOIN slots s ON s.name = ANY ($1)`
 )
 
 // slotRow is a row of the table slots.
 type slotRow struct {
-	name, process     string
-	part, held, inUse int64
-	asked             bool
-	at                int64
-	counts            bool // its process lives, or has not ended long enough ago
+	name, process string
+	part          int64
+	asked         bool
+	share         ratelimit.SlotShare
+	counts        bool // its process lives, or has not ended long enough ago
 }
 
 // ClaimSlots implements ratelimit.SlotStore. The clock is the database's.
@@ -80,15 +80,31 @@ func (t *tx) lockedSlots(ctx context.Context, names []string) (stored map[string
 	stored = map[string][]*slotRow{}
 	err = t.Query(ctx, "read slots", readSlots, []any{names}, func(row *rows.Row) error {
 		var name, process *string
-		var part, held, inUse, at *int64
+		var part, held, since, seen *int64
 		var asked, counts *bool
-		if err := row.Scan(&name, &process, &part, &held, &inUse, &asked, &at, &counts, &now); err != nil || name == nil {
+		if err := row.Scan(&name, &process, &part, &held, &asked, &since, &seen, &counts, &now); err != nil || name == nil {
 			return err
 		}
-		stored[*name] = append(stored[*name], &slotRow{*name, *process, *part, *held, *inUse, *asked, *at, *counts})
+		stored[*name] = append(stored[*name], &slotRow{*name, *process, *part, *asked, ratelimit.SlotShare{Held: *held, FullSince: slotTime(*since), Seen: slotTime(*seen)}, *counts})
 		return nil
 	})
 	return stored, now, err
+}
+
+// slotTime returns a stored time; 0 stands for none.
+func slotTime(micros int64) (at time.Time) {
+	if micros != 0 {
+		at = time.UnixMicro(micros)
+	}
+	return at
+}
+
+// storedSlotTime returns the form that slotTime reads.
+func storedSlotTime(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMicro()
 }
 
 // locksOf returns the locks of names, in order and each once.
@@ -117,43 +133,40 @@ func (k *slotKeys) add(r *slotRow) {
 type slotWrites struct {
 	removed, asked slotKeys
 	put            slotKeys
-	held, inUse    []int64
-	at             int64
+	held           []int64
+	since, seen    []int64
 }
 
 // claim sets the answer to a claim, and notes what it changes, in stored too.
 func (w *slotWrites) claim(process string, stored map[string][]*slotRow, c *ratelimit.SlotClaim, now int64) {
 	var own *slotRow
 	var others []*slotRow
+	var shares []ratelimit.SlotShare
 	for _, r := range stored[c.Name] {
 		switch {
 		case r.process == process && r.part == c.Part:
 			own = r
 		case r.counts || r.process == process:
-			others = append(others, r)
+			others, shares = append(others, r), append(shares, r.share)
 		}
 	}
-	shares := make([]ratelimit.SlotShare, len(others))
-	for i, r := range others {
-		shares[i] = ratelimit.SlotShare{Held: r.held, InUse: r.inUse, At: time.UnixMicro(r.at)}
-	}
 	c.Grant(shares, time.UnixMicro(now))
-	w.at = now
+	share := c.Share()
 	switch {
 	case c.Granted > 0 && own == nil:
 		own = &slotRow{name: c.Name, process: process, part: c.Part, counts: true}
 		stored[c.Name] = append(stored[c.Name], own)
 		fallthrough
-	case c.Granted > 0 && (own.held != c.Granted || own.inUse != c.InUse || own.asked):
-		own.held, own.inUse, own.asked, own.at = c.Granted, c.InUse, false, now
+	case c.Granted > 0 && (own.share.Held != c.Granted || own.asked || own.share.FullSince.IsZero() != share.FullSince.IsZero()):
+		own.share, own.asked = share, false
 		w.put.add(own)
-		w.held, w.inUse = append(w.held, own.held), append(w.inUse, own.inUse)
+		w.held, w.since, w.seen = append(w.held, share.Held), append(w.since, storedSlotTime(share.FullSince)), append(w.seen, storedSlotTime(share.Seen))
 	case c.Granted == 0 && own != nil:
-		own.held, own.inUse, own.at = 0, 0, now // for other parts of the process
+		own.share.Held = 0 // for other parts of the process
 		w.removed.add(own)
 	}
 	for _, r := range others {
-		if c.Lacks() && !r.asked && r.held > 0 {
+		if c.Lacks() && !r.asked && r.share.Held > 0 {
 			r.asked = true
 			w.asked.add(r)
 		}
@@ -172,11 +185,11 @@ func (w *slotWrites) write(ctx context.Context, t *tx) error {
 		}
 	}
 	if k := &w.put; len(k.names) > 0 {
-		if err := t.Queue(ctx, "put slots", `INSERT INTO slots (name, process, part, held, in_use, asked, at)
-			SELECT c.name, c.process, c.part, c.held, c.in_use, false, $6::bigint
-			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) AS c (name, process, part, held, in_use)
-			ON CONFLICT (name, process, part) DO UPDATE SET held = excluded.held, in_use = excluded.in_use, asked = false, at = excluded.at`,
-			k.names, k.processes, k.parts, w.held, w.inUse, w.at); err != nil {
+		if err := t.Queue(ctx, "put slots", `INSERT INTO slots (name, process, part, held, asked, since, seen)
+			SELECT c.name, c.process, c.part, c.held, false, c.since, c.seen
+			FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[]) AS c (name, process, part, held, since, seen)
+			ON CONFLICT (name, process, part) DO UPDATE SET held = excluded.held, asked = false, since = excluded.since, seen = excluded.seen`,
+			k.names, k.processes, k.parts, w.held, w.since, w.seen); err != nil {
 			return err
 		}
 	}
@@ -188,17 +201,20 @@ func (w *slotWrites) write(ctx context.Context, t *tx) error {
 }
 
 // AskedSlots implements ratelimit.SlotStore.
-func (db *DB) AskedSlots(ctx context.Context, process string, limit int) (parts []int64, err error) {
-	err = db.statement(ctx, db.source, loadTime, func(t *readTx) error {
+func (db *DB) AskedSlots(ctx context.Context, process string, limit int) (parts []int64, at time.Time, err error) {
+	err = db.statement(ctx, db.source, reserveTime, func(t *readTx) error {
 		parts = nil // it may be an attempt more
-		return t.Query(ctx, "read which slots are asked for", `SELECT part FROM slots WHERE process = $1 AND asked ORDER BY part LIMIT $2`, []any{process, limit}, func(row *rows.Row) error {
-			var part int64
-			err := row.Scan(&part)
-			parts = append(parts, part)
+		return t.Query(ctx, "read which slots are asked for", `SELECT coalesce(s.part, 0), now.at FROM (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS at) now
+			LEFT JOIN (SELECT part FROM slots WHERE process = $1 AND asked ORDER BY part LIMIT $2) s ON true`, []any{process, limit}, func(row *rows.Row) error {
+			var part, micros int64
+			err := row.Scan(&part, &micros)
+			if at = time.UnixMicro(micros); part != 0 {
+				parts = append(parts, part)
+			}
 			return err
 		})
 	})
-	return parts, err
+	return parts, at, err
 }
 
 // TrimSlots implements ratelimit.SlotStore. Claims to the names come before it or after, as they do with each other.

@@ -43,15 +43,15 @@ func (h *slotHarness) renew(node string) {
 
 func (h *slotHarness) asked(process string) []int64 {
 	h.Helper()
-	parts, err := h.db.AskedSlots(h.Context(), process, 10)
-	if err != nil {
-		h.Fatal(err)
+	parts, at, err := h.db.AskedSlots(h.Context(), process, 10)
+	if err != nil || time.Since(at).Abs() > time.Minute {
+		h.Fatal(at, err)
 	}
 	return parts
 }
 
 func slotClaim(name string, most, held, need int64) ratelimit.SlotClaim {
-	return ratelimit.SlotClaim{Name: name, Part: 1, Most: most, Held: held, InUse: held, Need: need}
+	return ratelimit.SlotClaim{Name: name, Part: 1, Most: most, Held: held, Need: need}
 }
 
 // granted returns what claims were granted.
@@ -321,26 +321,43 @@ func TestSlotsAreAskedFor(t *testing.T) {
 	h.claim(a, slotClaim("x", 3, 0, 1), slotClaim("y", 3, 0, 1))
 	h.claim(b, slotClaim("x", 3, 0, 2))
 	lacks := h.claim(c, slotClaim("x", 3, 0, 1), slotClaim("y", 3, 0, 1))
-	if !slices.Equal(granted(lacks), []int64{0, 1}) || lacks[0].Full {
+	if !slices.Equal(granted(lacks), []int64{0, 1}) || !lacks[0].FullAt.IsZero() {
 		t.Fatalf("got %+v", lacks)
 	}
 	if fmt.Sprint(h.asked(a), h.asked(b), h.asked(c)) != "[1] [1] []" {
 		t.Errorf("asked: %v %v %v", h.asked(a), h.asked(b), h.asked(c))
 	}
-	again := lacks[0]
-	again.Since = lacks[0].At
-	h.claim(a, slotClaim("x", 3, 1, 0))
-	if got := h.claim(c, again)[0]; got.Full {
-		t.Error("full before all have said so")
+	again := slotClaim("x", 3, 0, 1)
+	now := func() time.Time {
+		_, at, err := h.db.AskedSlots(t.Context(), a, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return at
 	}
-	half := slotClaim("x", 3, 2, 0)
-	half.InUse = 1
-	h.claim(b, half)
-	if got := h.claim(c, again)[0]; got.Full {
-		t.Error("full although one has some that it does not use")
+	full := func(held int64, since, seen time.Time) ratelimit.SlotClaim {
+		return ratelimit.SlotClaim{Name: "x", Part: 1, Most: 3, Held: held, FullSince: since, Seen: seen}
 	}
-	h.claim(b, slotClaim("x", 3, 2, 0))
-	if got := h.claim(c, again)[0]; !got.Full || got.Granted != 0 {
+	early := lacks[0].At.Add(-time.Second)
+	for i, one := range []struct{ a, b ratelimit.SlotClaim }{
+		{full(1, early, now()), slotClaim("x", 3, 2, 0)},             // b has some that it does not use
+		{full(1, early, early), full(2, early, now())},               // a says nothing of the time since
+		{full(1, early, now()), full(2, now(), now())},               // at no time together
+		{full(1, early, now()), full(2, time.Time{}, now())},         // b uses all no more
+		{full(1, early, now()), full(2, lacks[0].At.Add(-1), early)}, // b says nothing of the time since
+	} {
+		h.asked(a)
+		h.exec(`UPDATE slots SET asked = true`)
+		h.claim(a, one.a)
+		h.claim(b, one.b)
+		if got := h.claim(c, again)[0]; got.FullAt.After(lacks[0].At) {
+			t.Errorf("case %d: full", i)
+		}
+	}
+	h.exec(`UPDATE slots SET asked = true`)
+	h.claim(a, full(1, early, now()))
+	h.claim(b, full(2, early, now()))
+	if got := h.claim(c, again)[0]; !got.FullAt.After(lacks[0].At) || got.Granted != 0 {
 		t.Errorf("got %+v, want full", got)
 	}
 	h.claim(b, slotClaim("x", 3, 1, 0))

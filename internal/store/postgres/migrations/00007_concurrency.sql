@@ -9,9 +9,9 @@ CREATE TABLE slots (
     process text    COLLATE "C" NOT NULL,      -- the boot of a node, in hexadecimal digits
     part    bigint  NOT NULL,                  -- of the process
     held    bigint  NOT NULL,
-    in_use  bigint  NOT NULL,                  -- of these, at the time
     asked   boolean NOT NULL,                  -- other processes need what is not in use
-    at      bigint  NOT NULL,                  -- when the process has claimed last
+    since   bigint  NOT NULL,                  -- from then to seen, all that are held were in use; 0 if they were not
+    seen    bigint  NOT NULL,
     CONSTRAINT "slots.process" PRIMARY KEY (name, process, part)
 ) WITH (fillfactor = 80);
 CREATE INDEX slots_asked ON slots (process, part) WHERE asked;
