@@ -3,13 +3,14 @@ package client
 // KeyPatch is the body of UpdateKey (contract, section 3.1). Fields without a
 // Change are unchanged.
 type KeyPatch struct {
-	Name      Change[string]            `json:"name,omitzero"`       // 1 to 255 characters; cannot be cleared
-	Owner     Change[string]            `json:"owner,omitzero"`      // external ID; an owner that does not exist is created
-	PlanID    Change[string]            `json:"plan_id,omitzero"`    // of the key itself; cleared: none
-	Plan      Change[string]            `json:"plan,omitzero"`       // name of the plan, in place of PlanID
-	RateLimit Change[KeyRateLimit]      `json:"rate_limit,omitzero"` // replaced as a whole; cleared: no limit
-	Metadata  Change[map[string]string] `json:"metadata,omitzero"`   // replaced as a whole, at most 16 entries
-	ExpiresAt Change[string]            `json:"expires_at,omitzero"` // RFC 3339 time, or a date, which means its end; cleared: never
+	Name        Change[string]            `json:"name,omitzero"`        // 1 to 255 characters; cannot be cleared
+	Owner       Change[string]            `json:"owner,omitzero"`       // external ID; an owner that does not exist is created
+	PlanID      Change[string]            `json:"plan_id,omitzero"`     // of the key itself; cleared: none
+	Plan        Change[string]            `json:"plan,omitzero"`        // name of the plan, in place of PlanID
+	RateLimit   Change[KeyRateLimit]      `json:"rate_limit,omitzero"`  // replaced as a whole; cleared: no limit
+	Concurrency Change[int64]             `json:"concurrency,omitzero"` // 1 to 1000000 requests in flight; cleared: any number
+	Metadata    Change[map[string]string] `json:"metadata,omitzero"`    // replaced as a whole, at most 16 entries
+	ExpiresAt   Change[string]            `json:"expires_at,omitzero"`  // RFC 3339 time, or a date, which means its end; cleared: never
 }
 
 // RateLimitPatch changes fields of a route's rate limit (contract, section 4.3).
@@ -24,11 +25,12 @@ type RateLimitPatch struct {
 // RoutePatch is the body of UpdateRoute and UpdateRouteLimit. Fields without a Change are
 // unchanged.
 type RoutePatch struct {
-	Path      Change[string]         `json:"path,omitzero"`       // cannot be cleared
-	Methods   Change[[]string]       `json:"methods,omitzero"`    // replaced as a whole; cannot be cleared
-	Auth      Change[string]         `json:"auth,omitzero"`       // key or none; cleared: key
-	RateLimit Change[RateLimitPatch] `json:"rate_limit,omitzero"` // cleared: the route has no limit
-	Cost      Change[[]Cost]         `json:"cost,omitzero"`       // replaced as a whole; cleared: a request costs 1 of the meter requests
+	Path        Change[string]           `json:"path,omitzero"`        // cannot be cleared
+	Methods     Change[[]string]         `json:"methods,omitzero"`     // replaced as a whole; cannot be cleared
+	Auth        Change[string]           `json:"auth,omitzero"`        // key or none; cleared: key
+	RateLimit   Change[RateLimitPatch]   `json:"rate_limit,omitzero"`  // cleared: the route has no limit
+	Concurrency Change[ConcurrencyInput] `json:"concurrency,omitzero"` // replaced as a whole; cleared: no bound of requests in flight
+	Cost        Change[[]Cost]           `json:"cost,omitzero"`        // replaced as a whole; cleared: a request costs 1 of the meter requests
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

@@ -66,6 +66,36 @@ func (e CommitStatusProvider) Valid() bool {
 	}
 }
 
+// Values of ConcurrencyPer.
+const (
+	ConcurrencyPerKey ConcurrencyPer = "key"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ConcurrencyPer) Valid() bool {
+	switch e {
+	case ConcurrencyPerKey:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ConcurrencyInputPer.
+const (
+	ConcurrencyInputPerKey ConcurrencyInputPer = "key"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ConcurrencyInputPer) Valid() bool {
+	switch e {
+	case ConcurrencyInputPerKey:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateAccountRequestPlan.
 const (
 	CreateAccountRequestPlanPlatform CreateAccountRequestPlan = "platform"
@@ -756,6 +786,7 @@ func (e RouteSource) Valid() bool {
 // Values of RouteEffectChanges.
 const (
 	RouteEffectChangesAuth            RouteEffectChanges = "auth"
+	RouteEffectChangesConcurrency     RouteEffectChanges = "concurrency"
 	RouteEffectChangesCost            RouteEffectChanges = "cost"
 	RouteEffectChangesGlobalRateLimit RouteEffectChanges = "global_rate_limit"
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
@@ -767,6 +798,8 @@ const (
 func (e RouteEffectChanges) Valid() bool {
 	switch e {
 	case RouteEffectChangesAuth:
+		return true
+	case RouteEffectChangesConcurrency:
 		return true
 	case RouteEffectChangesCost:
 		return true
@@ -1058,6 +1091,34 @@ type CommitStatus struct {
 // CommitStatusProvider is an enumerated string; see its constants.
 type CommitStatusProvider string
 
+// Concurrency is the schema Concurrency of the OpenAPI document.
+type Concurrency struct {
+	// Max How many requests may be in flight at once.
+	//
+	// Example: 5
+	Max int64 `json:"max"`
+
+	// key if each key may have as many; null if all callers share them.
+	Per *ConcurrencyPer `json:"per"`
+}
+
+// ConcurrencyPer is an enumerated string; see its constants.
+type ConcurrencyPer string
+
+// ConcurrencyInput is the schema ConcurrencyInput of the OpenAPI document.
+type ConcurrencyInput struct {
+	// Max How many requests may be in flight at once, streams and upgrades included.
+	//
+	// Example: 5
+	Max int64 `json:"max"`
+
+	// key allows each key as many. If absent, all callers share them.
+	Per *ConcurrencyInputPer `json:"per,omitempty"`
+}
+
+// ConcurrencyInputPer is an enumerated string; see its constants.
+type ConcurrencyInputPer string
+
 // Cors is the schema Cors of the OpenAPI document.
 type Cors struct {
 	// Headers Allowed request headers.
@@ -1265,6 +1326,11 @@ type CreateGrantRequest struct {
 
 // CreateKeyRequest is the schema CreateKeyRequest of the OpenAPI document.
 type CreateKeyRequest struct {
+	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
 	// Example: 2030-01-31
@@ -1276,7 +1342,7 @@ type CreateKeyRequest struct {
 	GatewayID *string `json:"gateway_id,omitempty"`
 
 	// gateway (the default) for calls through gateways; account for this API. An
-	// account-level key takes neither gateway_id nor rate_limit.
+	// account-level key takes none of gateway_id, rate_limit and concurrency.
 	Level *CreateKeyRequestLevel `json:"level,omitempty"`
 
 	// Key-value pairs of your own. Keygate does not interpret them.
@@ -1379,7 +1445,8 @@ type CreatePlanRequest struct {
 // CreateRouteRequest is the schema CreateRouteRequest of the OpenAPI document.
 type CreateRouteRequest struct {
 	// key (the default) requires an API key; none makes the route public.
-	Auth *CreateRouteRequestAuth `json:"auth,omitempty"`
+	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
+	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
 
 	// What a request costs, for each meter that limits of plans count. Default: 1 of the
 	// meter requests.
@@ -1762,6 +1829,11 @@ type Grant struct {
 
 // Key is the schema Key of the OpenAPI document.
 type Key struct {
+	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency"`
+
 	// When the key was created.
 	CreatedAt time.Time `json:"created_at"`
 
@@ -2213,7 +2285,8 @@ type OwnerEvent struct {
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.
 type PatchRouteRequest struct {
 	// key requires an API key; none makes the route public; null means key.
-	Auth *PatchRouteRequestAuth `json:"auth,omitempty"`
+	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
+	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
 
 	// What a request costs, for each meter that limits of plans count; replaced as a whole.
 	// null removes it: then a request costs 1 of the meter requests.
@@ -2280,6 +2353,11 @@ type PlanLimit struct {
 	// Example: 50/s
 	Burst *string `json:"burst"`
 
+	// Concurrency How many requests may be in flight at once; null for another kind of limit.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency"`
+
 	// GatewayID Gateway that the limit is restricted to; null for all.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
@@ -2295,14 +2373,14 @@ type PlanLimit struct {
 	// Example: per-minute
 	Name string `json:"name"`
 
-	// Whether a quota refuses requests beyond its count, or only counts them; null for a
-	// rate.
+	// Whether a quota refuses requests beyond its count, or only counts them; null for
+	// another kind of limit.
 	Overage *PlanLimitOverage `json:"overage"`
 
 	// key if each key counts by itself; owner if all keys of an owner count together.
 	Per PlanLimitPer `json:"per"`
 
-	// Quota Units of the meter in each calendar window, <count>/<window>; null for a rate.
+	// Quota Units of the meter in each calendar window, <count>/<window>; null for another kind of limit.
 	//
 	// Example: 100000/month
 	Quota *string `json:"quota"`
@@ -2312,13 +2390,13 @@ type PlanLimit struct {
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes []string `json:"routes"`
 
-	// Sustained Refill rate, <count>/<unit>; null for a quota.
+	// Sustained Refill rate, <count>/<unit>; null for another kind of limit.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained"`
 
 	// Percentages of a quota's count at which the event quota.threshold is raised; null for
-	// a rate.
+	// another kind of limit.
 	WarnAt *[]int64 `json:"warn_at"`
 }
 
@@ -2335,12 +2413,17 @@ type PlanLimitInput struct {
 	// Example: 50/s
 	Burst *string `json:"burst,omitempty"`
 
+	// Concurrency How many requests may be in flight at once, streams and upgrades included.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
 	// GatewayID Only for requests through this gateway. Default: all gateways of the account.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Meter What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+	// Meter Of a rate or a quota: what the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
 	//
 	// Example: bytes_out
 	Meter *string `json:"meter,omitempty"`
@@ -2368,7 +2451,7 @@ type PlanLimitInput struct {
 	// Example: ["/orders/{id}","/reports/*"]
 	Routes *[]string `json:"routes,omitempty"`
 
-	// Sustained Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota.
+	// Sustained Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has exactly one of sustained, quota and concurrency.
 	//
 	// Example: 600/min
 	Sustained *string `json:"sustained,omitempty"`
@@ -2817,7 +2900,8 @@ type RotateKeyRequest struct {
 // Route is the schema Route of the OpenAPI document.
 type Route struct {
 	// key if the route requires an API key; none if it is public.
-	Auth RouteAuth `json:"auth"`
+	Auth        RouteAuth    `json:"auth"`
+	Concurrency *Concurrency `json:"concurrency"`
 
 	// What a request costs, for each meter that limits of plans count; null if it costs 1
 	// of the meter requests.
@@ -2892,8 +2976,9 @@ type RouteEffect struct {
 	// What changes for its requests: removed if no other route takes them over, methods if
 	// some of its methods are no longer accepted, auth if a key is required now or no
 	// longer, rate_limit for another limit of a route, cost for another cost (what limits
-	// of plans refuse because of it is not counted), global_rate_limit for another global
-	// limit.
+	// of plans refuse because of it is not counted), concurrency for another bound of
+	// requests in flight (what it refuses is not counted), global_rate_limit for another
+	// global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.
@@ -3051,7 +3136,7 @@ type SimulatedLimit struct {
 	// Example: 340
 	Refused int64 `json:"refused"`
 
-	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+	// Unknown Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known. Of a limit of requests in flight, all, since it is not recorded how long they took.
 	//
 	// Example: 0
 	Unknown int64 `json:"unknown"`

@@ -215,7 +215,7 @@ func filePlan(p *client.Plan, gateways map[string]string) (out plan.FilePlan, le
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		in, of := plan.LimitInput{Name: l.Name, Meter: l.Meter, Per: string(l.Per), Routes: l.Routes}, ""
+		in, of := plan.LimitInput{Name: l.Name, Concurrency: l.Concurrency, Meter: l.Meter, Per: string(l.Per), Routes: l.Routes}, ""
 		if l.WarnAt != nil {
 			in.WarnAt = percentagesOf(*l.WarnAt)
 		}

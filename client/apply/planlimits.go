@@ -67,6 +67,9 @@ func view(l client.PlanLimitInput, names map[string]string) limitView {
 			v[field] = *text
 		}
 	}
+	if l.Concurrency != nil {
+		v["concurrency"] = *l.Concurrency
+	}
 	if of, known := v["gateway"].(string); known && names[of] != "" {
 		v["gateway"] = names[of]
 	}
@@ -108,6 +111,9 @@ func PlanLimit(l *plan.Limit, of string) client.PlanLimitInput {
 		Name: l.Name, Sustained: orAbsent(l.Sustained.String()), Burst: orAbsent(l.Burst.String()), Quota: orAbsent(l.Quota.String()), Meter: orAbsent(l.Meter),
 		Overage: orAbsent(client.PlanLimitInputOverage(l.Overage)), Per: &per, GatewayID: orAbsent(of),
 	}
+	if l.IsConcurrency() {
+		in.Concurrency = &l.Concurrency
+	}
 	if l.WarnAt != nil {
 		warnAt := make([]int64, len(l.WarnAt))
 		for i, percent := range l.WarnAt {
@@ -135,7 +141,7 @@ func LimitInputs(limits []client.PlanLimit) []client.PlanLimitInput {
 		l := &limits[i]
 		per := client.PlanLimitInputPer(l.Per)
 		in[i] = client.PlanLimitInput{
-			Name: l.Name, Sustained: l.Sustained, Burst: l.Burst, Quota: l.Quota, Meter: orAbsent(l.Meter), Overage: (*client.PlanLimitInputOverage)(l.Overage),
+			Name: l.Name, Sustained: l.Sustained, Burst: l.Burst, Quota: l.Quota, Concurrency: l.Concurrency, Meter: orAbsent(l.Meter), Overage: (*client.PlanLimitInputOverage)(l.Overage),
 			WarnAt: l.WarnAt, Per: &per, GatewayID: l.GatewayID, Routes: &l.Routes,
 		}
 	}

@@ -23,9 +23,9 @@ func wantFields(t *testing.T, record map[string]any, want string) {
 }
 
 const (
-	keyFields = "key_id name level scope key_prefix state owner owner_id plan plan_id gateway_id rate_limit metadata " +
+	keyFields = "key_id name level scope key_prefix state owner owner_id plan plan_id gateway_id rate_limit concurrency metadata " +
 		"created_at expires_at revoked_at last_used_at rotated_from rotated_to"
-	routeFields = "route_id gateway_id path methods rate_limit cost auth source created_at"
+	routeFields = "route_id gateway_id path methods rate_limit concurrency cost auth source created_at"
 )
 
 // gatewayFields returns the fields that every record of a gateway has.
@@ -149,7 +149,7 @@ func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
 	created := s.newKey(map[string]any{
-		"name": "mobile", "scope": "read:orders", "gateway_id": gatewayID, "rate_limit": "10/s", "owner": "ann",
+		"name": "mobile", "scope": "read:orders", "gateway_id": gatewayID, "rate_limit": "10/s", "concurrency": 5, "owner": "ann",
 		"metadata": map[string]string{"team": "a"}, "expires_at": "2027-03-05",
 	})
 	id := created.text("key_id")
@@ -160,15 +160,19 @@ func TestKeyIsCreatedRotatedAndRevoked(t *testing.T) {
 	}
 	t.Run("only the creation returns the full key", func(t *testing.T) {
 		s := s.in(t)
-		wantFields(t, s.get("/v1/keys/"+id).want(200).json, keyFields)
+		got := s.get("/v1/keys/" + id).want(200)
+		wantFields(t, got.json, keyFields)
+		if got.json["concurrency"] != 5.0 {
+			t.Errorf("got concurrency %v, want 5", got.json["concurrency"])
+		}
 		if strings.Contains(s.get("/v1/keys").want(200).raw, created.text("key")) {
 			t.Error("the list contains the full key")
 		}
 	})
 	t.Run("PATCH clears null fields and keeps absent ones", func(t *testing.T) {
-		patched := s.in(t).do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"owner": null, "rate_limit": null, "metadata": null, "expires_at": null}`}).want(200)
+		patched := s.in(t).do(request{method: "PATCH", path: "/v1/keys/" + id, body: `{"owner": null, "rate_limit": null, "concurrency": null, "metadata": null, "expires_at": null}`}).want(200)
 		wantFields(t, patched.json, keyFields)
-		for _, name := range []string{"owner", "rate_limit", "expires_at"} {
+		for _, name := range []string{"owner", "rate_limit", "concurrency", "expires_at"} {
 			if patched.json[name] != nil {
 				t.Errorf("got %s = %v, want null", name, patched.json[name])
 			}

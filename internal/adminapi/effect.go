@@ -24,7 +24,7 @@ type routeEffectRecord struct {
 	RouteID       string   `json:"route_id" doc:"Identifier of the route in force." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	Path          string   `json:"path" doc:"Path template of the route in force." example:"/orders/{id}"`
 	Methods       []string `json:"methods" nullable:"false" doc:"Methods of the route in force." example:"[\"GET\"]"`
-	Changes       []string `json:"changes" nullable:"false" enum:"removed,methods,auth,rate_limit,cost,global_rate_limit" doc:"What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), global_rate_limit for another global limit."`
+	Changes       []string `json:"changes" nullable:"false" enum:"removed,methods,auth,rate_limit,cost,concurrency,global_rate_limit" doc:"What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), global_rate_limit for another global limit."`
 	Requests      int64    `json:"requests" doc:"Requests on the route, as in the traffic report." example:"1204"`
 	Keys          int64    `json:"keys" doc:"Distinct keys of these requests." example:"3"`
 	Refused       int64    `json:"refused" doc:"How many of these requests the new configuration would refuse." example:"1204"`

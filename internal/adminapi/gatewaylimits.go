@@ -127,7 +127,7 @@ type simulatedKeyRecord struct {
 type simulatedLimitRecord struct {
 	Limit   string `json:"limit" doc:"Name of the limit." example:"per-minute"`
 	Refused int64  `json:"refused" doc:"Number of requests that it would have refused." example:"340"`
-	Unknown int64  `json:"unknown" doc:"Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known." example:"0"`
+	Unknown int64  `json:"unknown" doc:"Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known. Of a limit of requests in flight, all, since it is not recorded how long they took." example:"0"`
 }
 
 func (a *API) limitOperations() []operation {

@@ -61,7 +61,7 @@ func (a *API) keyOperations() []operation {
 	}, {
 		id: "rotateKey", method: http.MethodPost, path: "/v1/keys/{key_id}/rotate", tag: "Keys",
 		summary:     "Rotate a key",
-		description: "Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit. Only this response contains the full new key.",
+		description: "Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit and one concurrency. Only this response contains the full new key.",
 		body:        reflect.TypeFor[rotateKeyRequest](), replayable: true, ifMatch: true,
 		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
 		run: takes(a.rotateKey),
@@ -105,7 +105,7 @@ func presentNewKey(k *control.NewKey) response {
 func (a *API) createKey(c *call, req createKeyRequest) (response, error) {
 	return respond(presentNewKey)(a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, control.KeyInput{
 		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
-		RateLimit: value(req.RateLimit).KeyLimitInput, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
+		RateLimit: value(req.RateLimit).KeyLimitInput, Concurrency: req.Concurrency, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
 		Plan: control.ChoosePlan(value(req.PlanID), value(req.Plan)),
 	}))
 }
@@ -113,8 +113,8 @@ func (a *API) createKey(c *call, req createKeyRequest) (response, error) {
 func (a *API) updateKey(c *call, req updateKeyRequest) (response, error) {
 	return respond(c.keyResponse)(a.cfg.Control.UpdateKey(c.ctx, &c.actor, c.params["key_id"], control.KeyPatch{
 		Name: setTo(req.Name), Owner: req.Owner.Optional, Plan: control.PlanChoice{ID: req.PlanID.Optional, Name: req.Plan.Optional},
-		RateLimit: control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
-		Metadata:  req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
+		RateLimit:   control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
+		Concurrency: req.Concurrency.Optional, Metadata: req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
 	}, c.match))
 }
 

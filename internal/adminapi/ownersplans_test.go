@@ -70,8 +70,8 @@ func TestPlanIsCreatedChangedAndDeleted(t *testing.T) {
 	}}).want(201)
 	wantFields(t, created.json, fields+" warnings")
 	path := "/v1/plans/" + created.text("plan_id")
-	if got, want := compact(t, created.json["limits"]), `[{"burst":"50/s","gateway_id":null,"meter":"requests","name":"per-minute","overage":null,"per":"owner","quota":null,"routes":[],"sustained":"600/min","warn_at":null},`+
-		`{"burst":null,"gateway_id":"`+gatewayID+`","meter":"requests","name":"orders","overage":null,"per":"key","quota":null,"routes":["/orders/{id}","/reports/*"],"sustained":"1/s","warn_at":null}]`; got != want {
+	if got, want := compact(t, created.json["limits"]), `[{"burst":"50/s","concurrency":null,"gateway_id":null,"meter":"requests","name":"per-minute","overage":null,"per":"owner","quota":null,"routes":[],"sustained":"600/min","warn_at":null},`+
+		`{"burst":null,"concurrency":null,"gateway_id":"`+gatewayID+`","meter":"requests","name":"orders","overage":null,"per":"key","quota":null,"routes":["/orders/{id}","/reports/*"],"sustained":"1/s","warn_at":null}]`; got != want {
 		t.Errorf("got the limits %s, want %s", got, want)
 	}
 	if w := compact(t, created.json["warnings"]); !strings.Contains(w, "/reports/*") || strings.Contains(w, "/orders") {
@@ -85,6 +85,16 @@ func TestPlanIsCreatedChangedAndDeleted(t *testing.T) {
 	for _, field := range []string{"quota", "concurrency", "meter", "overage", "warn_at"} {
 		s.do(request{method: "PATCH", path: path, body: map[string]any{"limits": []any{map[string]any{"name": "a", "sustained": "1/s", field: 5}}}}).
 			refused(422, "validation_failed", "limits[0]."+field)
+	}
+	parallel := s.do(request{method: "PATCH", path: path, body: `{"limits": [{"name": "a", "concurrency": 5}]}`}).want(200)
+	const ofParallel = `[{"burst":null,"concurrency":5,"gateway_id":null,"meter":"requests","name":"a","overage":null,"per":"key","quota":null,"routes":[],"sustained":null,"warn_at":null}]`
+	if got := compact(t, parallel.json["limits"]); got != ofParallel {
+		t.Errorf("got the limits %s, want %s", got, ofParallel)
+	}
+	s.do(request{method: "PATCH", path: path, body: map[string]any{"limits": parallel.json["limits"]}}).want(200)
+	for _, count := range []any{0, 1_000_001, 1.5, "5"} {
+		s.do(request{method: "PATCH", path: path, body: map[string]any{"limits": []any{map[string]any{"name": "a", "concurrency": count}}}}).
+			refused(422, "validation_failed", "limits[0].concurrency")
 	}
 	changed := s.do(request{method: "PATCH", path: path, body: `{"name": "starter", "title": null, "limits": null, "time_zone": "Europe/Berlin", "anchor_day": 28}`}).want(200)
 	if changed.text("name") != "starter" || changed.json["title"] != nil || compact(t, changed.json["limits"]) != "[]" || changed.text("time_zone") != "Europe/Berlin" {

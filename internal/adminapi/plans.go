@@ -14,16 +14,17 @@ import (
 )
 
 type planLimitInput struct {
-	Name      string       `json:"name" minLength:"1" maxLength:"32" doc:"Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _." example:"per-minute"`
-	Sustained *string      `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota." example:"600/min"`
-	Burst     *string      `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: bucket capacity, <count>/<unit>. Default: the count of sustained." example:"50/s"`
-	Quota     *string      `json:"quota,omitempty" nullable:"true" minLength:"1" doc:"Of a quota: units of the meter in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends." example:"100000/month"`
-	Meter     *string      `json:"meter,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit." example:"bytes_out"`
-	Overage   *string      `json:"overage,omitempty" nullable:"true" enum:"refuse,allow" doc:"Of a quota: refuse (the default) refuses requests beyond the count; allow counts them and refuses none."`
-	WarnAt    []percentage `json:"warn_at,omitempty" nullable:"true" maxItems:"5" doc:"Of a quota: percentages of its count at which the event quota.threshold is raised, once in each window. An empty list is none. Default: 80 and 100."`
-	Per       *string      `json:"per,omitempty" nullable:"true" enum:"key,owner" doc:"key (the default) counts each key by itself. owner counts all keys of an owner together; a key without an owner counts alone."`
-	GatewayID *string      `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Only for requests through this gateway. Default: all gateways of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Routes    []string     `json:"routes,omitempty" nullable:"true" maxItems:"100" doc:"Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes." example:"/orders/{id},/reports/*"`
+	Name        string       `json:"name" minLength:"1" maxLength:"32" doc:"Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _." example:"per-minute"`
+	Sustained   *string      `json:"sustained,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has exactly one of sustained, quota and concurrency." example:"600/min"`
+	Burst       *string      `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Of a rate: bucket capacity, <count>/<unit>. Default: the count of sustained." example:"50/s"`
+	Quota       *string      `json:"quota,omitempty" nullable:"true" minLength:"1" doc:"Of a quota: units of the meter in each calendar window, <count>/<window>. A window is day, week (from Monday), month (from anchor_day) or total, which never ends." example:"100000/month"`
+	Concurrency *int64       `json:"concurrency,omitempty" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many requests may be in flight at once, streams and upgrades included." example:"5"`
+	Meter       *string      `json:"meter,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"Of a rate or a quota: what the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit." example:"bytes_out"`
+	Overage     *string      `json:"overage,omitempty" nullable:"true" enum:"refuse,allow" doc:"Of a quota: refuse (the default) refuses requests beyond the count; allow counts them and refuses none."`
+	WarnAt      []percentage `json:"warn_at,omitempty" nullable:"true" maxItems:"5" doc:"Of a quota: percentages of its count at which the event quota.threshold is raised, once in each window. An empty list is none. Default: 80 and 100."`
+	Per         *string      `json:"per,omitempty" nullable:"true" enum:"key,owner" doc:"key (the default) counts each key by itself. owner counts all keys of an owner together; a key without an owner counts alone."`
+	GatewayID   *string      `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Only for requests through this gateway. Default: all gateways of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Routes      []string     `json:"routes,omitempty" nullable:"true" maxItems:"100" doc:"Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes." example:"/orders/{id},/reports/*"`
 }
 
 // percentage is a percentage of a quota's count.
@@ -62,16 +63,17 @@ type updatePlanRequest struct {
 }
 
 type planLimitRecord struct {
-	Name      string       `json:"name" doc:"Name of the limit." example:"per-minute"`
-	Sustained *string      `json:"sustained" doc:"Refill rate, <count>/<unit>; null for a quota." example:"600/min"`
-	Burst     *string      `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"50/s"`
-	Quota     *string      `json:"quota" doc:"Units of the meter in each calendar window, <count>/<window>; null for a rate." example:"100000/month"`
-	Meter     string       `json:"meter" doc:"What the limit counts: requests, bytes_in, bytes_out or the meter of a cost of routes." example:"requests"`
-	Overage   *string      `json:"overage" enum:"refuse,allow" doc:"Whether a quota refuses requests beyond its count, or only counts them; null for a rate."`
-	WarnAt    []percentage `json:"warn_at" nullable:"true" doc:"Percentages of a quota's count at which the event quota.threshold is raised; null for a rate."`
-	Per       string       `json:"per" enum:"key,owner" doc:"key if each key counts by itself; owner if all keys of an owner count together."`
-	GatewayID *string      `json:"gateway_id" doc:"Gateway that the limit is restricted to; null for all." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Routes    []string     `json:"routes" nullable:"false" doc:"Paths of the routes that the limit is restricted to; empty for all." example:"/orders/{id},/reports/*"`
+	Name        string       `json:"name" doc:"Name of the limit." example:"per-minute"`
+	Sustained   *string      `json:"sustained" doc:"Refill rate, <count>/<unit>; null for another kind of limit." example:"600/min"`
+	Burst       *string      `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"50/s"`
+	Quota       *string      `json:"quota" doc:"Units of the meter in each calendar window, <count>/<window>; null for another kind of limit." example:"100000/month"`
+	Concurrency *int64       `json:"concurrency" doc:"How many requests may be in flight at once; null for another kind of limit." example:"5"`
+	Meter       string       `json:"meter" doc:"What the limit counts: requests, bytes_in, bytes_out or the meter of a cost of routes." example:"requests"`
+	Overage     *string      `json:"overage" enum:"refuse,allow" doc:"Whether a quota refuses requests beyond its count, or only counts them; null for another kind of limit."`
+	WarnAt      []percentage `json:"warn_at" nullable:"true" doc:"Percentages of a quota's count at which the event quota.threshold is raised; null for another kind of limit."`
+	Per         string       `json:"per" enum:"key,owner" doc:"key if each key counts by itself; owner if all keys of an owner count together."`
+	GatewayID   *string      `json:"gateway_id" doc:"Gateway that the limit is restricted to; null for all." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Routes      []string     `json:"routes" nullable:"false" doc:"Paths of the routes that the limit is restricted to; empty for all." example:"/orders/{id},/reports/*"`
 }
 
 type planRecord struct {
@@ -90,7 +92,7 @@ func limitInputs(in []planLimitInput) []plan.LimitInput {
 	for i := range in {
 		l := &in[i]
 		out[i] = plan.LimitInput{
-			Name: l.Name, Sustained: value(l.Sustained), Burst: value(l.Burst), Quota: value(l.Quota), Meter: value(l.Meter), Overage: value(l.Overage),
+			Name: l.Name, Sustained: value(l.Sustained), Burst: value(l.Burst), Quota: value(l.Quota), Concurrency: l.Concurrency, Meter: value(l.Meter), Overage: value(l.Overage),
 			WarnAt: percentages[percentage, int](l.WarnAt), Per: value(l.Per), GatewayID: value(l.GatewayID), Routes: l.Routes,
 		}
 	}
@@ -112,6 +114,9 @@ func presentPlanLimit(l *plan.Limit) planLimitRecord {
 	r := planLimitRecord{
 		Name: l.Name, Sustained: rate(l.Sustained.Rate), Burst: rate(l.Burst.Rate), Quota: optionalText(l.Quota.String()), Meter: l.MeterOrDefault(),
 		Per: string(l.Per), GatewayID: optionalText(l.GatewayID), Routes: orEmpty(l.Routes),
+	}
+	if l.IsConcurrency() {
+		r.Concurrency = &l.Concurrency
 	}
 	if l.IsQuota() {
 		r.Overage, r.WarnAt = optionalText(string(l.OverageOrDefault())), percentages[int, percentage](l.Warnings())

@@ -23,9 +23,9 @@ func TestQuotasOfPlans(t *testing.T) {
 	s := start(t)
 	s.newQuotas()
 	shown := s.get("/v1/plans?name=pro").want(200).data()[0]["limits"]
-	want := `[{"burst":null,"gateway_id":null,"meter":"requests","name":"per-month","overage":"refuse","per":"owner","quota":"100/month","routes":[],"sustained":null,"warn_at":[80,100]},` +
-		`{"burst":null,"gateway_id":null,"meter":"requests","name":"ever","overage":"allow","per":"owner","quota":"9007199254740991/total","routes":[],"sustained":null,"warn_at":[1,200]},` +
-		`{"burst":null,"gateway_id":null,"meter":"requests","name":"each","overage":"refuse","per":"key","quota":"5/day","routes":[],"sustained":null,"warn_at":[]}]`
+	want := `[{"burst":null,"concurrency":null,"gateway_id":null,"meter":"requests","name":"per-month","overage":"refuse","per":"owner","quota":"100/month","routes":[],"sustained":null,"warn_at":[80,100]},` +
+		`{"burst":null,"concurrency":null,"gateway_id":null,"meter":"requests","name":"ever","overage":"allow","per":"owner","quota":"9007199254740991/total","routes":[],"sustained":null,"warn_at":[1,200]},` +
+		`{"burst":null,"concurrency":null,"gateway_id":null,"meter":"requests","name":"each","overage":"refuse","per":"key","quota":"5/day","routes":[],"sustained":null,"warn_at":[]}]`
 	if got := compact(t, shown); got != want {
 		t.Errorf("got the limits %s, want %s", got, want)
 	}

@@ -25,17 +25,24 @@ type rateLimitRecord struct {
 	Per       *string  `json:"per" enum:"key,address" doc:"key if each key has its own bucket, address if each client address (IPv6: each /64) has; null if all callers share one."`
 }
 
+type concurrencyRecord struct {
+	_   struct{} `nullable:"true"`
+	Max int64    `json:"max" doc:"How many requests may be in flight at once." example:"5"`
+	Per *string  `json:"per" enum:"key" doc:"key if each key may have as many; null if all callers share them."`
+}
+
 type routeRecord struct {
-	RouteID   string           `json:"route_id" doc:"Identifier of the route." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	GatewayID string           `json:"gateway_id" doc:"Gateway that the route belongs to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Path      string           `json:"path" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
-	Methods   []string         `json:"methods" nullable:"false" doc:"HTTP methods." example:"GET,DELETE"`
-	RateLimit *rateLimitRecord `json:"rate_limit" doc:"Rate limit of the route; null for no limit."`
-	Cost      *costList        `json:"cost" doc:"What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests."`
-	Auth      string           `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
-	Source    string           `json:"source" enum:"api,spec,config" doc:"How the route was created."`
-	CreatedAt time.Time        `json:"created_at" doc:"When the route was created."`
-	Warnings  []string         `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
+	RouteID     string             `json:"route_id" doc:"Identifier of the route." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	GatewayID   string             `json:"gateway_id" doc:"Gateway that the route belongs to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Path        string             `json:"path" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods     []string           `json:"methods" nullable:"false" doc:"HTTP methods." example:"GET,DELETE"`
+	RateLimit   *rateLimitRecord   `json:"rate_limit" doc:"Rate limit of the route; null for no limit."`
+	Concurrency *concurrencyRecord `json:"concurrency" doc:"Bound of the requests of the route that are in flight; null for none."`
+	Cost        *costList          `json:"cost" doc:"What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests."`
+	Auth        string             `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
+	Source      string             `json:"source" enum:"api,spec,config" doc:"How the route was created."`
+	CreatedAt   time.Time          `json:"created_at" doc:"When the route was created."`
+	Warnings    []string           `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
 }
 
 type revisionRecord struct {
@@ -93,6 +100,7 @@ type KeyRecord struct {
 	Plan        *string           `json:"plan" doc:"Name of that plan; null for none." example:"free"`
 	GatewayID   *string           `json:"gateway_id" doc:"Gateway that the key is restricted to; null if it works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RateLimit   *keyLimitRecord   `json:"rate_limit" doc:"Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit."`
+	Concurrency *int64            `json:"concurrency" doc:"How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number." example:"5"`
 	Metadata    map[string]string `json:"metadata" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 	CreatedAt   time.Time         `json:"created_at" doc:"When the key was created."`
 	ExpiresAt   *time.Time        `json:"expires_at" doc:"When the key expires; null for never."`
@@ -221,9 +229,16 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
 		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
-		RateLimit: presentLimit(r.RateLimit), Cost: presentCost(r.Cost), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
+		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
 		Warnings: gateway.RouteWarnings(r.Methods),
 	}
+}
+
+func presentConcurrency(c ratelimit.Concurrency) *concurrencyRecord {
+	if c.IsZero() {
+		return nil
+	}
+	return &concurrencyRecord{Max: c.Max, Per: optionalText(c.Per)}
 }
 
 func presentLimit(c ratelimit.Config) *rateLimitRecord {
@@ -269,7 +284,8 @@ func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
 		State: string(k.State(now)), Owner: optionalText(k.Owner), OwnerID: optionalText(k.OwnerID),
 		PlanID: optionalText(k.PlanID), Plan: optionalText(k.Plan), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
-		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
+		Concurrency: optionalNumber(k.Concurrency),
+		Metadata:    k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
 		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
 	}
 	if r.Metadata == nil {

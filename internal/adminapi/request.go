@@ -14,11 +14,12 @@ import (
 // same as an absent optional field; in a PATCH, null clears the field.
 
 type createRouteRequest struct {
-	Path      string          `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
-	Methods   []string        `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case." example:"GET,DELETE"`
-	RateLimit *rateLimitInput `json:"rate_limit,omitempty" doc:"Rate limit of the route."`
-	Cost      *costListInput  `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
-	Auth      *string         `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
+	Path        string            `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods     []string          `json:"methods" nullable:"false" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case." example:"GET,DELETE"`
+	RateLimit   *rateLimitInput   `json:"rate_limit,omitempty" doc:"Rate limit of the route."`
+	Concurrency *concurrencyInput `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight."`
+	Cost        *costListInput    `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
+	Auth        *string           `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
 }
 
 type rateLimitInput struct {
@@ -27,6 +28,20 @@ type rateLimitInput struct {
 	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
 	Daily     *string  `json:"daily,omitempty" nullable:"true" minLength:"1" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
 	Per       *string  `json:"per,omitempty" nullable:"true" enum:"key,address" doc:"key gives each key its own bucket, address each client address (IPv6: each /64), without daily. If absent, all callers share one."`
+}
+
+type concurrencyInput struct {
+	_   struct{} `nullable:"true"`
+	Max int64    `json:"max" minimum:"1" maximum:"1000000" doc:"How many requests may be in flight at once, streams and upgrades included." example:"5"`
+	Per *string  `json:"per,omitempty" nullable:"true" enum:"key" doc:"key allows each key as many. If absent, all callers share them."`
+}
+
+// concurrency returns the bound of a request; the zero value for nil.
+func (c *concurrencyInput) concurrency() ratelimit.Concurrency {
+	if c == nil {
+		return ratelimit.Concurrency{}
+	}
+	return ratelimit.Concurrency{Max: c.Max, Per: value(c.Per)}
 }
 
 func (l *rateLimitInput) config() (ratelimit.Config, error) {
@@ -38,11 +53,12 @@ type updateRouteRequest struct {
 }
 
 type patchRouteRequest struct {
-	Path      *string                  `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
-	Methods   *[]string                `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
-	Auth      optional[string]         `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
-	Cost      optional[costListInput]  `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
-	RateLimit optional[rateLimitPatch] `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
+	Path        *string                    `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
+	Methods     *[]string                  `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
+	Auth        optional[string]           `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
+	Concurrency optional[concurrencyInput] `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight; replaced as a whole. null removes it."`
+	Cost        optional[costListInput]    `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
+	RateLimit   optional[rateLimitPatch]   `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
 }
 
 type rateLimitPatch struct {
@@ -60,26 +76,28 @@ func (p *rateLimitPatch) control() control.RateLimitPatch {
 }
 
 type createKeyRequest struct {
-	Name      string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
-	Scope     string            `json:"scope" minLength:"1" maxLength:"4200" doc:"1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query." example:"read:orders write:customers"`
-	ExpiresAt *string           `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC." example:"2030-01-31"`
-	GatewayID *string           `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the key is restricted to. If absent, the key works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	RateLimit *keyLimitInput    `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily."`
-	Level     *string           `json:"level,omitempty" nullable:"true" enum:"gateway,account" doc:"gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit."`
-	Owner     *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account." example:"customer-42"`
-	PlanID    *string           `json:"plan_id,omitempty" nullable:"true" minLength:"1" doc:"Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Plan      *string           `json:"plan,omitempty" nullable:"true" minLength:"1" doc:"Name of the plan of the key, in place of plan_id." example:"free"`
-	Metadata  map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
+	Name        string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
+	Scope       string            `json:"scope" minLength:"1" maxLength:"4200" doc:"1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query." example:"read:orders write:customers"`
+	ExpiresAt   *string           `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC." example:"2030-01-31"`
+	GatewayID   *string           `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the key is restricted to. If absent, the key works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	RateLimit   *keyLimitInput    `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily."`
+	Concurrency *int64            `json:"concurrency,omitempty" nullable:"true" minimum:"1" maximum:"1000000" doc:"How many requests with the key may be in flight at once, those with the other keys of its rotations included." example:"5"`
+	Level       *string           `json:"level,omitempty" nullable:"true" enum:"gateway,account" doc:"gateway (the default) for calls through gateways; account for this API. An account-level key takes none of gateway_id, rate_limit and concurrency."`
+	Owner       *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account." example:"customer-42"`
+	PlanID      *string           `json:"plan_id,omitempty" nullable:"true" minLength:"1" doc:"Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Plan        *string           `json:"plan,omitempty" nullable:"true" minLength:"1" doc:"Name of the plan of the key, in place of plan_id." example:"free"`
+	Metadata    map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 }
 
 type updateKeyRequest struct {
-	Name      *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
-	Owner     optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"External ID of the owner of the key; null for none. An owner that does not exist is created, with the default plan of the account. What the key used stays with its former owner." example:"customer-42"`
-	PlanID    optional[string]            `json:"plan_id,omitempty" minLength:"1" doc:"Plan of the key itself; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Plan      optional[string]            `json:"plan,omitempty" minLength:"1" doc:"Name of the plan of the key, in place of plan_id; null for none." example:"free"`
-	RateLimit optional[keyLimitInput]     `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily, which replaces the whole limit; null for no limit."`
-	Metadata  optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Key-value pairs of your own. Replaces all of them; null removes them."`
-	ExpiresAt optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, in the same form as when creating a key; null for never." example:"2030-01-31"`
+	Name        *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
+	Owner       optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"External ID of the owner of the key; null for none. An owner that does not exist is created, with the default plan of the account. What the key used stays with its former owner." example:"customer-42"`
+	PlanID      optional[string]            `json:"plan_id,omitempty" minLength:"1" doc:"Plan of the key itself; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Plan        optional[string]            `json:"plan,omitempty" minLength:"1" doc:"Name of the plan of the key, in place of plan_id; null for none." example:"free"`
+	RateLimit   optional[keyLimitInput]     `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily, which replaces the whole limit; null for no limit."`
+	Concurrency optional[int64]             `json:"concurrency,omitempty" minimum:"1" maximum:"1000000" doc:"How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number." example:"5"`
+	Metadata    optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Key-value pairs of your own. Replaces all of them; null removes them."`
+	ExpiresAt   optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, in the same form as when creating a key; null for never." example:"2030-01-31"`
 }
 
 type rotateKeyRequest struct {

@@ -102,17 +102,20 @@ func (k *Key) Validate() error {
 // CheckLevel checks that an account-level key has no fields that only gateway-level keys may have. The error is
 // a validation error that names them.
 func (k *Key) CheckLevel() error {
-	var badGateway, badRate, badPlan error
+	var badGateway, badRate, badConcurrency, badPlan error
 	if k.Level == AccountLevel && k.GatewayID != "" {
 		badGateway = fault.Invalid("gateway_id", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
 	if k.Level == AccountLevel && !k.RateLimit.IsZero() {
 		badRate = fault.Invalid("rate_limit", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
+	if k.Level == AccountLevel && k.Concurrency != 0 {
+		badConcurrency = fault.Invalid("concurrency", "must be absent for an account-level key: omit it, or use the level gateway")
+	}
 	if k.Level == AccountLevel && k.PlanID != "" {
 		badPlan = fault.Invalid("plan_id", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
-	return fault.Join(badGateway, badRate, badPlan)
+	return fault.Join(badGateway, badRate, badConcurrency, badPlan)
 }
 
 // endOfTime returns the first instant that RFC 3339 cannot write.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/client"
@@ -28,6 +29,12 @@ func settingText(value any) string {
 	case string:
 		return v
 	case map[string]any:
+		if most, isCount := wholeText(v["max"]); isCount { // of requests in flight
+			if per, isText := v["per"].(string); isText {
+				most += "/" + per
+			}
+			return most
+		}
 		if text := limitText(v); text != "" {
 			return text
 		}
@@ -39,7 +46,18 @@ func settingText(value any) string {
 	return string(text)
 }
 
-// limitText returns a rate limit on one line; "" if the value is not one.
+// wholeText returns a whole number, whatever its type, as text.
+func wholeText(value any) (text string, is bool) {
+	switch n := value.(type) {
+	case int64:
+		return strconv.FormatInt(n, 10), true
+	case float64:
+		return strconv.FormatFloat(n, 'f', -1, 64), true
+	}
+	return "", false
+}
+
+// limitText returns a rate limit or a limit of a plan on one line; "" if the value is not one.
 func limitText(limit map[string]any) string {
 	var parts []string
 	for _, part := range []struct{ field, word string }{
@@ -48,6 +66,9 @@ func limitText(limit map[string]any) string {
 		if text, isText := limit[part.field].(string); isText {
 			parts = append(parts, part.word+text)
 		}
+	}
+	if most, isCount := wholeText(limit["concurrency"]); isCount {
+		parts = append(parts, "concurrency "+most)
 	}
 	for _, part := range []struct{ field, word string }{{"warn_at", "warn at "}, {"routes", "routes "}} {
 		if list, isList := limit[part.field].([]any); isList {

@@ -28,8 +28,8 @@ const (
 
 type keysCreate struct {
 	*app
-	name, scope, expires, rateLimit, gateway, level, owner, plan string
-	metadata                                                     []string
+	name, scope, expires, rateLimit, concurrency, gateway, level, owner, plan string
+	metadata                                                                  []string
 }
 
 func newKeysCreate(a *app) *cobra.Command {
@@ -46,6 +46,7 @@ func newKeysCreate(a *app) *cobra.Command {
 	f.StringVar(&o.scope, "scope", "", "`scope`: read, write or admin, optionally with a resource, such as read:orders; several are separated by spaces")
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid"+expiresUsage)
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
+	f.StringVar(&o.concurrency, "concurrency", "", keyConcurrencyHelp)
 	f.StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the only gateway that the key is valid for (default: all gateways)")
 	f.StringVar(&o.level, "level", "", "`level`: gateway (default), or account for the management API")
 	f.StringVar(&o.owner, "owner", "", keyOwnerHelp)
@@ -65,11 +66,15 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	concurrency, err := keyConcurrency(o.concurrency)
+	if err != nil {
+		return err
+	}
 	if o.expires, err = expiry(o.expires, time.Now()); err != nil {
 		return err
 	}
 	in := client.CreateKeyRequest{
-		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), RateLimit: limit, Plan: given(o.plan),
+		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), RateLimit: limit, Concurrency: concurrency, Plan: given(o.plan),
 		Level: given(client.CreateKeyRequestLevel(o.level)),
 	}
 	if isID(o.plan) {
@@ -121,7 +126,7 @@ func keyFields(k *client.Key) []terminal.Field {
 	fields := []terminal.Field{
 		{"KEY ID", k.KeyID}, {"NAME", k.Name}, {"STATE", string(k.State)}, {"LEVEL", string(k.Level)}, {"SCOPE", k.Scope},
 		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"PLAN", str(k.Plan)}, {"GATEWAY", str(k.GatewayID)},
-		{"RATE LIMIT", keyLimitText(k.RateLimit)}, {"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
+		{"RATE LIMIT", keyLimitText(k.RateLimit)}, {"CONCURRENCY", number(k.Concurrency)}, {"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
 	}
 	fields = append(fields, filled(terminal.Field{"REVOKED", terminal.Moment(k.RevokedAt)},
 		terminal.Field{"ROTATED FROM", str(k.RotatedFrom)}, terminal.Field{"ROTATED TO", str(k.RotatedTo)})...)
@@ -149,11 +154,11 @@ func newKeysList(a *app) *cobra.Command {
 		},
 		columns: []terminal.Column{
 			{Name: "KEY ID"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "LEVEL", Rank: 6}, {Name: "SCOPE", Flex: true},
-			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "PLAN", Rank: 7, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
+			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "PLAN", Rank: 7, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "CONCURRENCY", Rank: 8}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
 		},
 		row: func(k *client.Key) []string {
 			return []string{
-				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.Plan), keyLimitText(k.RateLimit),
+				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.Plan), keyLimitText(k.RateLimit), number(k.Concurrency),
 				a.When(k.ExpiresAt), a.When(k.LastUsedAt),
 			}
 		},
@@ -173,9 +178,9 @@ func newKeysRevoke(a *app) *cobra.Command {
 }
 
 type keysUpdate struct {
-	name, owner, plan, rateLimit, expires string
-	metadata                              []string
-	patch                                 client.KeyPatch
+	name, owner, plan, rateLimit, concurrency, expires string
+	metadata                                           []string
+	patch                                              client.KeyPatch
 }
 
 func newKeysUpdate(a *app) *cobra.Command {
@@ -189,6 +194,7 @@ func newKeysUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.owner, "owner", "", keyOwnerHelp)
 	f.StringVar(&o.plan, "plan", "", keyPlanHelp)
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
+	f.StringVar(&o.concurrency, "concurrency", "", keyConcurrencyHelp)
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid"+expiresUsage)
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
 	return shows(oneKey(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Key, error) {
@@ -223,6 +229,15 @@ func (o *keysUpdate) read(c *cobra.Command, _ []string) error {
 			p.RateLimit = client.Set(*limit)
 		}
 	}
+	if c.Flags().Changed("concurrency") {
+		n, err := keyConcurrency(o.concurrency)
+		if err != nil {
+			return err
+		}
+		if p.Concurrency = client.Clear[int64](); n != nil {
+			p.Concurrency = client.Set(*n)
+		}
+	}
 	if c.Flags().Changed("name") {
 		p.Name = client.Set(o.name)
 	}
@@ -232,8 +247,8 @@ func (o *keysUpdate) read(c *cobra.Command, _ []string) error {
 	if p.Plan = set.text("plan", o.plan); isID(o.plan) {
 		p.Plan, p.PlanID = client.Change[string]{}, set.text("plan", o.plan)
 	}
-	if p.Name.IsZero() && p.Owner.IsZero() && p.Plan.IsZero() && p.PlanID.IsZero() && p.RateLimit.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
-		return usagef("nothing to change: give at least one of --name, --owner, --plan, --rate-limit, --expires and --metadata")
+	if p.Name.IsZero() && p.Owner.IsZero() && p.Plan.IsZero() && p.PlanID.IsZero() && p.RateLimit.IsZero() && p.Concurrency.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
+		return usagef("nothing to change: give at least one of --name, --owner, --plan, --rate-limit, --concurrency, --expires and --metadata")
 	}
 	return nil
 }

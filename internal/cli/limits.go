@@ -85,7 +85,7 @@ gateway's global limit: --sustained, --burst.
 With --plan or --limit, simulate a plan, as if every key and owner had it: one that is
 there, or one with these limits, which are written as for keygate plans create. Of a quota,
 it is not known how much was used before the last 24 hours: what it admits in a window that
-began earlier is shown as UNKNOWN.`,
+began earlier is shown as UNKNOWN. So are all requests of a limit of requests in flight.`,
 		Example: "  keygate limits simulate --gateway gw_01j… --route-id rt_01j… --sustained 600/min --burst 50/s\n" +
 			"  keygate limits simulate --gateway gw_01j… --key-id key_01j… --rate-limit 100/min\n" +
 			"  keygate limits simulate --gateway gw_01j… --limit per-minute=600/min,per=owner",

@@ -10,15 +10,15 @@ import (
 )
 
 // planLimitHelp describes --limit of a plan.
-const planLimitHelp = "`limit` of the plan, such as per-minute=600/min,burst=100/s,per=owner or per-month=quota:100000/month; may be repeated"
+const planLimitHelp = "`limit` of the plan, such as per-minute=600/min,burst=100/s,per=owner per-month=quota:100000/month or parallel=concurrency:5; may be repeated"
 
 // aboutPlanLimits is the part of help texts about --limit.
 const aboutPlanLimits = `A limit is NAME=RATE, or NAME=quota:COUNT/WINDOW for a quota, whose windows are those of a
-calendar: day, week, month or total, which never ends. Then come parts that are separated
-by commas:
+calendar: day, week, month or total, which never ends; or NAME=concurrency:COUNT for requests
+in flight, streams and upgrades included. Then come parts that are separated by commas:
 
   burst=RATE       of a rate: capacity, such as 100/s (default: the count of the rate)
-  meter=METER      what it counts: requests (default), bytes_in for the bodies of requests,
+  meter=METER      of a rate or a quota: what it counts: requests (default), bytes_in for the bodies of requests,
                    bytes_out for those of responses, or the meter of a cost of routes
   overage=allow    of a quota: requests beyond it are counted, and none is refused
   warn-at=50,80    of a quota: percentages at which the event quota.threshold is raised
@@ -29,6 +29,9 @@ by commas:
 
 // quotaPrefix is what stands before the count of a quota in --limit, since 1000/day could be a rate as well.
 const quotaPrefix = "quota:"
+
+// concurrencyPrefix is what stands before the number of requests in flight in --limit.
+const concurrencyPrefix = "concurrency:"
 
 // noWarnings is the value of the part warn-at that means an empty list.
 const noWarnings = "none"
@@ -41,6 +44,12 @@ func parsePlanLimit(text string) (l client.PlanLimitInput, err error) {
 	if quota, isQuota := strings.CutPrefix(count, quotaPrefix); isQuota {
 		count = quota
 		l.Quota = &count
+	} else if most, isConcurrency := strings.CutPrefix(count, concurrencyPrefix); isConcurrency {
+		n, err := strconv.ParseInt(most, 10, 64)
+		if err != nil {
+			return l, badPlanLimit(text)
+		}
+		l.Concurrency = &n
 	} else {
 		l.Sustained = &count
 	}
@@ -114,7 +123,7 @@ func (p *planLimitParts) addPercentage(text string) bool {
 
 func badPlanLimit(text string) error {
 	return usagef("--limit %q must be NAME=RATE with parts, such as per-minute=600/min,burst=100/s,per=owner,gateway=orders,route=/search/*; "+
-		"or a quota such as per-month=quota:100000/month,overage=allow,warn-at=50,100; each part but route once", text)
+		"or a quota such as per-month=quota:100000/month,overage=allow,warn-at=50,100, or a number of requests in flight such as parallel=concurrency:5; each part but route once", text)
 }
 
 // planLimitText returns a limit without its name, in the form that --limit takes.
@@ -122,6 +131,9 @@ func planLimitText(l *client.PlanLimit) string {
 	text := str(l.Sustained)
 	if l.Quota != nil {
 		text = quotaPrefix + *l.Quota
+	}
+	if l.Concurrency != nil {
+		text = concurrencyPrefix + strconv.FormatInt(*l.Concurrency, 10)
 	}
 	for _, part := range []struct{ field, value, fallback string }{
 		{"burst", str(l.Burst), ""}, {"meter", l.Meter, ratelimit.Requests}, {"overage", str(l.Overage), string(plan.OverageRefuse)}, {"warn-at", percentagesText(l.WarnAt), defaultWarnAt()},

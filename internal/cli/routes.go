@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"iter"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,6 +55,9 @@ func routeFields(r *client.Route) []terminal.Field {
 		{"ROUTE ID", r.RouteID}, {"GATEWAY", r.GatewayID}, {"PATH", r.Path}, {"METHODS", strings.Join(r.Methods, ", ")},
 		{"RATE LIMIT", routeLimit(r.RateLimit)},
 	}
+	if r.Concurrency != nil {
+		fields = append(fields, terminal.Field{"CONCURRENCY", concurrencyText(r.Concurrency)})
+	}
 	return append(append(fields, costFields(r.Cost)...),
 		terminal.Field{"AUTH", string(r.Auth)}, terminal.Field{"SOURCE", string(r.Source)}, terminal.Field{"CREATED", terminal.Moment(&r.CreatedAt)})
 }
@@ -77,11 +81,43 @@ func routeLimit(l *client.RateLimit) string {
 	return join(limitPart("", l.Sustained), limitPart("burst ", l.Burst), limitPart("daily ", l.Daily), per)
 }
 
+// limitsOfRoute returns what limits a route, on one line.
+func limitsOfRoute(r *client.Route) string {
+	if r.Concurrency == nil {
+		return routeLimit(r.RateLimit)
+	}
+	return join(routeLimit(r.RateLimit), "concurrency "+concurrencyText(r.Concurrency))
+}
+
+// concurrencyText returns a bound of requests in flight in the form that --concurrency takes.
+func concurrencyText(c *client.Concurrency) string {
+	text := strconv.FormatInt(c.Max, 10)
+	if c.Per != nil {
+		text += "/" + string(*c.Per)
+	}
+	return text
+}
+
+const concurrencyUsage = "how many requests may be in flight at once, as a `number`, or as in 5/key for each key"
+
+// parseConcurrency parses the value of --concurrency.
+func parseConcurrency(text string) (c client.ConcurrencyInput, err error) {
+	count, per, some := strings.Cut(text, "/")
+	n, err := strconv.ParseInt(count, 10, 64)
+	if err != nil || some && per != "key" {
+		return c, usagef("--concurrency %q must be a number such as 5, or 5/key for each key", text)
+	}
+	if c.Max = n; some {
+		c.Per = given(client.ConcurrencyInputPer(per))
+	}
+	return c, nil
+}
+
 type routesCreate struct {
 	*routeCommand
-	path, auth, sustained, burst, daily, per string
-	methods                                  []string
-	cost                                     costFlag
+	path, auth, sustained, burst, daily, per, concurrency string
+	methods                                               []string
+	cost                                                  costFlag
 }
 
 func newRoutesCreate(a *app) *cobra.Command {
@@ -98,6 +134,7 @@ func newRoutesCreate(a *app) *cobra.Command {
 	f.StringVar(&o.burst, "burst", "", "capacity of the limit, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
+	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage)
 	o.cost.add(f, "")
 	return c
 }
@@ -120,6 +157,13 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 		in.RateLimit = &client.RateLimitInput{
 			Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily), Per: given(client.RateLimitInputPer(o.per)),
 		}
+	}
+	if o.concurrency != "" {
+		concurrency, err := parseConcurrency(o.concurrency)
+		if err != nil {
+			return err
+		}
+		in.Concurrency = &concurrency
 	}
 	api, err := o.connectFor(&o.gateway)
 	if err != nil {
@@ -151,7 +195,7 @@ func newRoutesList(a *app) *cobra.Command {
 			{Name: "AUTH", Rank: 2}, {Name: "SOURCE", Rank: 3},
 		},
 		row: func(r *client.Route) []string {
-			return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, routeLimit(r.RateLimit), string(r.Auth), string(r.Source)}
+			return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, limitsOfRoute(r), string(r.Auth), string(r.Source)}
 		},
 		empty: always("No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET"),
 	})
@@ -175,17 +219,17 @@ func newRoutesDelete(a *app) *cobra.Command {
 
 type routesUpdate struct {
 	*routeCommand
-	path, auth, sustained, burst, daily, per string
-	methods                                  []string
-	noLimit                                  bool
-	cost                                     costFlag
-	patch                                    client.RoutePatch
+	path, auth, sustained, burst, daily, per, concurrency string
+	methods                                               []string
+	noLimit                                               bool
+	cost                                                  costFlag
+	patch                                                 client.RoutePatch
 }
 
 func newRoutesUpdate(a *app) *cobra.Command {
 	o := &routesUpdate{routeCommand: routesOf(a)}
 	c := o.gatewayFlag(&cobra.Command{
-		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit, or its cost",
+		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit, its concurrency or its cost",
 		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''\n" +
 			"  keygate routes update /orders --path '/v2/orders' --method GET,POST\n" +
 			"  keygate routes update /v1/chat/completions --cost cost.yaml", PreRunE: o.readPatch,
@@ -199,6 +243,7 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
+	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage+"; an empty value removes the bound")
 	o.cost.add(f, "; an empty value removes it")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)
@@ -226,6 +271,16 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		return err
 	}
 	p.Cost = o.cost.change(c)
+	switch {
+	case o.concurrency != "":
+		concurrency, err := parseConcurrency(o.concurrency)
+		if err != nil {
+			return err
+		}
+		p.Concurrency = client.Set(concurrency)
+	case set.flags.Changed("concurrency"):
+		p.Concurrency = client.Clear[client.ConcurrencyInput]()
+	}
 	limit := client.RateLimitPatch{
 		Sustained: set.text("sustained", o.sustained), Burst: set.text("burst", o.burst),
 		Daily: set.text("daily", o.daily), Per: set.text("per", o.per),
@@ -238,8 +293,8 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case changed:
 		p.RateLimit = client.Set(limit)
-	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero():
-		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit and --cost")
+	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}):
+		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency and --cost")
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func compareTables(before, after []gateway.Route) delta {
 		switch {
 		case was == nil:
 			d.added = append(d.added, *r)
-		case was.RateLimit != r.RateLimit || was.Auth != r.Auth || !d.costs.same(was.Cost, r.Cost):
+		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || was.Auth != r.Auth || !d.costs.same(was.Cost, r.Cost):
 			d.changed, d.replaced = append(d.changed, *r), append(d.replaced, was)
 		default:
 			d.unchanged++

@@ -114,11 +114,12 @@ type LimitPatch struct {
 
 // RoutePatch is the body of an update of a route. An absent field stays as it is.
 type RoutePatch struct {
-	Path      Optional[string]         // null is not allowed
-	Methods   Optional[[]string]       // replaced as a whole; null is not allowed
-	Auth      Optional[string]         // null means key
-	RateLimit Optional[RateLimitPatch] // null removes the whole limit
-	Cost      Optional[cost.Rules]     // replaced as a whole; null removes it
+	Path        Optional[string]                // null is not allowed
+	Methods     Optional[[]string]              // replaced as a whole; null is not allowed
+	Auth        Optional[string]                // null means key
+	RateLimit   Optional[RateLimitPatch]        // null removes the whole limit
+	Concurrency Optional[ratelimit.Concurrency] // replaced as a whole; null removes it
+	Cost        Optional[cost.Rules]            // replaced as a whole; null removes it
 }
 
 // RateLimitPatch is the field rate_limit of LimitPatch and RoutePatch.
@@ -129,15 +130,16 @@ type RateLimitPatch struct {
 // KeyInput is the body of a key's creation. Scope, limit and expiry are as the user wrote them;
 // the operation validates them.
 type KeyInput struct {
-	Name      string
-	Scope     string
-	ExpiresAt string
-	GatewayID string
-	RateLimit KeyLimitInput
-	Level     string // "" means gateway
-	Owner     string // external ID; an owner that does not exist is created
-	Plan      PlanChoice
-	Metadata  map[string]string
+	Name        string
+	Scope       string
+	ExpiresAt   string
+	GatewayID   string
+	RateLimit   KeyLimitInput
+	Concurrency *int64 // nil for none
+	Level       string // "" means gateway
+	Owner       string // external ID; an owner that does not exist is created
+	Plan        PlanChoice
+	Metadata    map[string]string
 }
 
 // KeyLimitInput is the rate_limit of a key: a Rate, or an Object. The zero value means no limit.
@@ -153,12 +155,13 @@ type KeyLimitObject struct {
 
 // KeyPatch is the body of a key's update.
 type KeyPatch struct {
-	Name      Optional[string]
-	Owner     Optional[string]
-	Plan      PlanChoice
-	RateLimit Optional[KeyLimitInput]
-	Metadata  Optional[map[string]string]
-	ExpiresAt Optional[string]
+	Name        Optional[string]
+	Owner       Optional[string]
+	Plan        PlanChoice
+	RateLimit   Optional[KeyLimitInput]
+	Concurrency Optional[int64]
+	Metadata    Optional[map[string]string]
+	ExpiresAt   Optional[string]
 }
 
 // NewKey is a new key with its string, which is returned only once.

@@ -28,7 +28,7 @@ func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.change
 const yieldEvery = 256
 
 // deltaOf compares the current routes with the routes of doc. A limit that was set through the API
-// stays if doc is a spec without a limit for the route, and a cost likewise.
+// stays if doc is a spec without a limit for the route, and so do a cost and a bound of requests in flight.
 func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
 	remaining := make(map[string]*gateway.Route, len(current))
 	for i := range current {
@@ -46,8 +46,14 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.NewAt(id.Route, now), gatewayID, now, 1
 			d.added = append(d.added, r)
 		} else {
-			keeps := doc.kind == gateway.SpecDocument && !doc.rollback
-			r = d.update(before, r, keeps && before.LimitByAPI && r.RateLimit.IsZero(), keeps && before.CostByAPI && len(r.Cost) == 0)
+			var keep kept
+			if doc.kind == gateway.SpecDocument && !doc.rollback {
+				keep = kept{
+					limit: before.LimitByAPI && r.RateLimit.IsZero(), cost: before.CostByAPI && len(r.Cost) == 0,
+					concurrency: before.ConcurrencyByAPI && r.Concurrency.IsZero(),
+				}
+			}
+			r = d.update(before, r, keep)
 		}
 		d.table = append(d.table, r)
 	}
@@ -59,26 +65,32 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 	return d
 }
 
+// kept says what of a route stays as it was set through the API.
+type kept struct{ limit, cost, concurrency bool }
+
 // update adds a route that exists before and after to d, and returns its new state.
-func (d *delta) update(was *gateway.Route, r gateway.Route, keepsLimit, keepsCost bool) gateway.Route {
+func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.Route {
 	before := *was
 	after := before
 	after.Auth, after.Source = r.Auth, r.Source
-	if !keepsLimit {
+	if !keep.limit {
 		after.RateLimit, after.LimitByAPI = r.RateLimit, r.LimitByAPI
 	}
+	if !keep.concurrency {
+		after.Concurrency, after.ConcurrencyByAPI = r.Concurrency, r.ConcurrencyByAPI
+	}
 	costs := false
-	if !keepsCost {
+	if !keep.cost {
 		if costs = !d.costs.same(before.Cost, r.Cost); costs {
 			after.Cost = r.Cost
 		}
 		after.CostByAPI = r.CostByAPI
 	}
 	switch {
-	case costs || after.RateLimit != before.RateLimit || after.Auth != before.Auth:
+	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || after.Auth != before.Auth:
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
-	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI:
+	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI || after.ConcurrencyByAPI != before.ConcurrencyByAPI:
 		// For its callers the route is unchanged: it only comes from another kind of document now.
 		after.Version++
 		d.unchanged++
@@ -105,6 +117,9 @@ func (d *delta) changes() []RouteChange {
 		before, after := d.replaced[i], &d.changed[i]
 		if before.RateLimit != after.RateLimit {
 			list[i].Changes = append(list[i].Changes, SettingChange{"rate_limit", limitOrNil(before.RateLimit), limitOrNil(after.RateLimit)})
+		}
+		if before.Concurrency != after.Concurrency {
+			list[i].Changes = append(list[i].Changes, SettingChange{"concurrency", concurrencyOrNil(before.Concurrency), concurrencyOrNil(after.Concurrency)})
 		}
 		if !d.costs.same(before.Cost, after.Cost) {
 			list[i].Changes = append(list[i].Changes, SettingChange{"cost", shown.of(before.Cost), shown.of(after.Cost)})

@@ -46,7 +46,7 @@ func keyFields(k *apikey.Key) fields {
 	}
 	f := fields{
 		"name": k.Name, "level": string(k.Level), "scope": k.Scope.String(), "key_prefix": k.Prefix,
-		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "plan_id": orNil(k.PlanID), "rate_limit": keyLimitOrNil(k.RateLimit), "metadata": nil,
+		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "plan_id": orNil(k.PlanID), "rate_limit": keyLimitOrNil(k.RateLimit), "concurrency": numberOrNil(k.Concurrency), "metadata": nil,
 		"expires_at": timeOrNil(k.ExpiresAt), "revoked_at": timeOrNil(k.RevokedAt),
 		"rotated_from": orNil(k.RotatedFrom), "rotated_to": orNil(k.RotatedTo),
 	}
@@ -66,7 +66,7 @@ func routeFields(r *gateway.Route) fields {
 	}
 	return fields{
 		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
-		"rate_limit": limitOrNil(r.RateLimit), "cost": costOrNil(r.Cost),
+		"rate_limit": limitOrNil(r.RateLimit), "concurrency": concurrencyOrNil(r.Concurrency), "cost": costOrNil(r.Cost),
 	}
 }
 
@@ -152,6 +152,13 @@ func limitOrNil(c ratelimit.Config) any {
 		}
 	}
 	return m
+}
+
+func concurrencyOrNil(c ratelimit.Concurrency) any {
+	if c.IsZero() {
+		return nil
+	}
+	return c
 }
 
 func costOrNil(rules cost.Rules) any {

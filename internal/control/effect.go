@@ -54,12 +54,13 @@ type EffectChange string
 
 // The changes.
 const (
-	EffectRemoved EffectChange = "removed"           // no other route takes its requests over
-	EffectMethods EffectChange = "methods"           // some of its methods are no longer accepted
-	EffectAuth    EffectChange = "auth"              // a key is required now, or no longer
-	EffectLimit   EffectChange = "rate_limit"        // another limit of a route
-	EffectCost    EffectChange = "cost"              // another cost; what limits of plans then refuse is not counted
-	EffectGlobal  EffectChange = "global_rate_limit" // another global limit of the gateway
+	EffectRemoved     EffectChange = "removed"           // no other route takes its requests over
+	EffectMethods     EffectChange = "methods"           // some of its methods are no longer accepted
+	EffectAuth        EffectChange = "auth"              // a key is required now, or no longer
+	EffectLimit       EffectChange = "rate_limit"        // another limit of a route
+	EffectCost        EffectChange = "cost"              // another cost; what limits of plans then refuse is not counted
+	EffectConcurrency EffectChange = "concurrency"       // another bound of requests in flight; what it refuses is not counted
+	EffectGlobal      EffectChange = "global_rate_limit" // another global limit of the gateway
 )
 
 // Effect returns what the push of which r is the dry run would have done to the requests of the last 24
@@ -98,10 +99,11 @@ type effect struct {
 // effectRoute is what a push does to the requests of a route.
 type effectRoute struct {
 	*gateway.Route
-	changes []EffectChange
-	atMost  bool
-	cost    bool   // other units are counted
-	taker   string // path of a more specific added route that would take some of the requests
+	changes     []EffectChange
+	atMost      bool
+	cost        bool   // other units are counted
+	concurrency bool   // another bound of requests in flight
+	taker       string // path of a more specific added route that would take some of the requests
 }
 
 // destination is the routes of the new table whose templates match the same paths.
@@ -309,6 +311,7 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	auth, limit, keyless := false, false, len(to) > 0
 	if len(to) > 0 {
 		e.cost = slices.ContainsFunc(to, func(i int) bool { return !b.costs.same(b.delta.table[i].Cost, e.Cost) })
+		e.concurrency = slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Concurrency != e.Concurrency })
 	}
 	for _, i := range to {
 		r := &b.delta.table[i]
@@ -332,6 +335,9 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	if e.cost {
 		e.changes = append(e.changes, EffectCost)
 	}
+	if e.concurrency {
+		e.changes = append(e.changes, EffectConcurrency)
+	}
 }
 
 // limit adds a limit, and returns its index.
@@ -354,7 +360,7 @@ func (b *effectBuilder) limitOf(i int, c ratelimit.Config) int32 {
 func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 	out := &Effect{Since: counted.Since, Routes: []RouteEffect{}}
 	listed := make([]bool, len(e.routes))
-	var taken, costly []string
+	var taken, costly, bounded []string
 	for i := range e.routes {
 		r, n := &e.routes[i], &counted.Routes[i]
 		if n.Requests == 0 {
@@ -374,6 +380,9 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 		if r.cost {
 			costly = append(costly, r.Path)
 		}
+		if r.concurrency {
+			bounded = append(bounded, r.Path)
+		}
 		one := RouteEffect{
 			RouteID: r.ID, Path: r.Path, Methods: r.Methods, Changes: changes, Requests: n.Requests, Keys: n.Keys,
 			Refused: n.Refused[traffic.After], RefusedBefore: n.Refused[traffic.Before], AtMost: r.atMost || n.Unknown > 0,
@@ -391,7 +400,7 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 	})
 	out.LeftOut = max(0, len(out.Routes)-MaxEffectRoutes)
 	out.Routes = out.Routes[:min(len(out.Routes), MaxEffectRoutes)]
-	return out, append(takenWarning(taken), costWarning(costly)...)
+	return out, slices.Concat(takenWarning(taken), costWarning(costly), concurrencyWarning(bounded))
 }
 
 // costWarning returns a warning if the costs of routes with requests change.
@@ -399,11 +408,23 @@ func costWarning(paths []string) []string {
 	if len(paths) == 0 {
 		return nil
 	}
-	routes := len(paths)
-	slices.Sort(paths)
-	paths = slices.Compact(paths)
 	return []string{fmt.Sprintf("the cost of %d routes that had requests changes (%s): the effect does not count what limits of plans would refuse because of it, since the recorded counts have no costs",
-		routes, strings.Join(paths[:min(3, len(paths))], ", "))}
+		len(paths), someOf(paths))}
+}
+
+// concurrencyWarning returns a warning if the bounds of requests in flight of routes with requests change.
+func concurrencyWarning(paths []string) []string {
+	if len(paths) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("the concurrency of %d routes that had requests changes (%s): the effect does not count what it would refuse, since it is not recorded how long requests took",
+		len(paths), someOf(paths))}
+}
+
+// someOf returns the first three of paths, in order.
+func someOf(paths []string) string {
+	paths = slices.Compact(slices.Sorted(slices.Values(paths)))
+	return strings.Join(paths[:min(3, len(paths))], ", ")
 }
 
 // takenWarning returns a warning if added routes take requests from routes in force.

@@ -101,6 +101,16 @@ func TestRotationByTheHolder(t *testing.T) {
 	}
 }
 
+// Guarantee: plans.md, 6: a key that its holder rotates keeps its concurrency.
+func TestRotationByTheHolderKeepsTheConcurrency(t *testing.T) {
+	h := newHolders(newHarness(t))
+	k := h.key(control.KeyInput{Concurrency: new(int64(3))})
+	made := must[*control.NewKey](h.harness)(h.rotate(&k.Key, 7))
+	if made.Concurrency != 3 || made.BucketID != k.BucketID {
+		t.Errorf("got the concurrency %d and the bucket %s; want 3 and %s", made.Concurrency, made.BucketID, k.BucketID)
+	}
+}
+
 // Guarantee: a holder rotates its key once in 24 hours and chain of rotations, whatever operators rotate in between and after
 // a restart. Its refusal says until when.
 func TestHoldersRotateOnceADay(t *testing.T) {

@@ -14,16 +14,17 @@ import (
 
 // keyEdit is a validated KeyPatch. Fields that are nil stay as they are.
 type keyEdit struct {
-	name      *string
-	owner     *string
-	rate      *ratelimit.KeyLimit
-	metadata  map[string]string
-	expiresAt *time.Time // zero for no expiry
+	name        *string
+	owner       *string
+	rate        *ratelimit.KeyLimit
+	concurrency *int64 // 0 for none
+	metadata    map[string]string
+	expiresAt   *time.Time // zero for no expiry
 }
 
 // read validates p as far as possible without the record.
 func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
-	var badName, badRate, badExpiry error
+	var badName, badRate, badConcurrency, badExpiry error
 	switch {
 	case p.Name.Null:
 		badName = fault.Invalid("name", "cannot be removed")
@@ -41,6 +42,12 @@ func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 		}
 		e.rate = &r
 	}
+	if p.Concurrency.Present {
+		e.concurrency = new(int64)
+		if !p.Concurrency.Null {
+			*e.concurrency, badConcurrency = p.Concurrency.Value, checkConcurrency(p.Concurrency.Value)
+		}
+	}
 	if p.Metadata.Present {
 		if e.metadata = maps.Clone(p.Metadata.Value); e.metadata == nil {
 			e.metadata = map[string]string{}
@@ -56,7 +63,7 @@ func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 	// These rules hold for every record.
 	sample := apikey.Key{Name: "x"}
 	e.apply(&sample)
-	return e, fault.Join(badName, badRate, badExpiry, sample.Validate())
+	return e, fault.Join(badName, badRate, badConcurrency, badExpiry, sample.Validate())
 }
 
 func (e *keyEdit) apply(k *apikey.Key) {
@@ -69,6 +76,9 @@ func (e *keyEdit) apply(k *apikey.Key) {
 	if e.rate != nil {
 		k.RateLimit = *e.rate
 	}
+	if e.concurrency != nil {
+		k.Concurrency = *e.concurrency
+	}
 	if e.metadata != nil {
 		k.Metadata = e.metadata
 	}
@@ -77,8 +87,8 @@ func (e *keyEdit) apply(k *apikey.Key) {
 	}
 }
 
-// UpdateKey changes the settings in p of a key. A new rate limit applies to all keys that
-// share its bucket. If the key is revoked or expired, or was rotated and would expire later than
+// UpdateKey changes the settings in p of a key. A new rate_limit or concurrency applies to all keys
+// that share its bucket. If the key is revoked or expired, or was rotated and would expire later than
 // before, the error is fault.Conflict.
 func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
@@ -93,7 +103,7 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 		}
 		k := *before
 		edit.apply(&k)
-		if err := fault.Join(k.CheckLevel(), p.Plan.checkLevel(chosen, k.Level)); err != nil { // an account-level key has neither rate_limit nor plan
+		if err := fault.Join(k.CheckLevel(), p.Plan.checkLevel(chosen, k.Level)); err != nil { // an account-level key has neither limits nor plan
 			return nil, err
 		}
 		p.Plan.put(chosen, &k.PlanID, &k.Plan)
@@ -107,12 +117,12 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 			return nil, fault.New(fault.Conflict, "the key was rotated: its expires_at can only be set to an earlier time")
 		}
 		var partners []apikey.Key
-		if before.RateLimit != k.RateLimit {
+		if before.RateLimit != k.RateLimit || before.Concurrency != k.Concurrency {
 			if partners, err = w.chain(ctx, &k); err != nil {
 				return nil, err
 			}
 			if len(partners) > maxChain {
-				return nil, fault.New(fault.Conflict, "the key shares its rate limit with more than %d other keys of its rotations: revoke those that are no longer needed first", maxChain-1)
+				return nil, fault.New(fault.Conflict, "the key shares its limits with more than %d other keys of its rotations: revoke those that are no longer needed first", maxChain-1)
 			}
 		}
 		if _, err := w.giveOwner(ctx, &k, before.Owner); err != nil {
@@ -121,33 +131,33 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
 			return nil, err
 		}
-		return &k, w.shareRate(ctx, &k, partners)
+		return &k, w.shareLimits(ctx, &k, partners)
 	})
 }
 
-// maxChain is the most keys that share a rate limit through rotations. A change of the limit writes 5 rows
+// maxChain is the most keys that share their limits through rotations. A change of a limit writes 5 rows
 // for each key.
 const maxChain = 200
 
-// chainGrace is how long a key that has expired still gets each change of the rate limit that it shared. It
+// chainGrace is how long a key that has expired still gets each change of the limits that it shared. It
 // could be in use again, because the clock by which it expired was ahead.
 const chainGrace = 3 * 24 * time.Hour
 
 // chain returns the keys that share k's bucket and may be in use, at most one more than maxChain. A key that has
-// expired keeps the rate limit that it had then.
+// expired keeps the limits that it had then.
 func (w *work) chain(ctx context.Context, k *apikey.Key) ([]apikey.Key, error) {
 	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.now.Add(-chainGrace), maxChain+1)
 }
 
-// shareRate gives the other keys of k's bucket the rate limit of k. partners are the keys of the bucket, read before
+// shareLimits gives the other keys of k's bucket the limits of k. partners are the keys of the bucket, read before
 // k was stored: to read them afterwards, a store would have to hold up other transactions.
-func (w *work) shareRate(ctx context.Context, k *apikey.Key, partners []apikey.Key) error {
+func (w *work) shareLimits(ctx context.Context, k *apikey.Key, partners []apikey.Key) error {
 	for i := range partners {
 		if partners[i].ID == k.ID {
 			continue
 		}
 		partner := partners[i]
-		partner.RateLimit = k.RateLimit
+		partner.RateLimit, partner.Concurrency = k.RateLimit, k.Concurrency
 		if err := w.storeKey(ctx, audit.KeyUpdate, &partners[i], &partner); err != nil {
 			return err
 		}
@@ -162,7 +172,7 @@ func (w *work) roomInChain(ctx context.Context, k *apikey.Key) error {
 	}
 	partners, err := w.chain(ctx, k)
 	if err == nil && len(partners) >= maxChain {
-		err = fault.New(fault.Conflict, "%d keys share one rate limit through rotations and are neither revoked nor expired for %d days, which is the most: revoke those that are no longer needed, or create a new key", maxChain, int(chainGrace.Hours()/24))
+		err = fault.New(fault.Conflict, "%d keys share their limits through rotations and are neither revoked nor expired for %d days, which is the most: revoke those that are no longer needed, or create a new key", maxChain, int(chainGrace.Hours()/24))
 	}
 	return err
 }

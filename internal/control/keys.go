@@ -170,7 +170,7 @@ func (in KeyInput) key(actor *Actor, now time.Time) (k apikey.Key, err error) {
 		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata),
 	}
 	k.Level = cmp.Or(k.Level, apikey.GatewayLevel)
-	var invalidLevel, badScope, badRate, badExpiry error
+	var invalidLevel, badScope, badRate, badConcurrency, badExpiry error
 	k.Scope, badScope = apikey.ParseScopes(in.Scope)
 	if !k.Level.Valid() {
 		invalidLevel = badLevel()
@@ -178,10 +178,18 @@ func (in KeyInput) key(actor *Actor, now time.Time) (k apikey.Key, err error) {
 		return k, denied
 	}
 	k.RateLimit, badRate = in.RateLimit.parse()
+	if in.Concurrency != nil {
+		k.Concurrency, badConcurrency = *in.Concurrency, checkConcurrency(*in.Concurrency)
+	}
 	if in.ExpiresAt != "" {
 		k.ExpiresAt, badExpiry = apikey.ParseExpiry(in.ExpiresAt, now)
 	}
-	return k, fault.Join(invalidLevel, badScope, badExpiry, badRate, k.Validate())
+	return k, fault.Join(invalidLevel, badScope, badExpiry, badRate, badConcurrency, k.Validate())
+}
+
+// checkConcurrency checks the concurrency of a key.
+func checkConcurrency(n int64) error {
+	return fault.Prefixed("concurrency", ratelimit.CheckConcurrency(n))
 }
 
 func badLevel() error { return fault.Invalid("level", "must be gateway or account") }
@@ -231,11 +239,19 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key, secret strin
 	if err := w.raise(ctx, event.KeyCreated, k.EventData()); err != nil {
 		return nil, err
 	}
-	change := snapshot.KeyChange
-	if k.HolderRoot != "" {
-		change = snapshot.HolderChange
+	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, changeOfKey(&k, k.HolderRoot != ""), k.ID)
+}
+
+// changeOfKey returns the kind of change that stores k. byHolder says that its holder has made it.
+func changeOfKey(k *apikey.Key, byHolder bool) snapshot.ChangeKind {
+	switch {
+	case k.Concurrency != 0:
+		return snapshot.ConcurrencyChange
+	case byHolder:
+		return snapshot.HolderChange
+	default:
+		return snapshot.KeyChange
 	}
-	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, change, k.ID)
 }
 
 // storeKey stores k with a new version and an audit record, unless it equals before.
@@ -255,7 +271,7 @@ func (w *work) storeKey(ctx context.Context, a audit.Action, before, k *apikey.K
 		return err
 	}
 	if k.RevokedAt.IsZero() {
-		return w.changed(ctx, snapshot.KeyChange, k.ID)
+		return w.changed(ctx, changeOfKey(k, false), k.ID)
 	}
 	return w.revoked(ctx, k)
 }

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // Guarantee: contract 3.1, every field of a new key is validated, and a rejected creation
@@ -24,14 +26,15 @@ func TestInvalidKeysAreRejected(t *testing.T) {
 	}
 	h.wantNoRecords(a.ID, func() {
 		for field, list := range map[string][]control.KeyInput{
-			"name":       {{Scope: "read"}, {Name: strings.Repeat("n", 256), Scope: "read"}},
-			"scope":      {{Name: "k"}, {Name: "k", Scope: "root"}, {Name: "k", Scope: "read:"}, {Name: "k", Scope: "read:/a"}, {Name: "k", Scope: "read,write"}, {Name: "k", Scope: "read read"}},
-			"expires_at": {{Name: "k", Scope: "read", ExpiresAt: "soon"}, {Name: "k", Scope: "read", ExpiresAt: "2026-02-28"}, {Name: "k", Scope: "read", ExpiresAt: "2026-03-01T12:00:00Z"}},
-			"gateway_id": {{Name: "k", Scope: "read", GatewayID: "gw_none"}, {Name: "k", Scope: "read", Level: "account", GatewayID: "gw_none"}},
-			"rate_limit": {{Name: "k", Scope: "read", RateLimit: keyRate("0/s")}, {Name: "k", Scope: "read", RateLimit: keyRate("5")}, {Name: "k", Scope: "read", RateLimit: keyRate(`{"daily":"5/day"}`)}, {Name: "k", Scope: "read", RateLimit: control.KeyLimitInput{Object: &control.KeyLimitObject{}}}, {Name: "k", Scope: "read", Level: "account", RateLimit: keyRate("5/s")}},
-			"level":      {{Name: "k", Scope: "read", Level: "both"}},
-			"owner":      {{Name: "k", Scope: "read", Owner: "é"}, {Name: "k", Scope: "read", Owner: strings.Repeat("o", 256)}},
-			"metadata":   {{Name: "k", Scope: "read", Metadata: many}},
+			"name":        {{Scope: "read"}, {Name: strings.Repeat("n", 256), Scope: "read"}},
+			"scope":       {{Name: "k"}, {Name: "k", Scope: "root"}, {Name: "k", Scope: "read:"}, {Name: "k", Scope: "read:/a"}, {Name: "k", Scope: "read,write"}, {Name: "k", Scope: "read read"}},
+			"expires_at":  {{Name: "k", Scope: "read", ExpiresAt: "soon"}, {Name: "k", Scope: "read", ExpiresAt: "2026-02-28"}, {Name: "k", Scope: "read", ExpiresAt: "2026-03-01T12:00:00Z"}},
+			"gateway_id":  {{Name: "k", Scope: "read", GatewayID: "gw_none"}, {Name: "k", Scope: "read", Level: "account", GatewayID: "gw_none"}},
+			"rate_limit":  {{Name: "k", Scope: "read", RateLimit: keyRate("0/s")}, {Name: "k", Scope: "read", RateLimit: keyRate("5")}, {Name: "k", Scope: "read", RateLimit: keyRate(`{"daily":"5/day"}`)}, {Name: "k", Scope: "read", RateLimit: control.KeyLimitInput{Object: &control.KeyLimitObject{}}}, {Name: "k", Scope: "read", Level: "account", RateLimit: keyRate("5/s")}},
+			"concurrency": {{Name: "k", Scope: "read", Concurrency: new(int64(0))}, {Name: "k", Scope: "read", Concurrency: new(int64(-1))}, {Name: "k", Scope: "read", Concurrency: new(int64(1_000_001))}, {Name: "k", Scope: "read", Level: "account", Concurrency: new(int64(5))}},
+			"level":       {{Name: "k", Scope: "read", Level: "both"}},
+			"owner":       {{Name: "k", Scope: "read", Owner: "é"}, {Name: "k", Scope: "read", Owner: strings.Repeat("o", 256)}},
+			"metadata":    {{Name: "k", Scope: "read", Metadata: many}},
 		} {
 			for _, in := range list {
 				_, err := h.CreateKey(ctx(), owner, in)
@@ -120,10 +123,11 @@ func TestUpdateKey(t *testing.T) {
 	}, []string{"key.update " + k.ID}, nil, []string{"key " + k.ID})
 	h.wantNoRecords(caller.Account.ID, func() {
 		for field, p := range map[string]control.KeyPatch{
-			"name":       {Name: null[string]()},
-			"owner":      {Owner: value("\n")},
-			"rate_limit": {RateLimit: value(keyRate(""))},
-			"expires_at": {ExpiresAt: value("2026-03-01T12:00:00Z")},
+			"name":        {Name: null[string]()},
+			"owner":       {Owner: value("\n")},
+			"rate_limit":  {RateLimit: value(keyRate(""))},
+			"concurrency": {Concurrency: value(int64(0))},
+			"expires_at":  {ExpiresAt: value("2026-03-01T12:00:00Z")},
 		} {
 			_, err := patch(p, never)
 			h.wantCode(err, fault.ValidationFailed, field)
@@ -134,6 +138,8 @@ func TestUpdateKey(t *testing.T) {
 		h.wantCode(err, fault.PreconditionFailed, "")
 		_, err = h.UpdateKey(ctx(), caller, caller.KeyID, control.KeyPatch{RateLimit: value(keyRate("1/s"))}, nil)
 		h.wantCode(err, fault.ValidationFailed, "rate_limit")
+		_, err = h.UpdateKey(ctx(), caller, caller.KeyID, control.KeyPatch{Concurrency: value(int64(1))}, nil)
+		h.wantCode(err, fault.ValidationFailed, "concurrency")
 	})
 	must[*apikey.Key](h)(h.RevokeKey(ctx(), caller, k.ID, nil))
 	_, err := patch(control.KeyPatch{Name: value("c")}, version(2))
@@ -334,6 +340,46 @@ func TestRotatedKeysShareTheirRateLimit(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Guarantee: plans.md, 6: the keys of a rotation have one concurrency, so that a caller who switches over does not get more
+// than before; null removes it. While there is one, the changes are such that older versions cannot miss it.
+func TestRotatedKeysShareTheirConcurrency(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	acct := caller.Account.ID
+	var old, made *control.NewKey
+	before := h.records(acct)
+	old = must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", RateLimit: keyRate("9/s"), Concurrency: new(int64(5))}))
+	made = must[*control.NewKey](h)(h.RotateKey(ctx(), caller, old.ID, 7, "", nil))
+	wrote := h.records(acct).since(before)
+	if _, _, changes := wrote.summary(); !slices.Equal(changes, []string{"concurrency " + old.ID, "concurrency " + made.ID, "concurrency " + old.ID}) {
+		t.Errorf("got the changes %q; want those of a key with a concurrency", changes)
+	}
+	if got := wrote.audits[0].Diff["concurrency"]; fmt.Sprint(got) != "[<nil> 5]" {
+		t.Errorf("got the diff %v of the new key; want [<nil> 5]", got)
+	}
+	if made.Concurrency != 5 {
+		t.Errorf("the new key has the concurrency %d; want 5", made.Concurrency)
+	}
+	for _, tc := range []struct {
+		id, other, change string
+		to                control.Optional[int64]
+		want              int64
+	}{
+		{old.ID, made.ID, "concurrency ", value(int64(7)), 7},
+		{made.ID, old.ID, "concurrency ", value(int64(ratelimit.MaxConcurrency)), ratelimit.MaxConcurrency},
+		{made.ID, old.ID, "key ", null[int64](), 0},
+	} {
+		h.wantRecords(acct, func() {
+			must[*apikey.Key](h)(h.UpdateKey(ctx(), caller, tc.id, control.KeyPatch{Concurrency: tc.to}, nil))
+		}, []string{"key.update " + tc.id, "key.update " + tc.other}, nil, []string{tc.change + tc.id, tc.change + tc.other})
+		for _, id := range []string{tc.id, tc.other} {
+			if got := must[*apikey.Key](h)(h.Key(ctx(), caller, id)); got.Concurrency != tc.want || got.RateLimit.String() != "9/s" {
+				t.Errorf("key %s has the concurrency %d and the limit %v; want %d and 9/s", id, got.Concurrency, got.RateLimit, tc.want)
+			}
+		}
 	}
 }
 

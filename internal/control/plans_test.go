@@ -279,9 +279,10 @@ func TestSimulatePlan(t *testing.T) {
 	units := control.PlanInput{Limits: []plan.LimitInput{
 		{Name: "tokens", Quota: "1/day", Meter: "tokens"}, {Name: "orders", Sustained: "2/day", GatewayID: g.ID, Routes: []string{"/orders/*"}},
 		{Name: "reports", Sustained: "2/day", GatewayID: g.ID, Routes: []string{"/reports"}}, {Name: "all", Sustained: "2/day"},
+		{Name: "parallel", Concurrency: new(int64(1)), GatewayID: g.ID, Routes: []string{"/orders/*"}},
 	}}
 	s = must[*control.Simulation](h)(h.SimulatePlan(ctx(), c, g.ID, units))
-	want = []control.LimitSimulation{{Limit: "tokens", Unknown: 12}, {Limit: "orders", Refused: 2}, {Limit: "reports", Unknown: 6}, {Limit: "all", Unknown: 10}}
+	want = []control.LimitSimulation{{Limit: "tokens", Unknown: 12}, {Limit: "orders", Refused: 2}, {Limit: "reports", Unknown: 6}, {Limit: "all", Unknown: 10}, {Limit: "parallel", Unknown: 4}}
 	if !slices.Equal(s.Limits, want) {
 		t.Errorf("got %+v; want %+v", s.Limits, want)
 	}

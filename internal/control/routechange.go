@@ -21,7 +21,7 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 
 // UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
 // used of its limits. Its path and methods must fit the other routes, as if the route were new. A
-// later push keeps the limit as after UpdateRouteLimit, and a cost likewise, and takes everything else from the document.
+// later push keeps the limit as after UpdateRouteLimit, and a cost and a bound of requests in flight likewise, and takes everything else from the document.
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
@@ -68,7 +68,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 	diff := routeDiff(before, r)
 	if len(diff) == 0 {
-		if r.LimitByAPI == before.LimitByAPI && r.CostByAPI == before.CostByAPI {
+		if r.LimitByAPI == before.LimitByAPI && r.CostByAPI == before.CostByAPI && r.ConcurrencyByAPI == before.ConcurrencyByAPI {
 			return nil
 		}
 		return w.UpdateRoutes(ctx, []gateway.Route{*r})
@@ -85,7 +85,7 @@ func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 
 // read validates each field and returns a function that applies p to a route.
 func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
-	var badPath, badMethods error
+	var badPath, badMethods, badConcurrency error
 	// Absent fields stay as they are, so they are valid here.
 	given := gateway.RouteSpec{Path: "/", Methods: []string{"GET"}}
 	switch {
@@ -100,9 +100,12 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 	case p.Methods.Present:
 		given.Methods = p.Methods.Value
 	}
-	given.Auth, given.Cost = gateway.Auth(p.Auth.Value), p.Cost.Value
+	given.Auth, given.Cost, given.Concurrency = gateway.Auth(p.Auth.Value), p.Cost.Value, p.Concurrency.Value
+	if p.Concurrency.Present && !p.Concurrency.Null && given.Concurrency.IsZero() {
+		badConcurrency = fault.Prefixed("concurrency", given.Concurrency.Validate())
+	}
 	limit, badLimit := readLimit(&p.RateLimit)
-	if err := fault.Join(badPath, badMethods, checkRoute(&given), badLimit); err != nil {
+	if err := fault.Join(badPath, badMethods, checkRoute(&given), badConcurrency, badLimit); err != nil {
 		return nil, err
 	}
 	return func(r *gateway.Route) error {
@@ -119,6 +122,9 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		claimed := !before.IsZero() && p.RateLimit.Value != (RateLimitPatch{})
 		if p.RateLimit.Present && (r.RateLimit != before || claimed) {
 			r.LimitByAPI = true
+		}
+		if p.Concurrency.Present {
+			r.Concurrency, r.ConcurrencyByAPI = given.Concurrency, !given.Concurrency.IsZero()
 		}
 		if p.Cost.Present {
 			if !r.Cost.Equal(given.Cost) {

@@ -106,7 +106,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
-			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Auth: in.Auth,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {
@@ -122,7 +122,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 // checkRoute validates one route and brings it into the stored form.
 func checkRoute(in *gateway.RouteSpec) error {
 	in.Methods = sorted(in.Methods)
-	var badAuth, badLimit error
+	var badAuth, badLimit, badConcurrency error
 	switch in.Auth {
 	case "":
 		in.Auth = gateway.AuthKey
@@ -133,11 +133,14 @@ func checkRoute(in *gateway.RouteSpec) error {
 	if !in.RateLimit.IsZero() {
 		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())
 	}
+	if !in.Concurrency.IsZero() {
+		badConcurrency = fault.Prefixed("concurrency", in.Concurrency.Validate())
+	}
 	if len(in.Cost) == 0 {
 		in.Cost = nil
 	}
 	badCost := fault.Prefixed("cost", in.Cost.Validate())
-	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badCost, badAuth)
+	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badConcurrency, badCost, badAuth)
 }
 
 // adviceOn refuses what is certainly a mistake in one route, and would be a warning about a document. What may be

@@ -19,7 +19,7 @@ type LimitSimulation struct {
 	Refused int64
 	// Unknown is the number of requests of which it is not known whether the limit would have refused them. With per owner,
 	// these are those of keys beyond the first traffic.MaxPlanOwners that used the gateway. Of a quota, they are those that
-	// it admits in a window that began before the last 24 hours, since what was used of it before is not known.
+	// it admits in a window that began before the last 24 hours, since what was used of it before is not known. Of a limit of requests in flight, they are all.
 	Unknown int64
 }
 
@@ -73,7 +73,7 @@ func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gateway
 	}
 	for i := range p.Limits {
 		l := &p.Limits[i]
-		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != "" || anyCosts(table, gatewayID, l)}
+		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != "" || l.IsConcurrency() || anyCosts(table, gatewayID, l)}
 		if l.IsQuota() {
 			c, err := p.Calendar(l.Quota.Unit, "", 0)
 			if err != nil {

@@ -152,10 +152,14 @@ func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, er
 		case "cost":
 			r.Cost, err = costs.Read(m)
 			err = withPosition(err, m, at)
+		case "concurrency":
+			if m.Kind != document.Null {
+				r.Concurrency, err = ReadConcurrency(m, at)
+			}
 		case "auth":
 			r.Auth, err = ReadAuth(m, at)
 		default:
-			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, cost or auth")
+			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost or auth")
 		}
 		return err
 	}, missing("path"), missing("methods"))
@@ -240,6 +244,47 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		return ratelimit.Config{}, problems.Err()
 	}
 	return c, withPosition(c.Validate(), n, field)
+}
+
+// ReadConcurrency reads the bound of requests in flight of a route from a mapping in a document. A field that is null is
+// absent. The error is a validation error with the positions.
+func ReadConcurrency(n *document.Node, field string) (ratelimit.Concurrency, error) {
+	c, unread := ratelimit.Concurrency{}, map[string]bool{}
+	var problems document.Problems
+	problems.Add(n.EachMember(field, func(m *document.Node) (err error) {
+		at := field + "." + m.Name
+		switch {
+		case m.Name != "max" && m.Name != "per":
+			return m.Unknown(at, "is not a field of concurrency: use max or per")
+		case m.Kind == document.Null:
+			return nil
+		case m.Name == "max":
+			c.Max, err = m.ReadCount(at)
+		default:
+			if c.Per, err = m.ReadText(at); err == nil && c.Per == "" {
+				err = m.Invalid(at, "must not be empty: leave it out instead")
+			}
+		}
+		unread[m.Name] = err != nil
+		return err
+	}))
+	if n.Kind != document.Mapping {
+		return ratelimit.Concurrency{}, problems.Err()
+	}
+	if m := n.Member("max"); (m == nil || m.Kind == document.Null) && !n.HasLike("max") {
+		problems.Add(n.Invalid(field+".max", "is missing: give the number of requests that may be in flight at once"))
+		unread["max"] = true
+	}
+	unread["max"] = unread["max"] || n.HasLike("max")
+	for _, p := range fault.ProblemsOf(c.Validate()) {
+		if !unread[p.Field] {
+			problems.Add(withPosition(fault.Invalid(p.Field, "%s", p.Message), n, field))
+		}
+	}
+	if err := problems.Err(); err != nil {
+		return ratelimit.Concurrency{}, err
+	}
+	return c, nil
 }
 
 // refuseEnv adds a problem for each value with ${env:NAME}. The server replaces none, because

@@ -20,7 +20,7 @@ func Export(g *Gateway, routes []Route) *Document {
 		s.values.export(&d.Gateway, g)
 	}
 	for i, r := range routes {
-		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Auth: r.Auth}
+		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Auth: r.Auth}
 	}
 	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
@@ -56,12 +56,23 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 	if !r.RateLimit.IsZero() {
 		fmt.Fprintf(b, "    rate_limit: %s\n", yamlLimit(r.RateLimit))
 	}
+	if !r.Concurrency.IsZero() {
+		fmt.Fprintf(b, "    concurrency: %s\n", yamlConcurrency(r.Concurrency))
+	}
 	if len(r.Cost) > 0 {
 		b.WriteString("    cost:\n" + r.Cost.YAML(6))
 	}
 	if r.Auth == AuthNone {
 		fmt.Fprintf(b, "    auth: %s\n", r.Auth)
 	}
+}
+
+// yamlConcurrency returns a bound of requests in flight as a flow mapping.
+func yamlConcurrency(c ratelimit.Concurrency) string {
+	if c.Per == "" {
+		return fmt.Sprintf("{max: %d}", c.Max)
+	}
+	return fmt.Sprintf("{max: %d, per: %s}", c.Max, document.Scalar(c.Per))
 }
 
 // yamlLimit returns a limit as a flow mapping. Rates need no quotes.

@@ -54,8 +54,15 @@ func routeSchema() schema {
 			"methods": schema{"type": "array", "minItems": 1, "maxItems": MaxMethods, "items": schema{"type": "string", "pattern": "^([^a-z]+|.*\\$\\{env:.*)$"},
 				"description": "HTTP methods, in upper case.", "examples": []any{[]any{"GET", "POST"}}},
 			"rate_limit": orNull(limitSchema()),
-			"cost":       costSchema(),
-			"auth":       schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
+			"concurrency": orNull(schema{
+				"type": "object", "additionalProperties": false, "required": []any{"max"}, "description": "Bound of the requests of the route that are in flight.",
+				"properties": schema{
+					"max": ConcurrencySchema("How many requests may be in flight at once, streams and upgrades included."),
+					"per": orNull(schema{"enum": []any{ratelimit.PerKey}, "description": "key allows each key as many. If absent, all callers share them."}),
+				},
+			}),
+			"cost": costSchema(),
+			"auth": schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
 		},
 	}
 }
@@ -70,6 +77,11 @@ const rateUnits = "s|sec|second|min|minute|h|hour|day"
 // RateSchema returns the schema of a rate, which is never null.
 func RateSchema(doc, example string) map[string]any {
 	return notNull(rateSchema(rateUnits, doc, example))
+}
+
+// ConcurrencySchema returns the schema of a number of requests in flight.
+func ConcurrencySchema(doc string) map[string]any {
+	return schema{"type": "integer", "minimum": 1, "maximum": ratelimit.MaxConcurrency, "description": doc, "examples": []any{5}}
 }
 
 // OrNull returns a schema that also accepts null.

@@ -2,7 +2,7 @@
 // (specification, Gateway; contract, 4.2 and 5).
 //
 // It reads the version, the first server, the paths, their operations and the extensions
-// x-keygate-rate-limit, x-keygate-auth and x-keygate-cost, and ignores the rest: schemas, parameters
+// x-keygate-rate-limit, x-keygate-concurrency, x-keygate-auth and x-keygate-cost, and ignores the rest: schemas, parameters
 // and references to them are not checked. It follows the references of path items within the document,
 // and fetches nothing.
 package openapi

@@ -305,7 +305,8 @@ func (r *reader) checkTable() {
 	}
 	for i := range r.doc.Routes {
 		p := r.origins[i].policy
-		r.doc.Routes[i].RateLimit, r.doc.Routes[i].Cost, r.doc.Routes[i].Auth = p.limit, p.cost, p.authOrKey()
+		route := &r.doc.Routes[i]
+		route.RateLimit, route.Concurrency, route.Cost, route.Auth = p.limit, p.concurrency, p.cost, p.authOrKey()
 	}
 	for _, bad := range gateway.CheckTable(r.doc.Routes) {
 		from := r.origins[bad.Row]

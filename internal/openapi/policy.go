@@ -14,23 +14,28 @@ import (
 // Keygate's extensions of path items and operations. The document's own security field is
 // ignored: the gateway decides who may call.
 const (
-	limitExtension = "x-keygate-rate-limit"
-	authExtension  = "x-keygate-auth"
-	costExtension  = "x-keygate-cost"
+	limitExtension       = "x-keygate-rate-limit"
+	authExtension        = "x-keygate-auth"
+	costExtension        = "x-keygate-cost"
+	concurrencyExtension = "x-keygate-concurrency"
 )
 
 // policy is the content of the extensions. Zero values are absent.
 type policy struct {
-	limit ratelimit.Config
-	auth  gateway.Auth
-	cost  cost.Rules
-	free  bool // an empty list of costs is given: the cost of the path item does not count
+	limit       ratelimit.Config
+	concurrency ratelimit.Concurrency
+	auth        gateway.Auth
+	cost        cost.Rules
+	free        bool // an empty list of costs is given: the cost of the path item does not count
 }
 
 // or returns p with its absent fields taken from otherwise.
 func (p policy) or(otherwise policy) policy {
 	if p.limit.IsZero() {
 		p.limit = otherwise.limit
+	}
+	if p.concurrency.IsZero() {
+		p.concurrency = otherwise.concurrency
 	}
 	if p.auth == "" {
 		p.auth = otherwise.auth
@@ -50,7 +55,7 @@ func (p policy) authOrKey() gateway.Auth {
 
 // differs returns the extension in which p and o differ, or "". An absent limit means that callers
 // are not limited, and an absent auth that a key is required, so both are compared with these
-// meanings; an absent cost is none.
+// meanings; an absent cost is none, and so is an absent bound of requests in flight.
 func (p policy) differs(o policy) (extension string) {
 	switch {
 	case p.limit != o.limit:
@@ -59,6 +64,8 @@ func (p policy) differs(o policy) (extension string) {
 		return authExtension
 	case !p.cost.Equal(o.cost):
 		return costExtension
+	case p.concurrency != o.concurrency:
+		return concurrencyExtension
 	}
 	return ""
 }
@@ -89,8 +96,10 @@ func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy,
 			case costExtension:
 				p.cost, err = r.readCost(m, at)
 				p.free = m.Kind == document.Sequence && len(m.Nodes) == 0
+			case concurrencyExtension:
+				p.concurrency, err = readConcurrency(m, at)
 			default:
-				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s or %s", limitExtension, authExtension, costExtension)
+				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension)
 			}
 			r.problems.Add(err)
 			ok = ok && err == nil
@@ -108,15 +117,27 @@ func readAuth(n *document.Node, field string) (gateway.Auth, error) {
 }
 
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {
+	if err := refuseVariablesOf(n, field); err != nil {
+		return ratelimit.Config{}, err
+	}
+	return gateway.ReadLimit(n, field)
+}
+
+func readConcurrency(n *document.Node, field string) (ratelimit.Concurrency, error) {
+	if err := refuseVariablesOf(n, field); err != nil {
+		return ratelimit.Concurrency{}, err
+	}
+	return gateway.ReadConcurrency(n, field)
+}
+
+// refuseVariablesOf is refuseEnv for the values of a mapping.
+func refuseVariablesOf(n *document.Node, field string) error {
 	var variables document.Problems
 	for i := range n.Nodes {
 		m := &n.Nodes[i]
 		variables.Add(refuseEnv(m.Position, field+"."+m.Name, m.Text))
 	}
-	if err := variables.Err(); err != nil {
-		return ratelimit.Config{}, err
-	}
-	return gateway.ReadLimit(n, field)
+	return variables.Err()
 }
 
 func (r *reader) readCost(n *document.Node, field string) (cost.Rules, error) {

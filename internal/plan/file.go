@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
@@ -198,6 +199,11 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 	unread, err = fields{
 		"name": text(&in.Name), "sustained": text(&in.Sustained), "burst": text(&in.Burst), "quota": text(&in.Quota), "meter": text(&in.Meter),
 		"overage": text(&in.Overage), "per": text(&in.Per), "gateway": text(&of),
+		"concurrency": func(m *document.Node, at string) error {
+			n, err := m.ReadCount(at)
+			in.Concurrency = &n
+			return err
+		},
 		"warn_at": func(m *document.Node, at string) (err error) {
 			in.WarnAt, err = readPercentages(m, at)
 			return err
@@ -206,7 +212,7 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 			in.Routes, err = m.ReadTexts(at)
 			return err
 		},
-	}.read(n, at, "is not a field of a limit: use name, sustained, burst, quota, meter, overage, warn_at, per, gateway or routes", "name")
+	}.read(n, at, "is not a field of a limit: use name, sustained, burst, quota, concurrency, meter, overage, warn_at, per, gateway or routes", "name")
 	if len(in.Routes) > 0 && of == "" && !unread["gateway"] {
 		err = fault.Join(err, n.Member("routes").Invalid(at+".routes", "need gateway: give the name of the gateway that has these routes"))
 	}
@@ -216,14 +222,17 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 	return l, of, unread, fault.Join(err, wrong(bad, n, at, unread))
 }
 
-// assume gives in a rate and a quota that were meant to be there but could not be read, so that nothing else is said of
-// them. One that is only like it in name is reported as unknown.
+// assume gives in a rate, a quota or a number of requests in flight that was meant to be there but could not be read, so that
+// nothing else is said of it. One that is only like it in name is reported as unknown.
 func (in *LimitInput) assume(n *document.Node, unread map[string]bool) {
 	if unread["sustained"] || n.HasLike("sustained") {
 		in.Sustained = cmp.Or(in.Sustained, "1/s")
 	}
 	if unread["quota"] || n.HasLike("quota") {
 		in.Quota = cmp.Or(in.Quota, "1/day")
+	}
+	if unread["concurrency"] || n.HasLike("concurrency") {
+		in.Concurrency = new(int64(1))
 	}
 }
 
@@ -282,10 +291,18 @@ func (p *FilePlan) encode(b *bytes.Buffer) {
 	}
 }
 
+// countOf returns a count as text; "" for none.
+func countOf(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatInt(n, 10)
+}
+
 func (l *Limit) encode(b *bytes.Buffer, of string) {
 	fmt.Fprintf(b, "      - name: %s\n", document.Scalar(l.Name))
 	for _, part := range []struct{ field, value string }{
-		{"sustained", l.Sustained.String()}, {"burst", l.Burst.String()}, {"quota", l.Quota.String()}, {"meter", l.Meter}, {"overage", string(l.Overage)},
+		{"sustained", l.Sustained.String()}, {"burst", l.Burst.String()}, {"quota", l.Quota.String()}, {"concurrency", countOf(l.Concurrency)}, {"meter", l.Meter}, {"overage", string(l.Overage)},
 	} {
 		value := part.value
 		if part.field == "meter" && value != "" { // such as 1 or null

@@ -34,6 +34,9 @@ const wholeFile = `plans:
       - name: trial
         quota: 50/total
         warn_at: []
+      - name: parallel
+        concurrency: 5
+        per: owner
 `
 
 // Guarantee: a file of plans that is written is read as the same plans, and written as the same file.
@@ -86,6 +89,14 @@ func TestMistakesInFilesOfPlans(t *testing.T) {
 		{"plans: [{name: a, limits: [{name: b, sustained: 5/s, gateway_id: gw_1}]}]", "plans[0].limits[0].gateway_id"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5}]}]", "plans[0].limits[0].quota"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5, overage: allow, warn_at: [7]}]}]", "plans[0].limits[0].quota"},
+		{"plans: [{name: a, limits: [{name: b, concurrency: '5', meter: requests}]}]", "plans[0].limits[0].concurrency"},
+		{"plans: [{name: a, limits: [{name: b, concurrency: 1.5, burst: 5/x}]}]", "plans[0].limits[0].concurrency plans[0].limits[0].burst"},
+		{"plans: [{name: a, limits: [{name: b, Concurrency: 5}]}]", "plans[0].limits[0].Concurrency"},
+		{"plans: [{name: a, limits: [{name: b, concurrency: 0}, {name: c, concurrency: 1000001}]}]", "plans[0].limits[0].concurrency plans[0].limits[1].concurrency"},
+		{"plans: [{name: a, limits: [{name: b, concurrency: 5, quota: null, meter: tokens, overage: allow, warn_at: [80], burst: 1/s}]}]",
+			"plans[0].limits[0].meter plans[0].limits[0].overage plans[0].limits[0].warn_at plans[0].limits[0].burst"},
+		{"plans: [{name: a, limits: [{name: b, concurrency: null}]}]", "plans[0].limits[0].sustained"},
+		{"plans: [{name: a, limits: [{name: b, concurrency: 5, sustained: 1/s}]}]", "plans[0].limits[0].concurrency"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5/hour, meter: Tokens, overage: no}]}]", "plans[0].limits[0].quota plans[0].limits[0].meter plans[0].limits[0].overage"},
 		{"plans: [{name: a, limits: [{name: b, Quota: 5/day, overage: allow}]}]", "plans[0].limits[0].Quota"},
 		{"plans: [{name: a, limits: [{name: b, quota: 5/day, sustained: null, warn_at: [80, x, 0]}]}]", "plans[0].limits[0].warn_at[1]"},

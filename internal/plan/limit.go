@@ -64,8 +64,9 @@ func (l *Limit) Equal(o *Limit) bool {
 type LimitInput struct {
 	Name, Sustained, Burst, Quota, Meter, Overage, Per, GatewayID string
 
-	WarnAt []int // nil if it is absent
-	Routes []string
+	Concurrency *int64
+	WarnAt      []int // nil if it is absent
+	Routes      []string
 }
 
 // ParseLimits parses the limits of a plan. The error is a validation error that names every invalid field.
@@ -88,17 +89,51 @@ func (in *LimitInput) parse() (l Limit, err error) {
 	}
 	var badKind, badBurst error
 	switch {
-	case in.Sustained == "" && in.Quota == "":
-		badKind = fault.Invalid("sustained", "is required, unless there is quota: give a rate such as 600/min, or a quota such as 100000/month")
+	case in.Sustained == "" && in.Quota == "" && in.Concurrency == nil:
+		badKind = fault.Invalid("sustained", "is required, unless there is quota or concurrency: give a rate such as 600/min, a quota such as 100000/month, or a number of requests in flight")
 	case in.Sustained != "" && in.Quota != "":
 		badKind = fault.Invalid("quota", "must not be given together with sustained: make two limits, one for each")
 	}
 	badSustained := fault.Prefixed("sustained", l.Sustained.UnmarshalText([]byte(in.Sustained)))
-	if badBurst = fault.Prefixed("burst", l.Burst.UnmarshalText([]byte(in.Burst))); in.Burst != "" && in.Quota != "" && in.Sustained == "" {
+	badBurst = fault.Prefixed("burst", l.Burst.UnmarshalText([]byte(in.Burst)))
+	switch {
+	case in.Burst == "" || in.Sustained != "":
+	case in.Quota != "":
 		badBurst = fault.Invalid("burst", "must be absent for a quota, which has no capacity: leave it out, or use sustained")
+	case in.Concurrency != nil:
+		badBurst = fault.Invalid("burst", "must be absent for concurrency, which has no capacity: leave it out, or use sustained")
 	}
-	return l, fault.Join(badKind, badSustained, badBurst, in.parseQuota(&l))
+	return l, fault.Join(badKind, badSustained, badBurst, in.parseConcurrency(&l), in.parseQuota(&l))
 }
+
+// parseConcurrency sets the number of requests in flight of l.
+func (in *LimitInput) parseConcurrency(l *Limit) error {
+	if in.Concurrency == nil {
+		return nil
+	}
+	if other := in.otherKind(); other != "" {
+		return fault.Invalid("concurrency", "must not be given together with %s: make two limits, one for each", other)
+	}
+	l.Concurrency = *in.Concurrency
+	return fault.Prefixed("concurrency", ratelimit.CheckConcurrency(l.Concurrency))
+}
+
+// otherKind returns the field of a rate or a quota, if there is one.
+func (in *LimitInput) otherKind() string {
+	switch {
+	case in.Sustained != "":
+		return "sustained"
+	case in.Quota != "":
+		return "quota"
+	}
+	return ""
+}
+
+// onlyConcurrency reports whether the limit is one of requests in flight, and nothing else.
+func (in *LimitInput) onlyConcurrency() bool { return in.Concurrency != nil && in.otherKind() == "" }
+
+// IsConcurrency reports whether the limit is one of requests in flight.
+func (l *Limit) IsConcurrency() bool { return l.Concurrency != 0 }
 
 func tooManyLimits() error { return fault.Invalid("limits", "must have at most %d limits", MaxLimits) }
 

@@ -117,6 +117,8 @@ func (in *LimitInput) parseQuota(l *Limit) error {
 	var badMeter, badOverage, badWarnAt error
 	badCount := fault.Prefixed("quota", l.Quota.UnmarshalText([]byte(in.Quota)))
 	switch {
+	case in.Meter != "" && in.Meter != ratelimit.Requests && in.onlyConcurrency():
+		badMeter = fault.Invalid("meter", "must be absent for concurrency, which counts requests in flight: leave it out, or use sustained or quota")
 	case in.Meter != "" && !cost.IsMeter(in.Meter):
 		badMeter = fault.Invalid("meter", "must be requests, bytes_in, bytes_out or the meter of a route's cost, such as tokens: 1 to 32 characters of a-z, 0-9 and _")
 	case in.Meter != ratelimit.Requests:
@@ -157,8 +159,11 @@ func checkRequests(field string, r ratelimit.UnitRate) error {
 
 // onlyOfQuotas returns an error of a field that was given, unless the limit is a quota.
 func (in *LimitInput) onlyOfQuotas(field string) error {
-	if in.Quota != "" {
+	switch {
+	case in.Quota != "":
 		return nil
+	case in.onlyConcurrency():
+		return fault.Invalid(field, "must be absent for concurrency, which refuses whatever is above it: leave it out, or use quota")
 	}
 	return fault.Invalid(field, "needs quota: leave it out for a rate, which refuses whatever is above it")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// drawLimit returns a limit as users write it: a rate, or a quota whose defaults may be written.
+// drawLimit returns a limit as users write it: a rate, a number of requests in flight, or a quota whose defaults may be written.
 func drawLimit(t *rapid.T) plan.LimitInput {
 	in := plan.LimitInput{
 		Name: rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(t, "name"), Per: rapid.SampledFrom([]string{"", "key", "owner"}).Draw(t, "per"),
@@ -26,6 +26,11 @@ func drawLimit(t *rapid.T) plan.LimitInput {
 	if rapid.Bool().Draw(t, "is a rate") {
 		in.Sustained = fmt.Sprintf("%d/s", rapid.IntRange(1, 1000).Draw(t, "rate"))
 		in.Burst = rapid.SampledFrom([]string{"", "50/s"}).Draw(t, "burst")
+		return in
+	}
+	if rapid.Bool().Draw(t, "is of requests in flight") {
+		in.Concurrency = new(rapid.Int64Range(1, ratelimit.MaxConcurrency).Draw(t, "concurrency"))
+		in.Meter = rapid.SampledFrom([]string{"", ratelimit.Requests}).Draw(t, "meter of requests")
 		return in
 	}
 	unit := rapid.SampledFrom([]string{"day", "week", "month", "total"}).Draw(t, "window")
@@ -80,6 +85,18 @@ func TestMistakesInQuotas(t *testing.T) {
 		want string
 	}{
 		{plan.LimitInput{}, "limits[0].sustained"},
+		{plan.LimitInput{Concurrency: new(int64(0))}, "limits[0].concurrency"},
+		{plan.LimitInput{Concurrency: new(int64(-1))}, "limits[0].concurrency"},
+		{plan.LimitInput{Concurrency: new(int64(1_000_001))}, "limits[0].concurrency"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Sustained: "1/s"}, "limits[0].concurrency"},
+		{plan.LimitInput{Concurrency: new(int64(0)), Sustained: "1/s", Burst: "1/s", Meter: "tokens"}, "limits[0].concurrency"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Quota: "1/day", Meter: "tokens", Overage: "allow", WarnAt: []int{80}}, "limits[0].concurrency"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Burst: "1/s"}, "limits[0].burst"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Meter: "tokens"}, "limits[0].meter"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Meter: "bytes_in"}, "limits[0].meter"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Overage: "allow"}, "limits[0].overage"},
+		{plan.LimitInput{Concurrency: new(int64(1)), Overage: "refuse"}, "limits[0].overage"},
+		{plan.LimitInput{Concurrency: new(int64(1)), WarnAt: []int{}}, percentages},
 		{plan.LimitInput{Quota: "1/s"}, "limits[0].quota"},
 		{plan.LimitInput{Quota: "month"}, "limits[0].quota"},
 		{plan.LimitInput{Quota: "0/month"}, "limits[0].quota"},

@@ -3,6 +3,7 @@ package plan
 import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/label"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // schema is a JSON Schema, or a part of one.
@@ -47,8 +48,12 @@ func limitSchema() schema {
 	return schema{
 		"type": "object", "additionalProperties": false, "required": []any{"name"},
 		"oneOf": []any{
-			schema{"required": []any{"sustained"}, "properties": schema{"sustained": present(), "quota": absent(), "overage": absent(), "warn_at": absent()}},
-			schema{"required": []any{"quota"}, "properties": schema{"quota": present(), "sustained": absent(), "burst": absent()}},
+			schema{"required": []any{"sustained"}, "properties": schema{"sustained": present(), "quota": absent(), "concurrency": absent(), "overage": absent(), "warn_at": absent()}},
+			schema{"required": []any{"quota"}, "properties": schema{"quota": present(), "sustained": absent(), "burst": absent(), "concurrency": absent()}},
+			schema{"required": []any{"concurrency"}, "properties": schema{
+				"concurrency": schema{"type": "integer"}, "sustained": absent(), "burst": absent(), "quota": absent(), "overage": absent(), "warn_at": absent(),
+				"meter": schema{"enum": []any{ratelimit.Requests, nil}},
+			}},
 		},
 		"properties": schema{
 			"name":      nameSchema(maxLimitName, "Name of the limit, unique in the plan.", "per-minute"),
@@ -56,6 +61,7 @@ func limitSchema() schema {
 			"burst":     gateway.OrNull(gateway.RateSchema("Of a rate: capacity: its count.", "50/s")),
 			"quota": gateway.OrNull(schema{"type": "string", "pattern": `^([1-9][0-9]{0,15}/(day|week|month|total)|.*\$\{env:.*)$`,
 				"description": "Of a quota: units for each calendar window, <count>/<window>: day, week, month, or total, which never ends.", "examples": []any{"100000/month"}}),
+			"concurrency": gateway.OrNull(gateway.ConcurrencySchema("Requests in flight: how many there may be at once, streams and upgrades included.")),
 			"meter": gateway.OrNull(schema{"type": "string", "pattern": `^(` + gateway.MeterPattern + `|.*\$\{env:.*)$`, "examples": []any{"tokens"},
 				"description": "What the limit counts: requests (the default), the bytes of the bodies of requests (bytes_in) or of responses (bytes_out), or the meter of a cost of routes."}),
 			"overage": gateway.OrNull(schema{"enum": []any{string(OverageRefuse), string(OverageAllow)}, "description": "Of a quota: refuse (the default) refuses requests beyond the count, allow only counts them."}),

@@ -64,7 +64,7 @@ type PositionLog interface {
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of
 // change, or a new meaning of a kind, gets the next number if earlier versions would not put it in force
 // correctly. No node writes a change that another node with a lease cannot read.
-const ChangeFormat = 3
+const ChangeFormat = 4
 
 // Format returns the format that a node must read to put changes of this kind in force.
 func (k ChangeKind) Format() int {
@@ -73,12 +73,16 @@ func (k ChangeKind) Format() int {
 		return 2
 	case HolderChange:
 		return 3
+	case ConcurrencyChange:
+		return 4
 	}
 	return 1
 }
 
 // isKey reports whether a change of this kind is one of a key.
-func (k ChangeKind) isKey() bool { return k == KeyChange || k == HolderChange }
+func (k ChangeKind) isKey() bool {
+	return k == KeyChange || k == HolderChange || k == ConcurrencyChange
+}
 
 // Change is one entry of the change log. It is written in the transaction that
 // makes the change. Seq increases from entry to entry, in the order of commits,
@@ -111,6 +115,9 @@ const (
 	// HolderChange is a KeyChange: the holder of a key has rotated it, and the ID is that of the new key. Earlier versions
 	// would not revoke that key together with the old one, so no such change is made beside them.
 	HolderChange ChangeKind = "holder"
+	// ConcurrencyChange is a KeyChange of a key that has a limit of requests in flight. Earlier versions would not enforce
+	// it, and their rotations would lose it, so no such change is made beside them.
+	ConcurrencyChange ChangeKind = "concurrency"
 	// OwnerChange means that an owner was created, changed or deleted.
 	OwnerChange ChangeKind = "owner"
 	// PlanChange means that a plan was created, changed or deleted.

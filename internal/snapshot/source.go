@@ -51,8 +51,8 @@ type GatewayDelta struct {
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
-// Owner, OwnerID, PlanID, GatewayID, RateLimit, Concurrency, BucketID, ExpiresAt, Ended and RevokedAt must be set; others
-// may be left empty.
+// Owner, OwnerID, PlanID, GatewayID, RateLimit, Concurrency, BucketID, ExpiresAt, Ended and RevokedAt must
+// be set; others may be left empty.
 type KeySource interface {
 	// EachKey calls f for each key that is not revoked, including expired keys and keys of deleted
 	// accounts, and for each key that was revoked at revokedSince or later, in any order. It stops

@@ -40,6 +40,7 @@ type setup struct {
 	host            string            // upstream_host, as stored; "" means target
 	errors          fault.Format      // "" means FormatKeygate
 	limit           string            // the key's rate limit
+	concurrency     int64             // how many requests of the key may be in flight; 0 for any number
 	trusted         bool              // the client is a trusted proxy
 	secure          *tls.Config       // of the clients' connections; nil in clear
 	realClock       bool              // the engines use the real clock; otherwise no timeout of theirs expires
@@ -207,7 +208,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored.PutKey(apikey.Key{
 		PlanID: planID,
 		ID:     keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit),
+		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit), Concurrency: s.concurrency,
 	})
 	return stored, secret
 }

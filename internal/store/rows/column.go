@@ -39,6 +39,14 @@ func maybeText(s string) any {
 	return s
 }
 
+// maybeCount returns n as it is stored, but NULL for 0.
+func maybeCount(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}
+
 // maybeBytes returns b as it is stored, but NULL if it is empty.
 func maybeBytes(b []byte) any {
 	if len(b) == 0 {

@@ -19,7 +19,7 @@ const (
 	KeyColumns       = keyStart + `coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)) AS revoked_at` + keyMiddle +
 		`version + CASE WHEN revoked_at IS NULL AND EXISTS (SELECT 1 FROM ended_gateways WHERE id = keys.gateway_id) THEN 1 ELSE 0 END AS version` + keyEnd
 
-	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit,
+	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, concurrency,
 	expires_at, last_used_at, created_at, `
 	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
 	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at FROM keys `
@@ -37,10 +37,10 @@ func ScanKey(r *Row) (apikey.Key, error) {
 			bucket, rate, metadata               sql.NullString
 			rotatedFrom, rotatedTo, holderRoot   sql.NullString
 			expires, used, revokedAt, expiryTold sql.NullInt64
-			holderRotated                        sql.NullInt64
+			holderRotated, concurrency           sql.NullInt64
 		}
 	)
-	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.ownerID, &c.planID, &c.bucket, &c.rate,
+	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.ownerID, &c.planID, &c.bucket, &c.rate, &c.concurrency,
 		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated)
 	if err != nil {
 		return k, err
@@ -50,6 +50,7 @@ func ScanKey(r *Row) (apikey.Key, error) {
 	}
 	k.Level, k.Scope = levelOf(c.level), scopesOf(c.word, c.resource.String, c.more.String)
 	k.GatewayID, k.Owner, k.OwnerID, k.PlanID = c.gatewayID.String, c.owner.String, c.ownerID.String, c.planID.String
+	k.Concurrency = c.concurrency.Int64
 	k.RotatedFrom, k.RotatedTo = c.rotatedFrom.String, c.rotatedTo.String
 	k.HolderRoot, k.HolderRotatedAt = c.holderRoot.String, MaybeInstant(c.holderRotated)
 	if k.BucketID = k.ID; c.bucket.Valid {
@@ -136,7 +137,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	}
 	return []any{LevelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner), maybeText(k.OwnerID), maybeText(k.PlanID),
 		keyBucket(k), maybeText(k.RateLimit.String()), MaybeMicros(k.ExpiresAt), MaybeMicros(k.RevokedAt), MaybeMicros(k.ExpiryNotified),
-		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended, maybeText(k.HolderRoot), MaybeMicros(k.HolderRotatedAt)}, nil
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended, maybeText(k.HolderRoot), MaybeMicros(k.HolderRotatedAt), maybeCount(k.Concurrency)}, nil
 }
 
 // InsertKey implements control.KeyStore.
@@ -147,8 +148,8 @@ func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
-		holder_root, holder_rotated_at, id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28)`,
+		holder_root, holder_rotated_at, concurrency, id, account_id, digest, prefix, created_at, last_used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt))...)
 }
 
@@ -160,7 +161,7 @@ func (t *Writer) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7, owner_id = $8,
 		plan_id = $9, bucket_id = $10, rate_limit = $11, expires_at = $12, revoked_at = $13, expiry_told = $14, rotated_from = $15, rotated_to = $16,
-		version = $17, name = $18, metadata = $19, ended = $20, holder_root = $21, holder_rotated_at = $22 WHERE id = $23 AND account_id = $24`,
+		version = $17, name = $18, metadata = $19, ended = $20, holder_root = $21, holder_rotated_at = $22, concurrency = $23 WHERE id = $24 AND account_id = $25`,
 		append(values, k.ID, k.AccountID)...)
 }
 

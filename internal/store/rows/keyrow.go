@@ -17,6 +17,7 @@ type KeyRow struct {
 	Gateway, Owner       string
 	OwnerID, Plan        string
 	Bucket, Rate         string
+	Concurrency          int64 // NULL is 0
 	Expires, Revoked     int64 // microseconds
 	HasExpiry, IsRevoked bool
 	Ended                bool
@@ -52,6 +53,7 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 		}
 		d.rate = r.Rate
 	}
+	k.Concurrency = r.Concurrency
 	if k.ExpiresAt = (time.Time{}); r.HasExpiry {
 		k.ExpiresAt = time.UnixMicro(r.Expires).UTC()
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/plan"
@@ -28,11 +30,46 @@ func planOf(r *Row) (p plan.Plan, limits string, err error) {
 	return p, limits, err
 }
 
+// limitsForm is the newest form of a plan's limits.
+const limitsForm = 2
+
+// formedLimits is the form of the limits of a plan with a limit of requests in flight. Earlier versions, which would not apply
+// that limit, cannot read it. Other plans have the form that they read, too: the list alone.
+type formedLimits struct {
+	Form   int          `json:"form"`
+	Limits []plan.Limit `json:"limits"`
+}
+
 func decodeLimits(p *plan.Plan, limits string) error {
-	if err := json.Unmarshal([]byte(limits), &p.Limits); err != nil {
+	var err error
+	if strings.HasPrefix(limits, "{") {
+		formed := formedLimits{}
+		if err = json.Unmarshal([]byte(limits), &formed); formed.Form > limitsForm {
+			err = fmt.Errorf("they have form %d, and this version reads forms up to %d: a newer version of Keygate has written them, so upgrade this node", formed.Form, limitsForm)
+		}
+		p.Limits = formed.Limits
+	} else {
+		err = json.Unmarshal([]byte(limits), &p.Limits)
+	}
+	if err != nil {
 		return fmt.Errorf("decode the limits of plan %s: %w", p.ID, err)
 	}
 	return nil
+}
+
+func encodeLimits(p *plan.Plan) ([]byte, error) {
+	content := any(p.Limits)
+	switch {
+	case len(p.Limits) == 0:
+		return []byte("[]"), nil
+	case slices.ContainsFunc(p.Limits, func(l plan.Limit) bool { return l.IsConcurrency() }):
+		content = formedLimits{limitsForm, p.Limits}
+	}
+	limits, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("encode the limits of plan %s: %w", p.ID, err)
+	}
+	return limits, nil
 }
 
 // SelectPlans reads the plans that the rest of the query selects.
@@ -89,12 +126,9 @@ func (t *Reader) PlanUse(ctx context.Context, accountID, planID string, most int
 
 // planValues returns the values that InsertPlan and UpdatePlan write, in their order.
 func planValues(p *plan.Plan) ([]any, error) {
-	limits := []byte("[]")
-	if len(p.Limits) > 0 {
-		var err error
-		if limits, err = json.Marshal(p.Limits); err != nil {
-			return nil, fmt.Errorf("encode the limits of plan %s: %w", p.ID, err)
-		}
+	limits, err := encodeLimits(p)
+	if err != nil {
+		return nil, err
 	}
 	return []any{p.Name, p.Title, string(limits), p.TimeZone, p.AnchorDay, p.Version, p.ID, p.AccountID}, nil
 }

@@ -23,12 +23,13 @@ const (
 	splitBytes  = 2 * pageBytes
 )
 
-// The first byte of a page is the form of what follows. Pages without costs have the form that earlier versions of Keygate
-// read, too.
+// The first byte of a page is the form of what follows. A page has the lowest form that has what its routes have, so that
+// earlier versions of Keygate can read it as long as possible.
 const (
-	plainForm  = 1
-	costForm   = 2 // routes may have costs
-	newestForm = costForm
+	plainForm       = 1
+	costForm        = 2 // routes may have costs
+	concurrencyForm = 3 // routes may have bounds of requests in flight
+	newestForm      = concurrencyForm
 )
 
 // The flags of a route in a page.
@@ -37,9 +38,12 @@ const (
 	hasCreated
 	hasCost
 	costByAPI
+	hasConcurrency
+	concurrencyByAPI
 
-	plainFlags = limitByAPI | hasCreated
-	costFlags  = hasCost | costByAPI
+	plainFlags       = limitByAPI | hasCreated
+	costFlags        = hasCost | costByAPI
+	concurrencyFlags = hasConcurrency | concurrencyByAPI
 )
 
 // PageCodec encodes pages of routes. It is safe for concurrent use.
@@ -133,8 +137,17 @@ func (w *pageWriter) add(r *gateway.Route) {
 	if r.CostByAPI {
 		flags |= costByAPI
 	}
-	if flags&costFlags != 0 {
-		w.form = costForm
+	if !r.Concurrency.IsZero() {
+		flags |= hasConcurrency
+	}
+	if r.ConcurrencyByAPI {
+		flags |= concurrencyByAPI
+	}
+	switch {
+	case flags&concurrencyFlags != 0:
+		w.form = concurrencyForm
+	case flags&costFlags != 0:
+		w.form = max(w.form, costForm)
 	}
 	b = append(b, flags)
 	for _, s := range [...]string{
@@ -150,6 +163,11 @@ func (w *pageWriter) add(r *gateway.Route) {
 	b = binary.AppendVarint(b, r.Version)
 	if flags&hasCost != 0 {
 		b = w.appendCost(b, r.Cost)
+	}
+	if flags&hasConcurrency != 0 {
+		b = binary.AppendVarint(b, r.Concurrency.Max)
+		b = binary.AppendUvarint(b, uint64(len(r.Concurrency.Per)))
+		b = append(b, r.Concurrency.Per...)
 	}
 	w.raw = b
 }
@@ -233,18 +251,29 @@ type pageReader struct {
 	err     error
 }
 
+// flagsOf returns the flags that routes of a page with the form may have.
+func flagsOf(form byte) byte {
+	switch form {
+	case plainForm:
+		return plainFlags
+	case costForm:
+		return plainFlags | costFlags
+	}
+	return plainFlags | costFlags | concurrencyFlags
+}
+
 func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 	if d.rest == "" {
 		d.err = errDamagedPage
 		return r
 	}
 	flags := d.rest[0]
-	if flags&^plainFlags != 0 && (d.form == plainForm || flags&^(plainFlags|costFlags) != 0) {
+	if flags&^flagsOf(d.form) != 0 {
 		d.err = errDamagedPage
 		return r
 	}
 	d.rest = d.rest[1:]
-	r.GatewayID, r.LimitByAPI, r.CostByAPI = gatewayID, flags&limitByAPI != 0, flags&costByAPI != 0
+	r.GatewayID, r.LimitByAPI, r.CostByAPI, r.ConcurrencyByAPI = gatewayID, flags&limitByAPI != 0, flags&costByAPI != 0, flags&concurrencyByAPI != 0
 	r.ID, r.Path = d.text(), d.text()
 	methods := d.text()
 	list, known := d.methods[methods]
@@ -261,6 +290,12 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 	r.Version = d.number()
 	if flags&hasCost != 0 {
 		r.Cost = d.cost()
+	}
+	if flags&hasConcurrency != 0 {
+		r.Concurrency.Max, r.Concurrency.Per = d.number(), d.text()
+		if d.err == nil && r.Concurrency.IsZero() {
+			d.err = errDamagedPage // it would have no flag
+		}
 	}
 	if d.err == nil && sustained+burst+daily+per != "" {
 		r.RateLimit, d.err = rateLimit(sustained, burst, daily, per)

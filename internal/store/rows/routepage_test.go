@@ -45,7 +45,8 @@ func pageRoute(n int) gateway.Route {
 }
 
 // Guarantee: routes of any table come back as they were, over any pages. Routes with the same text of a cost share it, also
-// between pages. A page without costs has the form that versions without costs read, and a page with one has a newer form.
+// between pages. A page has the lowest form that has what its routes
+// have, so that earlier versions read it, or say that they cannot.
 func TestPagesKeepCosts(t *testing.T) {
 	codec := newCodec(t)
 	rapid.Check(t, func(t *rapid.T) {
@@ -59,6 +60,10 @@ func TestPagesKeepCosts(t *testing.T) {
 			if price := rapid.IntRange(-10, 3).Draw(t, "price"); price >= 0 {
 				routes[i].Cost = rulesOf(t, fmt.Sprintf(`[{meter: tokens, max: 9, from: {json: {"a|b?": 0.5, %q: %d}}}]`, strings.Repeat("c", 200), price+1))
 			}
+			if rapid.IntRange(0, 9).Draw(t, "has concurrency") == 0 {
+				routes[i].Concurrency = ratelimit.Concurrency{Max: rapid.Int64Range(1, ratelimit.MaxConcurrency).Draw(t, "concurrency"), Per: rapid.SampledFrom([]string{"", "key"}).Draw(t, "per")}
+			}
+			routes[i].ConcurrencyByAPI = rapid.IntRange(0, 9).Draw(t, "concurrency by API") == 0
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "as before") == 0 {
 				routes[i].Cost = routes[i-1].Cost
 			}
@@ -73,8 +78,11 @@ func TestPagesKeepCosts(t *testing.T) {
 			}
 			want := byte(plainForm)
 			for _, r := range got[at:] {
-				if len(r.Cost) > 0 || r.CostByAPI {
-					want = costForm
+				switch {
+				case !r.Concurrency.IsZero() || r.ConcurrencyByAPI:
+					want = concurrencyForm
+				case len(r.Cost) > 0 || r.CostByAPI:
+					want = max(want, costForm)
 				}
 			}
 			if p.Content[0] != want {
@@ -156,7 +164,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	r.Cost = rulesOf(t, `[{meter: tokens, from: {request: 1}}]`)
 	page := codec.Pages([]gateway.Route{r})[0].Content
 	newer := append([]byte{newestForm + 1}, page[1:]...)
-	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 3, and this version reads forms up to 2") {
+	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 4, and this version reads forms up to 3") {
 		t.Errorf("a page of a newer form: %v", err)
 	}
 	raw, err := codec.dec.DecodeAll(page[2:], nil)
@@ -168,12 +176,14 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 		return codec.enc.EncodeAll(edit(bytes.Clone(raw)), []byte{form, 1})
 	}
 	damaged := map[string][]byte{
-		"no form":           append([]byte{0}, page[1:]...),
-		"an older form":     edited(plainForm, func(b []byte) []byte { return b }),
-		"an unknown flag":   edited(costForm, func(b []byte) []byte { b[0] |= 16; return b }),
-		"a cost of a meter": edited(costForm, func(b []byte) []byte { return bytes.Replace(b, []byte(`"tokens"`), []byte(`"TOKENS"`), 1) }),
-		"no rules":          edited(costForm, func(b []byte) []byte { return append(b[:at], "\x00\x02[]"...) }),
-		"no such cost":      edited(costForm, func(b []byte) []byte { return append(b[:at], 1) }),
+		"no form":                append([]byte{0}, page[1:]...),
+		"an older form":          edited(plainForm, func(b []byte) []byte { return b }),
+		"a flag of another form": edited(costForm, func(b []byte) []byte { b[0] |= concurrencyByAPI; return b }),
+		"no concurrency":         edited(concurrencyForm, func(b []byte) []byte { b[0] |= hasConcurrency; return append(b, 0, 0) }),
+		"an unknown flag":        edited(concurrencyForm, func(b []byte) []byte { b[0] |= 64; return b }),
+		"a cost of a meter":      edited(costForm, func(b []byte) []byte { return bytes.Replace(b, []byte(`"tokens"`), []byte(`"TOKENS"`), 1) }),
+		"no rules":               edited(costForm, func(b []byte) []byte { return append(b[:at], "\x00\x02[]"...) }),
+		"no such cost":           edited(costForm, func(b []byte) []byte { return append(b[:at], 1) }),
 	}
 	for n := range raw {
 		damaged[fmt.Sprintf("%d bytes", n)] = edited(costForm, func(b []byte) []byte { return b[:n] })

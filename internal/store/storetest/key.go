@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 func (h *harness) key(accountID, keyID string) *apikey.Key {
@@ -38,6 +39,7 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.PlanID = maybe(rapid.Just(id.New(id.Plan))).Draw(t, "plan")
 		k.GatewayID = maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")
 		k.RateLimit = maybe(keyLimitOf()).Draw(t, "rate_limit")
+		k.Concurrency = rapid.Int64Range(0, ratelimit.MaxConcurrency).Draw(t, "concurrency")
 		if rapid.Bool().Draw(t, "has metadata") {
 			k.Metadata = rapid.MapOfN(text(), text(), 1, 16).Draw(t, "metadata")
 		}

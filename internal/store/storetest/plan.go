@@ -46,6 +46,10 @@ func limitOf() *rapid.Generator[plan.Limit] {
 		if rapid.Bool().Draw(t, "has routes") {
 			l.Routes = rapid.SliceOfN(text(), 1, 3).Draw(t, "routes")
 		}
+		if rapid.IntRange(0, 3).Draw(t, "is of requests in flight") == 0 {
+			l.Sustained, l.Burst, l.Meter = ratelimit.UnitRate{}, ratelimit.UnitRate{}, ""
+			l.Concurrency = rapid.Int64Range(1, ratelimit.MaxConcurrency).Draw(t, "concurrency")
+		}
 		return l
 	})
 }

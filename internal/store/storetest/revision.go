@@ -53,6 +53,7 @@ func testRevisionRoundTrip(h *harness) {
 		r.Routes[0].CreatedAt = moment().Draw(t, "route created_at")
 		r.Routes[0].RateLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
 		r.Routes[0].LimitByAPI, r.Routes[0].CostByAPI = rapid.Bool().Draw(t, "limit_by_api"), rapid.Bool().Draw(t, "cost_by_api")
+		r.Routes[0].Concurrency.Max, r.Routes[0].ConcurrencyByAPI = rapid.Int64Range(0, 5).Draw(t, "concurrency"), rapid.Bool().Draw(t, "concurrency_by_api")
 		if price := rapid.Int64Range(-1, 5).Draw(t, "price"); price >= 0 {
 			r.Routes[0].Cost = costOf(t, fmt.Sprintf("[{meter: tokens, from: {request: %d}}]", price))
 		}

@@ -671,7 +671,7 @@ export interface paths {
         put?: never;
         /**
          * Rotate a key
-         * @description Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit. Only this response contains the full new key.
+         * @description Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit and one concurrency. Only this response contains the full new key.
          */
         post: operations["rotateKey"];
         delete?: never;
@@ -2178,6 +2178,12 @@ export interface components {
              */
             name: string;
             /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+             * @example 5
+             */
+            concurrency?: number | null;
+            /**
              * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
              * @example 2030-01-31
              */
@@ -2188,7 +2194,7 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit.
+             * @description gateway (the default) for calls through gateways; account for this API. An account-level key takes none of gateway_id, rate_limit and concurrency.
              * @enum {string|null}
              */
             level?: "gateway" | "account" | null;
@@ -2872,6 +2878,12 @@ export interface components {
              */
             name: string;
             /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+             * @example 5
+             */
+            concurrency: number | null;
+            /**
              * Format: date-time
              * @description When the key was created.
              */
@@ -3293,6 +3305,12 @@ export interface components {
              * @example mobile app
              */
             name: string;
+            /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+             * @example 5
+             */
+            concurrency: number | null;
             /**
              * Format: date-time
              * @description When the key was created.
@@ -5263,6 +5281,12 @@ export interface components {
              * @example mobile app
              */
             name?: string;
+            /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+             * @example 5
+             */
+            concurrency?: number | null;
             /**
              * @description When the key expires, in the same form as when creating a key; null for never.
              * @example 2030-01-31

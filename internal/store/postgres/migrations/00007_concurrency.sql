@@ -2,6 +2,8 @@
 -- +goose StatementBegin
 SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM nodes WHERE state = 'live') / 10000000))::text, true);
 
+ALTER TABLE keys ADD COLUMN concurrency bigint; -- how many requests of the key may be in flight at once; NULL for any number
+
 -- How many requests in flight of a limit a process may have. There is a row only while that is more than none. Whoever
 -- reads rows to change them, or adds some, holds the locks of their names (store/postgres/slot.go).
 CREATE TABLE slots (
