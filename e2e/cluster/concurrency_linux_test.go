@@ -66,7 +66,7 @@ func TestConcurrencyOverNodes(t *testing.T) {
 	conns := make([]*conn, len(nodes))
 	for i, n := range nodes {
 		conns[i] = &conn{node: n}
-		defer conns[i].close()
+		t.Cleanup(conns[i].close)
 	}
 	get := func(i int) int {
 		t.Helper()

@@ -27,7 +27,7 @@ type SlotClaim struct {
 	At     time.Time // of the answer
 }
 
-// SlotShare is what the store has of one part of a process that lives.
+// SlotShare is what the store has of one part of a process.
 type SlotShare struct {
 	Held            int64
 	FullSince, Seen time.Time // of its last claim; FullSince is zero if more was granted then

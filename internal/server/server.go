@@ -117,8 +117,8 @@ type Server struct {
 	reserver    *ratelimit.Reserver
 	quotas      *ratelimit.QuotaKeeper
 	slots       *ratelimit.SlotKeeper // nil without a database that several nodes can share
-	sharing     *ratelimit.Sharing // nil if there is nothing to share limits with
-	limitStore  *limitstore.Store  // nil without --redis-url
+	sharing     *ratelimit.Sharing    // nil if there is nothing to share limits with
+	limitStore  *limitstore.Store     // nil without --redis-url
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
