@@ -146,11 +146,21 @@ func (k *SlotKeeper) Regained() {
 	k.signal()
 }
 
-// Count returns of how many subjects this process has slots.
-func (k *SlotKeeper) Count() int { return int(k.count.Load()) }
+// Count returns of how many subjects this process has slots. With a nil SlotKeeper it returns 0.
+func (k *SlotKeeper) Count() int {
+	if k == nil {
+		return 0
+	}
+	return int(k.count.Load())
+}
 
-// Unconfirmed returns how many requests began while this process counted alone.
-func (k *SlotKeeper) Unconfirmed() int64 { return k.unconfirmed.Load() }
+// Unconfirmed returns how many requests began while this process counted alone. With a nil SlotKeeper it returns 0.
+func (k *SlotKeeper) Unconfirmed() int64 {
+	if k == nil {
+		return 0
+	}
+	return k.unconfirmed.Load()
+}
 
 // Degraded returns that this process counts alone, or "". With a nil SlotKeeper it returns "".
 func (k *SlotKeeper) Degraded() string {

@@ -73,6 +73,9 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 
 // openSlots starts to share the limits of requests in flight with other nodes, if there may be some.
 func (s *Server) openSlots(ctx context.Context) (err error) {
+	s.metrics.Gauge("keygate_slots", "Keys, owners and routes of whose limits of requests in flight this node has some. 0 without PostgreSQL.", func() float64 { return float64(s.slots.Count()) })
+	s.metrics.Counter("keygate_slots_unconfirmed_total", "Requests for which this node alone has counted what is in flight, because the database could not be reached, as --on-database-loss=serve says.",
+		func() float64 { return float64(s.slots.Unconfirmed()) })
 	if s.node == nil {
 		return nil
 	}
@@ -82,9 +85,6 @@ func (s *Server) openSlots(ctx context.Context) (err error) {
 	}); err != nil {
 		return err
 	}
-	s.metrics.Gauge("keygate_slots", "Keys, owners and routes of whose limits of requests in flight this node has some.", func() float64 { return float64(s.slots.Count()) })
-	s.metrics.Counter("keygate_slots_unconfirmed_total", "Requests for which this node alone has counted what is in flight, because the database could not be reached, as --on-database-loss=serve says.",
-		func() float64 { return float64(s.slots.Unconfirmed()) })
 	return s.running.Start(ctx, s.slots)
 }
 
