@@ -32,7 +32,7 @@ type Follower interface {
 	CatchUp(ctx context.Context, only ...snapshot.Change) error
 }
 
-// MemberConfig configures a Member. All fields are required except Steer, Serve and Log.
+// MemberConfig configures a Member. All fields are required except Steer, Regained, Serve and Log.
 type MemberConfig struct {
 	Name  string
 	TTL   time.Duration
@@ -51,6 +51,9 @@ type MemberConfig struct {
 	// If a call has returned the time of the store's clock, Steer receives it, and how long the call
 	// took, before the answer is used: see ratelimit.Clock. Nil ignores it.
 	Steer func(now time.Time, took time.Duration)
+	// Regained is called before a lease is held that does not continue the last one, with a lock: it must not block or
+	// call the Member. Nil does nothing.
+	Regained func()
 	// Serve makes the node go on after its lease has ended, with the configuration that it has.
 	Serve bool
 	Log   *slog.Logger
@@ -248,6 +251,9 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 		m.epoch = a.Row.Epoch
 		name := a.Row.Claimant()
 		m.claimant.Store(&name)
+	}
+	if err == nil && a.Result == lease.Done && c.Kind != lease.Acknowledge && m.cfg.Regained != nil && !m.holder.Held() {
+		m.cfg.Regained()
 	}
 	if err == nil {
 		err = m.holder.Answer(c, a)

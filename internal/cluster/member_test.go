@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,6 +39,39 @@ func TestMemberHoldsItsLeaseUntilTheStoreIsGone(t *testing.T) {
 		if !n.Held() {
 			t.Error("the lease is not held again after the store has returned")
 		}
+	})
+}
+
+// Guarantee: whenever a lease is held that does not continue the last one, Regained is called before: also if the store has
+// not ended it, because the renewal came late. Renewals in time do not call it.
+func TestRegainedComesBeforeTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", false)
+		var calls, held atomic.Int64
+		n.cfg.Regained = func() {
+			if calls.Add(1); n.Leased() {
+				held.Add(1)
+			}
+		}
+		n.started(t)
+		check := func(when string, want int64) {
+			t.Helper()
+			if calls.Load() != want || held.Load() != 0 || !n.Held() {
+				t.Errorf("%s: called %d times, want %d; %d times while the lease was held; held now: %v", when, calls.Load(), want, held.Load(), n.Held())
+			}
+		}
+		check("after the start", 1)
+		after(10 * ttl)
+		check("after renewals in time", 1)
+		store.set(func() { store.down = true })
+		after(2 * ttl)
+		store.set(func() { store.down = false })
+		after(ttl / 10)
+		check("after a late renewal", 2)
+		n.Restarted()
+		after(ttl)
+		check("after it was given up", 3)
 	})
 }
 

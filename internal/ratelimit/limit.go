@@ -55,6 +55,9 @@ func (l *Limit) wait(ctx context.Context, amount int64) error {
 	if l.Quota != nil {
 		return l.Quota.keeper.wait(ctx, l.Quota, l.Terms, amount)
 	}
+	if l.Slots != nil {
+		return l.Slots.shared.wait(ctx, l.Most)
+	}
 	return l.Daily.limit.reserver.Wait(ctx, l.Daily)
 }
 
@@ -85,7 +88,7 @@ func (e *entry) check(m *moment) finding {
 	case e.Quota != nil:
 		return e.Quota.check(m, e.Terms, &e.view)
 	case e.Slots != nil:
-		return e.Slots.check(e.Most, &e.view)
+		return e.Slots.check(m, e.Most, &e.view)
 	case e.Bucket.lease != nil:
 		return e.Bucket.lease.check(m, m.ticket.of(e.Bucket.lease), &e.view)
 	default:
@@ -140,6 +143,7 @@ func (e *entry) charged(m *moment) {
 	case e.Quota != nil:
 		e.Quota.charged(m, e.Terms, &e.view, e.use)
 	case e.Slots != nil:
+		e.Slots.charged(&e.view)
 	case e.Bucket.lease != nil:
 		e.Bucket.lease.charged(m.Instant, &e.view, m.ticket.of(e.Bucket.lease))
 	}
@@ -167,7 +171,7 @@ func (e *entry) fillStatus(m *moment, word uint64) {
 	case e.Quota != nil:
 		e.Quota.fillStatus(e.Terms, s, &e.view, word, m.wallOf(&e.view))
 	case e.Slots != nil:
-		s.fillSlots(e.Most, word)
+		e.Slots.fillStatus(s, e.Most, word)
 	case e.params != nil:
 		e.params.fillStatus(s, word, e.at, m.wallOf(&e.view))
 	case e.state != nil:
@@ -191,6 +195,7 @@ func (e *entry) fillRefused(m *moment) (wait int64) {
 	case e.Quota != nil && e.refuses:
 		return max(0, e.quota.end-m.Wall)
 	case e.Slots != nil && e.refuses:
+		e.status.Remaining = 0
 		e.status.reset(m.Wall, uint64(slotsRetry))
 		return slotsRetry
 	default:

@@ -10,42 +10,88 @@ import (
 // Slots counts the requests in flight of one subject of a limit (plans.md, section 6). The zero value has none in flight.
 // It is safe for concurrent use.
 type Slots struct {
-	word atomic.Uint64 // requests in flight, or closedSlots
+	word   atomic.Uint64 // a slotWord
+	shared *sharedSlots  // nil if this process counts alone
 }
 
-// closedSlots is the state of slots that a sweep has dropped.
-const closedSlots = math.MaxUint64
+// A slotWord is what requests change of slots. Only with other processes there is more than the first part.
+//
+//	bits  0–20  requests in flight
+//	bits 21–41  how many the store has granted this process
+//	bits 42–61  the turn in which it has
+//	bit     62  a request has begun since the keeper looked last
+type slotWord uint64
+
+const (
+	closedSlots slotWord = math.MaxUint64 // the state of slots that a sweep has dropped
+
+	flightBits = 21
+	flights    = 1<<flightBits - 1
+	slotTurns  = 1<<20 - 1
+	begunSlot  = slotWord(1) << 62
+)
+
+func packSlots(turn uint64, granted, flying int64) slotWord {
+	return slotWord(turn)<<(2*flightBits) | slotWord(granted)<<flightBits | slotWord(flying)
+}
+
+func (w slotWord) flying() int64  { return int64(w & flights) }
+func (w slotWord) granted() int64 { return int64(w >> flightBits & flights) }
+func (w slotWord) turn() uint64   { return uint64(w) >> (2 * flightBits) & slotTurns }
 
 // check returns what the slots allow if most requests may be in flight, and sets v.next.
-func (s *Slots) check(most int64, v *view) finding {
-	word := s.word.Load()
-	v.state, v.bucket, v.params, v.wall, v.word, v.next = &s.word, nil, nil, 0, word, word+1
+func (s *Slots) check(m *moment, most int64, v *view) finding {
+	w := slotWord(s.word.Load())
+	v.state, v.bucket, v.params, v.wall, v.word, v.next, v.over = &s.word, nil, nil, 0, uint64(w), uint64(w)+1, false
+	flying := w.flying()
 	switch {
-	case word == closedSlots:
+	case w == closedSlots:
 		return isStale
-	case word >= uint64(most):
+	case flying >= most:
 		return refuses
-	default:
-		v.few = uint64(most)-word < scarce
-		return passes
+	}
+	v.few = most-flying < scarce
+	if shared := s.shared; shared != nil {
+		v.next |= uint64(begunSlot)
+		return shared.check(m, w, most, v)
+	}
+	return passes
+}
+
+// charged does what follows a charge in the view.
+func (s *Slots) charged(v *view) {
+	if shared := s.shared; shared != nil {
+		shared.charged(v)
 	}
 }
 
 // peek sets v.next to the state, for a status.
 func (s *Slots) peek(v *view) {
 	v.params, v.wall = nil, 0
-	if v.next = s.word.Load(); v.next == closedSlots {
+	if v.next = s.word.Load(); slotWord(v.next) == closedSlots {
 		v.next = 0
 	}
 }
 
 // release ends one request that was charged.
-func (s *Slots) release() { s.word.Add(math.MaxUint64) }
+func (s *Slots) release() {
+	if s.shared != nil {
+		s.shared.releases()
+	}
+	s.word.Add(math.MaxUint64)
+	if shared := s.shared; shared != nil {
+		shared.released()
+	}
+}
 
-// fillSlots fills the status of slots in the state word. Nothing but the end of requests makes room, so it tells no reset.
-func (s *Status) fillSlots(most int64, word uint64) {
-	s.Limit, s.Window, s.ResetAt, s.ResetIn = most, 0, 0, 0
-	s.Remaining = most - int64(min(word, uint64(most)))
+// fillStatus fills the status of slots in the state word. Nothing but the end of requests makes room, so it tells no reset.
+func (s *Slots) fillStatus(of *Status, most int64, word uint64) {
+	of.Limit, of.Window, of.ResetAt, of.ResetIn = most, 0, 0, 0
+	of.Remaining = most - slotWord(word).flying()
+	if shared := s.shared; shared != nil {
+		of.Remaining -= shared.others.Load()
+	}
+	of.Remaining = max(0, of.Remaining)
 }
 
 // slotsRetry is for how long, in nanoseconds, a caller without a slot is told to wait.
@@ -55,6 +101,8 @@ const slotsRetry = second
 // when no request is in flight. It is safe for concurrent use.
 type SlotSet struct {
 	budget *AccountBudget // what they count towards; may be nil
+	keeper *SlotKeeper    // nil if this process counts alone
+	name   Name           // of the limit, with a keeper
 	shards [shards]slotShard
 }
 
@@ -68,8 +116,19 @@ type slotShard struct {
 // slotsSize is the bytes of the slots of one subject.
 const slotsSize = int64(unsafe.Sizeof(node[Slots]{}))
 
-// NewSlotSet returns an empty set. It counts towards budget, which may be nil.
-func NewSlotSet(budget *AccountBudget) *SlotSet { return &SlotSet{budget: budget} }
+// NewSlotSet returns an empty set of a limit. It counts towards budget, which may be nil. The keeper is nil if this process
+// counts alone.
+func NewSlotSet(budget *AccountBudget, keeper *SlotKeeper, name Name) *SlotSet {
+	return &SlotSet{budget: budget, keeper: keeper, name: name}
+}
+
+// size returns the bytes of the slots of one subject.
+func (s *SlotSet) size() int64 {
+	if s.keeper != nil {
+		return slotsSize + sharedSlotsSize
+	}
+	return slotsSize
+}
 
 // Slots returns the slots of a subject, or nil if it has none and the budget has no room for them. It allocates only to
 // create them.
@@ -90,7 +149,7 @@ func (s *SlotSet) create(shard *slotShard, h uint64, subject [16]byte) *Slots {
 	defer shard.mu.Unlock()
 	if shard.dropped {
 		gone := new(Slots)
-		gone.word.Store(closedSlots)
+		gone.word.Store(uint64(closedSlots))
 		return gone
 	}
 	x := shard.current.Load()
@@ -102,13 +161,18 @@ func (s *SlotSet) create(shard *slotShard, h uint64, subject [16]byte) *Slots {
 	switch {
 	case n != nil && isOpenSlots(n):
 		return &n.value
-	case !s.budget.fits(slotsSize):
+	case !s.budget.fits(s.size()):
 		return nil
 	case n != nil || x.full():
 		larger := x.with(isOpenSlots)
 		x = &larger
 	}
 	n = &node[Slots]{key: subject}
+	if s.keeper != nil {
+		name := s.name
+		name.Key = subject
+		s.keeper.Share(&n.value, &name)
+	}
 	x.add(n)
 	s.store(shard, x)
 	return &n.value
@@ -119,13 +183,13 @@ func (s *SlotSet) store(shard *slotShard, x *index[Slots]) {
 	shard.current.Store(x)
 	size := int64(0)
 	if x != nil {
-		size = int64(len(x.slots))*slotSize + int64(x.count)*slotsSize
+		size = int64(len(x.slots))*slotSize + int64(x.count)*s.size()
 	}
 	s.budget.add(size - shard.counted)
 	shard.counted = size
 }
 
-func isOpenSlots(n *node[Slots]) bool { return n.value.word.Load() != closedSlots }
+func isOpenSlots(n *node[Slots]) bool { return slotWord(n.value.word.Load()) != closedSlots }
 
 // Sweep drops the slots of which none are used. A decision that uses dropped slots returns Stale. Call Sweep about once
 // a minute.
@@ -136,7 +200,7 @@ func (s *SlotSet) Sweep() {
 		if x := shard.current.Load(); x != nil {
 			dropped := 0
 			x.each(func(n *node[Slots]) {
-				if n.value.word.CompareAndSwap(0, closedSlots) || !isOpenSlots(n) {
+				if n.value.word.CompareAndSwap(0, uint64(closedSlots)) || !isOpenSlots(n) {
 					dropped++
 				}
 			})
@@ -173,7 +237,7 @@ func (s *Slots) Status(scope Scope, most int64) Status {
 	var v view
 	s.peek(&v)
 	status := Status{Scope: scope}
-	status.fillSlots(most, v.next)
+	s.fillStatus(&status, most, v.next)
 	return status
 }
 

@@ -88,7 +88,7 @@ func TestSlotsTogether(t *testing.T) {
 	const most, callers = 3, 64
 	clock := NewClock()
 	l := NewLimiter(clock.Mono)
-	set := NewSlotSet(nil)
+	set := NewSlotSet(nil, nil, Name{})
 	narrow := compile(Rate{Count: 1_000_000, Per: time.Second}, 40)
 	bucket := new(Bucket)
 	var inFlight, admitted atomic.Int64
@@ -136,7 +136,7 @@ func TestSlotsTogether(t *testing.T) {
 func TestSlotSetIsBounded(t *testing.T) {
 	budget := NewBudget(64 << 10)
 	account := budget.Of("acc")
-	set := NewSlotSet(account)
+	set := NewSlotSet(account, nil, Name{})
 	l := NewLimiter(func() int64 { return 0 })
 	held := new(Charge)
 	held.Add(Limit{Scope: ConcurrencyScope, Slots: set.Slots([16]byte{0xff}), Most: 1}, 1)

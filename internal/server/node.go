@@ -61,6 +61,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	n.member, err = cluster.NewMember(cluster.MemberConfig{
 		Name: settings.NodeName, TTL: settings.LeaseTTL, Store: leases, Clock: clock, Quick: cluster.NewQuickClock(clock), Random: rand.Reader,
 		Confirm: n.shares.Confirm, Steer: s.clock.Steer, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
+		Regained: func() { s.slots.Regained() },
 	})
 	if err != nil {
 		return err
@@ -68,6 +69,23 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	s.node = n
 	s.readiness.SetUnready(n.unready)
 	return nil
+}
+
+// openSlots starts to share the limits of requests in flight with other nodes, if there may be some.
+func (s *Server) openSlots(ctx context.Context) (err error) {
+	s.metrics.Gauge("keygate_slots", "Keys, owners and routes of whose limits of requests in flight this node has some. 0 without PostgreSQL.", func() float64 { return float64(s.slots.Count()) })
+	s.metrics.Counter("keygate_slots_unconfirmed_total", "Requests for which this node alone has counted what is in flight, because the database could not be reached, as --on-database-loss=serve says.",
+		func() float64 { return float64(s.slots.Unconfirmed()) })
+	if s.node == nil {
+		return nil
+	}
+	if s.slots, err = ratelimit.NewSlotKeeper(ratelimit.SlotKeeperConfig{
+		Store: s.node.db, Process: s.node.process(), Nodes: s.node.count, Now: s.clock.WallTime,
+		Serve: s.cfg.Settings.OnDatabaseLoss == config.LossServe, Log: s.log,
+	}); err != nil {
+		return err
+	}
+	return s.running.Start(ctx, s.slots)
 }
 
 // lease returns the lease that says whether this node may decide, or nil if it always may.

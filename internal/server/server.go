@@ -116,8 +116,9 @@ type Server struct {
 	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
 	quotas      *ratelimit.QuotaKeeper
-	sharing     *ratelimit.Sharing // nil if there is nothing to share limits with
-	limitStore  *limitstore.Store  // nil without --redis-url
+	slots       *ratelimit.SlotKeeper // nil without a database that several nodes can share
+	sharing     *ratelimit.Sharing    // nil if there is nothing to share limits with
+	limitStore  *limitstore.Store     // nil without --redis-url
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -272,12 +273,15 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.metrics.Gauge("keygate_quotas", "Quotas of keys and owners that this node counts at present.", func() float64 { return float64(s.quotas.Count()) })
 
+	if err := s.openSlots(ctx); err != nil {
+		return err
+	}
 	if err := s.openSharing(s.clock); err != nil {
 		return err
 	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if s.follower, err = snapshot.New(snapshot.Config{
-		Source: db, Reserver: s.reserver, Quotas: s.quotas, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
+		Source: db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
 		Shared: s.node.shared(), Recall: s.recall,
 	}); err != nil {

@@ -385,7 +385,7 @@ func (f *Follower) limitKey(table *keyTable, k *Key, record *apikey.Key) {
 		next.bucket = f.cfg.Sharing.NewBucket(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()}, next.params)
 	}
 	if next.most = record.Concurrency; next.most > 0 {
-		next.slots = new(ratelimit.Slots)
+		next.slots = f.newSlots(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()})
 	}
 	k.limit = next
 	var partners []*Key

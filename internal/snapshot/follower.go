@@ -24,6 +24,8 @@ type Config struct {
 	Reserver *ratelimit.Reserver
 	// Quotas keeps the quotas of plans. Without it, plans with a quota cannot be used, and what they limit is refused.
 	Quotas *ratelimit.QuotaKeeper
+	// Slots makes limits of requests in flight parts of limits that all nodes share. Nil means that there is one node.
+	Slots *ratelimit.SlotKeeper
 	// Sharing makes token buckets parts of buckets that all nodes share. Nil means that there is one node.
 	Sharing *ratelimit.Sharing
 	// OpenSealed decrypts the sealed value of an upstream header or of an upstream client

@@ -106,7 +106,7 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	if l == nil {
 		return
 	}
-	f.adoptSlots(accountID, l, old)
+	f.adoptSlots(ratelimit.Name{Account: accountID, Kind: id.Route, Owner: r.UUID}, l, old)
 	config := l.config.Value().rate
 	perKey := config.Per == ratelimit.PerKey
 	l.byAddress = config.Per == ratelimit.PerAddress
@@ -140,20 +140,27 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 }
 
-// adoptSlots gives l, the limits of a route of the account, the slots of old.
-func (f *Follower) adoptSlots(accountID string, l, old *routeLimits) {
+// newSlots returns unused slots of a name.
+func (f *Follower) newSlots(name ratelimit.Name) *ratelimit.Slots {
+	s := new(ratelimit.Slots)
+	f.cfg.Slots.Share(s, &name)
+	return s
+}
+
+// adoptSlots gives l, the limits of the route with the name, the slots of old.
+func (f *Follower) adoptSlots(name ratelimit.Name, l, old *routeLimits) {
 	c := l.config.Value().concurrency
 	if l.most = c.Max; c.IsZero() {
 		return
 	}
 	if c.Per != ratelimit.PerKey {
 		if l.slots = old.slots; l.slots == nil {
-			l.slots = new(ratelimit.Slots)
+			l.slots = f.newSlots(name)
 		}
 		return
 	}
 	if l.slotSet = old.slotSet; l.slotSet == nil {
-		l.slotSet = ratelimit.NewSlotSet(f.buckets.Of(accountID))
+		l.slotSet = ratelimit.NewSlotSet(f.buckets.Of(name.Account), f.cfg.Slots, name)
 	}
 }
 

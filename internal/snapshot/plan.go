@@ -294,7 +294,7 @@ func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan)
 			err = f.addQuotas(&l, record, limit)
 		case limit.Concurrency > 0:
 			l.most = limit.Concurrency
-			f.addSlots(&l, record.AccountID, was.limit(l.name, l.per))
+			f.addSlots(&l, u, record.AccountID, was.limit(l.name, l.per))
 		default:
 			f.addBuckets(&l, u, record, f.rates.of(limit.Bucket()), was.limit(l.name, l.per))
 		}
@@ -330,15 +330,19 @@ func (f *Follower) addBuckets(l *planLimit, planID [16]byte, record *plan.Plan, 
 	}
 }
 
-// addSlots gives the limit l of a plan of the account the slots of old, the limit in force, or unused ones if old is nil or
+// addSlots gives the limit l of the plan of the account the slots of old, the limit in force, or unused ones if old is nil or
 // of another kind.
-func (f *Follower) addSlots(l *planLimit, accountID string, old *planLimit) {
+func (f *Follower) addSlots(l *planLimit, planID [16]byte, accountID string, old *planLimit) {
 	if old != nil && old.keySlots != nil {
 		l.ownerSlots, l.keySlots = old.ownerSlots, old.keySlots
 		return
 	}
-	if l.keySlots = ratelimit.NewSlotSet(f.buckets.Of(accountID)); l.per == plan.PerOwner {
-		l.ownerSlots = ratelimit.NewSlotSet(f.buckets.Of(accountID))
+	fresh := func(subject id.Kind) *ratelimit.SlotSet {
+		name := ratelimit.Name{Account: accountID, Kind: id.Plan, Owner: planID, Of: &ratelimit.PlanLimit{Limit: l.name, Subject: subject}}
+		return ratelimit.NewSlotSet(f.buckets.Of(accountID), f.cfg.Slots, name)
+	}
+	if l.keySlots = fresh(id.Key); l.per == plan.PerOwner {
+		l.ownerSlots = fresh(id.Owner)
 	}
 }
 
