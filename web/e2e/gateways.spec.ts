@@ -313,8 +313,8 @@ test('requests in flight of a route are bounded', async ({ page, keygate, upstre
   const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
   await signIn(page, keygate, `gateways/${gateway_id}/routes/${route_id}`);
   await expect(page.getByText('Any number of requests may be in flight at once.', { exact: false })).toBeVisible();
-  const dialog = page.getByRole('dialog', { name: 'Requests in flight' });
-  const edit = () => page.getByRole('button', { name: 'Edit the requests in flight' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Requests in flight of the route' });
+  const edit = () => page.getByRole('button', { name: 'Edit this limit' }).click();
   await edit();
   const most = dialog.getByRole('textbox', { name: 'Requests in flight' });
   const save = dialog.getByRole('button', { name: 'Save' });
@@ -337,7 +337,7 @@ test('requests in flight of a route are bounded', async ({ page, keygate, upstre
   const first = keygate.request('/orders', key);
   await expect.poll(() => held.length).toBe(1);
   expect(await keygate.request('/orders', key)).toBe(429);
-  const level = page.getByRole('table', { name: 'Limits in use' }).getByRole('row').filter({ hasText: 'requests in flight of the route' });
+  const level = page.getByRole('table', { name: 'Limits in use' }).getByRole('row').filter({ hasText: 'in flight' });
   await expect(level).toContainText('0 of 1–');
   held[0]?.();
   expect(await first).toBe(200);

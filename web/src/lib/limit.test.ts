@@ -8,7 +8,6 @@ import {
   inFlightValue,
   limitLabel,
   noLimit,
-  showInFlight,
   showLimits,
   spellLimit,
 } from './limit';
@@ -39,7 +38,6 @@ test('requests in flight of a route', () => {
     { max: 'few' },
   ]);
   expect([all, each, null].map((c) => inFlightFlag(inFlightText(c)))).toEqual(['5', '1000/key', '']);
-  expect([all, each, null].map(showInFlight)).toEqual(['5 in flight', '1,000 in flight per key', '–']);
   const rate_limit = { sustained: '10/s', burst: null, daily: null, per: null };
   expect(showLimits({ rate_limit, concurrency: each })).toBe('10/s, 1,000 in flight per key');
   expect(showLimits({ rate_limit: null, concurrency: all })).toBe('5 in flight');

@@ -76,7 +76,7 @@ export const inFlightFlag = ({ max, per }: InFlight): string =>
   max.trim() ? `${wholeNumber(max)}${per === 'shared' ? '' : `/${per}`}` : '';
 
 // showInFlight says how many requests of a route may be in flight: "5 in flight per key".
-export const showInFlight = (c: Schemas['Concurrency']): string => (c ? `${count(c.max)} in flight${c.per ? ` per ${c.per}` : ''}` : '–');
+const showInFlight = ({ max, per }: NonNullable<Schemas['Concurrency']>): string => `${count(max)} in flight${per ? ` per ${per}` : ''}`;
 
 // showLimits says all limits of a route in a few words.
 export const showLimits = (r: Pick<Schemas['Route'], 'rate_limit' | 'concurrency'>): string =>

@@ -26,7 +26,7 @@ export function RouteConcurrency({ first }: { first: Answer<Route> }) {
       title="Requests in flight"
       actions={
         <Button size="sm" why={refused} onClick={() => setEditing(true)}>
-          Edit the requests in flight
+          Edit this limit
         </Button>
       }>
       {concurrency ? (
@@ -69,7 +69,7 @@ function ConcurrencyEditor({ first, onClose }: { first: Answer<Route>; onClose: 
       },
     });
   return (
-    <Dialog title="Requests in flight" onClose={onClose} mayClose={() => !form.busy}>
+    <Dialog title="Requests in flight of the route" onClose={onClose} mayClose={() => !form.busy}>
       <form
         className="flex flex-col gap-4"
         onSubmit={(e) => {

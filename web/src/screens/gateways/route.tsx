@@ -7,18 +7,7 @@ import { useRefusal } from '../../api/session';
 import { useTraffic } from '../../api/traffic';
 import { useEdit } from '../../lib/edit';
 import { count, plural } from '../../lib/format';
-import {
-  limitLabel,
-  limitText,
-  limitValue,
-  noLimit,
-  perChoices,
-  perOf,
-  perPart,
-  routeFlags,
-  showInFlight,
-  showLimit,
-} from '../../lib/limit';
+import { limitText, limitValue, noLimit, perChoices, perOf, perPart, routeFlags, showLimit, showLimits } from '../../lib/limit';
 import { callOf } from '../../lib/route';
 import { refusals, sinceOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
@@ -80,8 +69,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
               ['Identifier', <Id key="id" value={r.route_id} />],
               ['Callers', r.auth === 'none' ? 'everybody' : 'need a key'],
               ['Comes from', { api: 'a single change', spec: 'an OpenAPI document', config: 'a configuration file' }[r.source]],
-              ['Limit', showLimit(r.rate_limit)],
-              ['Requests in flight', showInFlight(r.concurrency)],
+              ['Limit', showLimits(r)],
               ['Created', <Time key="c" at={r.created_at} />],
             ]}
           />
@@ -245,7 +233,11 @@ function Levels({ record }: { record: Route }) {
             </Empty>
           }
           columns={[
-            { title: 'Limit', cell: limitLabel },
+            {
+              title: 'Limit',
+              className: 'whitespace-nowrap',
+              cell: (l) => (l.limit_scope === 'concurrency' ? 'in flight' : l.limit_scope),
+            },
             {
               title: 'Key',
               className: 'w-full max-w-0',
