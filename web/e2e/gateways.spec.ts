@@ -297,6 +297,68 @@ test('revisions are compared while their numbers are typed, and a change under a
   expect((await keygate.call('GET', `/v1/gateways/${gateway_id}`)).revision).toBe(31);
 });
 
+// Guarantee: how many requests of a route may be in flight is set, shown and removed. While as many are, the page of the route
+// says so, and the next request is refused, and explained without a time.
+test('requests in flight of a route are bounded', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(422);
+  const held: (() => void)[] = [];
+  upstream.handler = (_request, _body, response) => held.push(() => response.end('ok'));
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec: spec({ '/orders': { get: {} } }),
+  });
+  const { route_id } = (await keygate.call('GET', `/v1/gateways/${gateway_id}/routes`)).data[0];
+  const path = `/v1/gateways/${gateway_id}/routes/${route_id}`;
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  await signIn(page, keygate, `gateways/${gateway_id}/routes/${route_id}`);
+  await expect(page.getByText('Any number of requests may be in flight at once.', { exact: false })).toBeVisible();
+  const dialog = page.getByRole('dialog', { name: 'Requests in flight of the route' });
+  const edit = () => page.getByRole('button', { name: 'Edit this limit' }).click();
+  await edit();
+  const most = dialog.getByRole('textbox', { name: 'Requests in flight' });
+  const save = dialog.getByRole('button', { name: 'Save' });
+  await expect(save).toHaveAttribute('aria-disabled', 'true');
+  await most.fill('0');
+  await save.click();
+  await expect(most).toHaveAccessibleDescription(/Requests in flight must be .*1.*1,?000,?000/);
+  await most.fill('1');
+  await dialog.getByLabel('Counted for').selectOption('Each key on its own');
+  await dialog.getByRole('button', { name: 'As code' }).click();
+  await expect(page.getByLabel('As CLI', { exact: true })).toHaveText(
+    `keygate routes update --gateway ${gateway_id} ${route_id} --concurrency 1/key`,
+  );
+  await page.keyboard.press('Escape');
+  await save.click();
+  await expect(dialog).toHaveCount(0);
+  await expect(page.getByRole('main')).toContainText('At most 1 at once, of each key on its own.');
+  expect(await keygate.call('GET', path)).toMatchObject({ concurrency: { max: 1, per: 'key' } });
+
+  const first = keygate.request('/orders', key);
+  await expect.poll(() => held.length).toBe(1);
+  expect(await keygate.request('/orders', key)).toBe(429);
+  const level = page.getByRole('table', { name: 'Limits in use' }).getByRole('row').filter({ hasText: 'in flight' });
+  await expect(level).toContainText('0 of 1–');
+  held[0]?.();
+  expect(await first).toBe(200);
+  await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(1);
+
+  await edit();
+  await dialog.getByRole('button', { name: 'Remove the limit' }).click();
+  await save.click();
+  await expect(dialog).toHaveCount(0);
+  expect(await keygate.call('GET', path)).toMatchObject({ concurrency: null });
+
+  await page.getByRole('link', { name: 'Requests', exact: true }).click();
+  await expect(page.getByRole('table')).toContainText('As many requests were in flight as the limit of 1 of the route allows');
+  await page.getByRole('table').getByRole('link', { name: '/orders' }).first().click();
+  await expect(page.locator('[data-explanation]')).toContainText(
+    'because as many requests were in flight as the limit of 1 of the route /orders allows (',
+  );
+  await expect(page.getByRole('main')).toContainText('Left then0 of 1 request in flight');
+  await expect(page.getByRole('main')).toContainText('Would have passedwhen one of those in flight had ended');
+});
+
 // Guarantee: the command of the limit editor says all that the form sends.
 test('the limit editor shows its exact command, and what another session has set', async ({ page, keygate, watch }) => {
   watch.allowed.add(412);

@@ -27,6 +27,10 @@ test('a key is created, used, rotated and revoked', async ({ page, keygate, upst
   await page.getByRole('button', { name: 'Create the key' }).click();
   await expect(page.getByRole('dialog').getByRole('alert').first()).toBeVisible(); // the server names the field
   await page.getByLabel('Sustained').fill('100/min');
+  await page.getByLabel('Requests in flight').fill('0');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await expect(page.getByLabel('Requests in flight')).toHaveAccessibleDescription(/Requests in flight must be .*1.*1,?000,?000/);
+  await page.getByLabel('Requests in flight').fill('5');
   await page.getByRole('button', { name: 'Create the key' }).click();
 
   const shown = page.locator('[data-secret]');
@@ -47,6 +51,7 @@ test('a key is created, used, rotated and revoked', async ({ page, keygate, upst
 
   await page.getByRole('link', { name: 'Mobile app' }).click();
   await expect(page.getByRole('heading', { name: /Mobile app/ })).toBeVisible();
+  await expect(page.getByText('at most 5', { exact: true })).toBeVisible();
   await page.getByRole('button', { name: 'Rotate' }).click();
   await page.getByLabel('Overlap in days').fill('400');
   await expect(page.getByText('Enter a whole number from 0 to 365.')).toBeVisible();
@@ -103,6 +108,22 @@ test('a form that is saved unchanged sends nothing, and one that was touched sen
   await page.getByRole('button', { name: 'Save' }).click();
   await expect(page.getByText('was saved')).toBeVisible();
   expect(sent).toEqual([`PATCH /v1/gateways/${gateway.gateway_id} {"timeout":"5s"}`]);
+
+  sent.length = 0;
+  await page.goto(`${keygate.url}keys/${key.key_id}`);
+  const edit = page.getByRole('dialog');
+  for (const [typed, shown] of [
+    ['1,000', 'at most 1,000'],
+    ['', 'Requests in flight–'],
+  ] as const) {
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await edit.getByLabel('Requests in flight').fill(typed);
+    await edit.getByRole('button', { name: 'Save' }).click();
+    await expect(edit).toHaveCount(0);
+    await expect(page.getByText('at most 1,000')).toHaveCount(typed ? 1 : 0);
+    await expect(page.getByRole('main')).toContainText(shown);
+  }
+  expect(sent).toEqual([`PATCH /v1/keys/${key.key_id} {"concurrency":1000}`, `PATCH /v1/keys/${key.key_id} {"concurrency":null}`]);
 });
 
 test('two people edit one key: the second sees what the first has changed, and nothing is lost', async ({ page, keygate, watch }) => {

@@ -102,15 +102,26 @@ test('a plan is edited', async ({ page, keygate, upstream, watch }) => {
   await second.getByLabel('Sustained').fill('lots');
   await second.getByLabel('Gateway', { exact: true }).selectOption(gateway_id);
   await second.getByLabel('Routes').fill('/orders\norders');
+  await page.getByRole('button', { name: 'Add a limit' }).click();
+  const third = page.getByRole('group', { name: 'Limit 3' });
+  await third.getByLabel('Name').fill('per-minute');
+  await third.getByLabel('Kind').selectOption('Requests in flight');
+  await expect(third.getByLabel('Name')).toHaveValue('parallel');
+  await expect(third.getByLabel('Meter')).toHaveCount(0);
+  const inFlight = third.getByRole('textbox', { name: 'Requests in flight' });
+  await inFlight.fill('0');
   expect(sent).toEqual([]);
   await page.getByRole('button', { name: 'Save' }).click();
   await expect(second.getByLabel('Sustained')).toHaveAccessibleDescription(/lots/);
+  await expect(inFlight).toHaveAccessibleDescription(/must be .*1.*1,?000,?000/);
   await expect(second.getByLabel('Sustained')).toBeFocused();
   await expect(second.getByLabel('Routes')).toHaveAccessibleDescription(/must/);
 
   await keygate.call('PATCH', `/v1/plans/${plan.plan_id}`, { title: 'Professional' });
   await second.getByLabel('Sustained').fill('5/s');
   await second.getByLabel('Routes').fill('/orders');
+  await inFlight.fill('1,000');
+  await expect(page.getByRole('status').filter({ hasText: 'parallel' })).toContainText('how long requests took is not kept');
   sent.length = 0;
   await page.getByRole('button', { name: 'Save' }).click();
   await expect(page.getByText('Title is now Professional')).toBeVisible();
@@ -121,13 +132,15 @@ test('a plan is edited', async ({ page, keygate, upstream, watch }) => {
     limits: [
       { name: 'one', sustained: '10/s', per: 'key' },
       { name: 'two', sustained: '5/s', per: 'key', gateway_id, routes: ['/orders'] },
+      { name: 'parallel', concurrency: 1000, per: 'key' },
     ],
   };
   expect(sent.map((s) => JSON.parse(s) as unknown)).toEqual([body, body]);
   expect(await keygate.call('GET', `/v1/plans/${plan.plan_id}`)).toMatchObject({
     title: 'Professional',
-    limits: [{}, { routes: ['/orders'] }],
+    limits: [{}, { routes: ['/orders'] }, { concurrency: 1000, meter: 'requests' }],
   });
+  await expect(page.getByRole('list', { name: 'Limits of the plan' })).toContainText('1,000 requests in flight, each key on its own');
 });
 
 // Guarantee: a limit of any meter is made in the editor: a wrong name is named as it is typed, those of other plans are

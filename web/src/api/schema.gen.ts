@@ -495,7 +495,7 @@ export interface paths {
         head?: never;
         /**
          * Update a route
-         * @description Changes the path, the methods, the authentication, the rate limit or the cost of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
+         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency or the cost of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
          */
         patch: operations["updateRoute"];
         trace?: never;
@@ -1844,6 +1844,32 @@ export interface components {
              */
             token: string;
         } | null;
+        Concurrency: {
+            /**
+             * Format: int64
+             * @description How many requests may be in flight at once.
+             * @example 5
+             */
+            max: number;
+            /**
+             * @description key if each key may have as many; null if all callers share them.
+             * @enum {string|null}
+             */
+            per: "key" | null;
+        } | null;
+        ConcurrencyInput: {
+            /**
+             * Format: int64
+             * @description How many requests may be in flight at once, streams and upgrades included.
+             * @example 5
+             */
+            max: number;
+            /**
+             * @description key allows each key as many. If absent, all callers share them.
+             * @enum {string|null}
+             */
+            per?: "key" | null;
+        } | null;
         Cors: {
             /**
              * @description Allowed request headers.
@@ -2309,6 +2335,8 @@ export interface components {
              * @enum {string|null}
              */
             auth?: "key" | "none" | null;
+            /** @description Bound of the requests of the route that are in flight. */
+            concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests. */
             cost?: components["schemas"]["CostInput"][] | null;
             /**
@@ -2392,7 +2420,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | "concurrency" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -3108,7 +3136,7 @@ export interface components {
              * @description Scope of the limit.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | "concurrency";
             /**
              * @description Owner that the limit applies to; null if it is not an owner's limit.
              * @example own_01jz8y5c3te9b8r2m6q4v7x0ee
@@ -3613,6 +3641,8 @@ export interface components {
              * @enum {string|null}
              */
             auth?: "key" | "none" | null;
+            /** @description Bound of the requests of the route that are in flight; replaced as a whole. null removes it. */
+            concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests. */
             cost?: components["schemas"]["CostInput"][] | null;
             /**
@@ -3686,6 +3716,12 @@ export interface components {
              */
             burst: string | null;
             /**
+             * Format: int64
+             * @description How many requests may be in flight at once; null for another kind of limit.
+             * @example 5
+             */
+            concurrency: number | null;
+            /**
              * @description Gateway that the limit is restricted to; null for all.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
@@ -3696,7 +3732,7 @@ export interface components {
              */
             meter: string;
             /**
-             * @description Whether a quota refuses requests beyond its count, or only counts them; null for a rate.
+             * @description Whether a quota refuses requests beyond its count, or only counts them; null for another kind of limit.
              * @enum {string|null}
              */
             overage: "refuse" | "allow" | null;
@@ -3706,7 +3742,7 @@ export interface components {
              */
             per: "key" | "owner";
             /**
-             * @description Units of the meter in each calendar window, <count>/<window>; null for a rate.
+             * @description Units of the meter in each calendar window, <count>/<window>; null for another kind of limit.
              * @example 100000/month
              */
             quota: string | null;
@@ -3719,11 +3755,11 @@ export interface components {
              */
             routes: string[];
             /**
-             * @description Refill rate, <count>/<unit>; null for a quota.
+             * @description Refill rate, <count>/<unit>; null for another kind of limit.
              * @example 600/min
              */
             sustained: string | null;
-            /** @description Percentages of a quota's count at which the event quota.threshold is raised; null for a rate. */
+            /** @description Percentages of a quota's count at which the event quota.threshold is raised; null for another kind of limit. */
             warn_at: number[] | null;
         };
         PlanLimitInput: {
@@ -3738,12 +3774,18 @@ export interface components {
              */
             burst?: string | null;
             /**
+             * Format: int64
+             * @description How many requests may be in flight at once, streams and upgrades included.
+             * @example 5
+             */
+            concurrency?: number | null;
+            /**
              * @description Only for requests through this gateway. Default: all gateways of the account.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id?: string | null;
             /**
-             * @description What the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
+             * @description Of a rate or a quota: what the limit counts: requests (the default), bytes_in (the bytes of the bodies of requests), bytes_out (those of responses), or the meter of a cost of routes: 1 to 32 characters of a-z, 0-9 and _. A request takes the length that it declares of bytes_in, and nothing of bytes_out, when it comes; what passes is counted each second and when it ends, even beyond the limit.
              * @example bytes_out
              */
             meter?: string | null;
@@ -3771,7 +3813,7 @@ export interface components {
              */
             routes?: string[] | null;
             /**
-             * @description Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has either sustained or quota.
+             * @description Of a rate: refill rate, <count>/<unit>. The count is at most 1000000000 for requests, and 9007199254740991 for other meters. A limit has exactly one of sustained, quota and concurrency.
              * @example 600/min
              */
             sustained?: string | null;
@@ -4176,7 +4218,7 @@ export interface components {
              * @description Scope of the limit that was exceeded.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service";
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | "concurrency";
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -4438,6 +4480,8 @@ export interface components {
              * @enum {string}
              */
             auth: "key" | "none";
+            /** @description Bound of the requests of the route that are in flight; null for none. */
+            concurrency: components["schemas"]["Concurrency"];
             /** @description What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests. */
             cost: components["schemas"]["Cost"][] | null;
             /**
@@ -4507,8 +4551,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -4708,7 +4752,7 @@ export interface components {
             refused: number;
             /**
              * Format: int64
-             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known.
+             * @description Number of requests of which it is not known whether it would have refused them. With per owner, those of keys beyond the first 10,000 that used the gateway, whose owner is not looked up. Of a limit of another meter than requests, all, and of a limit of requests, too, if a route that it applies to has a cost of this meter. Of a quota, those that it admits in a window that began more than 24 hours ago, since what was used before is not known. Of a limit of requests in flight, all, since it is not recorded how long they took.
              * @example 0
              */
             unknown: number;
@@ -5081,7 +5125,7 @@ export interface components {
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | null;
+            limit_scope: "key" | "route" | "daily" | "global" | "plan" | "anonymous" | "self_service" | "concurrency" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up

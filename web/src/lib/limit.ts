@@ -1,5 +1,5 @@
 import type { Schemas } from '../api/client';
-import { count } from './format';
+import { count, plural, wholeNumber } from './format';
 import { quote } from './shell';
 import { amountWords, exactly } from './usage';
 
@@ -53,6 +53,44 @@ export const perOf = (limit: Schemas['Route']['rate_limit']): string => limit?.p
 
 // perPart returns the part of a limit that a choice stands for.
 export const perPart = (choice: string): { per: string } | object => (choice === 'shared' ? {} : { per: choice });
+
+// How many requests of a route may be in flight, as its form has it; "" means that there is no limit.
+export interface InFlight {
+  max: string;
+  per: string; // a choice of inFlightChoices
+}
+
+export const anyInFlight: InFlight = { max: '', per: 'shared' };
+
+// Whom the limit of requests in flight of a route counts.
+export const inFlightChoices = perChoices.filter((c) => c.value !== 'address');
+
+// inFlightText returns a limit of requests in flight as a route has it.
+export const inFlightText = (c: Schemas['Concurrency']): InFlight => (c ? { max: String(c.max), per: c.per ?? 'shared' } : anyInFlight);
+
+// inFlightValue returns what a call takes for a limit of requests in flight of a route: null for none.
+export const inFlightValue = ({ max, per }: InFlight) => (max.trim() ? { max: wholeNumber(max), ...perPart(per) } : null);
+
+// inFlightFlag is the value of --concurrency for a route.
+export const inFlightFlag = ({ max, per }: InFlight): string =>
+  max.trim() ? `${wholeNumber(max)}${per === 'shared' ? '' : `/${per}`}` : '';
+
+// showInFlight says how many requests of a route may be in flight: "5 in flight per key".
+const showInFlight = ({ max, per }: NonNullable<Schemas['Concurrency']>): string => `${count(max)} in flight${per ? ` per ${per}` : ''}`;
+
+// showLimits says all limits of a route in a few words.
+export const showLimits = (r: Pick<Schemas['Route'], 'rate_limit' | 'concurrency'>): string =>
+  [r.rate_limit && showLimit(r.rate_limit), r.concurrency && showInFlight(r.concurrency)].filter(Boolean).join(', ') || '–';
+
+// spellInFlight says how many requests may be in flight: "5 requests in flight".
+export const spellInFlight = (n: number | bigint): string => `${plural(n, 'request')} in flight`;
+
+// limitLabel names a limit by its scope and, if it has one, its name.
+export function limitLabel({ limit_scope, limit_name }: { limit_scope?: unknown; limit_name?: unknown }): string {
+  const name = String(limit_name ?? '');
+  if (limit_scope !== 'concurrency' || name.includes('.')) return name || String(limit_scope ?? '');
+  return name ? `requests in flight of the ${name}` : 'requests in flight';
+}
 
 // routeFlags are the flags of the limit of a route: every part that is set, and an empty one for each part
 // that before had and is gone.

@@ -18,7 +18,7 @@ import {
 type Plan = Parameters<typeof applying>[0]['keyPlan'] & {};
 type Limit = Plan['limits'][number];
 
-const rate = { quota: null, meter: 'requests', overage: null, warn_at: null };
+const rate = { quota: null, concurrency: null, meter: 'requests', overage: null, warn_at: null };
 const limit = (name: string, per: Limit['per'], gateway_id: string | null = null): Limit => ({
   name,
   sustained: '600/min',
@@ -75,7 +75,7 @@ test('a limit in its form', () => {
 // kind of limit is not sent.
 test('a quota in its form', () => {
   const sent = { name: 'q', quota: '1000/day', overage: 'allow' as const, warn_at: [50, 120], per: 'owner' as const };
-  const full: Limit = { ...sent, sustained: null, burst: null, meter: 'requests', gateway_id: null, routes: [] };
+  const full: Limit = { ...sent, sustained: null, burst: null, concurrency: null, meter: 'requests', gateway_id: null, routes: [] };
   expect(limitBody(draftOf(full))).toEqual(sent);
   expect(limitBody({ ...draftOf(full), sustained: '10/s', burst: '5/s' })).toEqual(sent);
   expect(limitBody({ ...draftOf(full), kind: 'rate', sustained: '10/s' })).toEqual({ name: 'q', sustained: '10/s', per: 'owner' });
@@ -153,6 +153,32 @@ test('limits of bytes', () => {
     '',
   ]);
   expect(exactBytes('10 GiB', 'requests')).toBe('');
+});
+
+// Guarantee: of requests in flight a form sends their number and nothing of the other kinds, a number with separators too;
+// what is no number is sent as it is, so that the server says what is wrong; and words, flags and files say it.
+test('limits of requests in flight', () => {
+  const sent = { name: 'parallel', concurrency: 5, per: 'owner' as const };
+  const full: Limit = { ...limit('parallel', 'owner'), sustained: null, concurrency: 5 };
+  expect(draftOf(full)).toMatchObject({ kind: 'concurrency', in_flight: '5' });
+  expect(limitBody(draftOf(full))).toEqual(sent);
+  expect(limitBody({ ...draftOf(full), sustained: '10/s', most: '5', meter: 'tokens' })).toEqual(sent);
+  expect(limitBody({ ...draftOf(full), kind: 'rate', sustained: '10/s' })).toEqual({ name: 'parallel', sustained: '10/s', per: 'owner' });
+  expect(limitBody({ ...draftOf(full), in_flight: '1,000' })).toMatchObject({ concurrency: 1000 });
+  const [empty, wrong] = ['', 'few'].map((in_flight) => limitBody({ ...draftOf(full), in_flight }));
+  expect(wrong).toMatchObject({ concurrency: 'few' });
+  expect([isWhole(sent as never), isWhole(empty!)]).toEqual([true, false]);
+  expect(limitFlags([limitBody(draftOf(full)), empty!])).toEqual([
+    '--limit parallel=concurrency:5,per=owner',
+    '--limit parallel=concurrency:COUNT,per=owner',
+  ]);
+  expect(planWords([full, { ...full, concurrency: 1, per: 'key' }])).toBe('5 requests in flight per owner; 1 request in flight per key');
+  expect(planFile({ name: 'p', title: '', ...noCalendar }, [limitBody(draftOf(full))], () => '')).toContain(
+    '      - name: parallel\n        concurrency: 5\n        per: owner\n',
+  );
+  expect(ofKind(newLimit('per-minute'), 'concurrency')).toEqual({ kind: 'concurrency', name: 'parallel' });
+  expect(ofKind(draftOf(full), 'quota')).toEqual({ kind: 'quota', name: 'per-month' });
+  expect(ofKind({ ...draftOf(full), name: 'mine' }, 'rate')).toEqual({ kind: 'rate' });
 });
 
 test('a plan in words and as a file', () => {

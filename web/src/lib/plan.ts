@@ -1,7 +1,7 @@
 import type { Schemas } from '../api/client';
 import type { Calendar } from './calendar';
 import { count, size, wholeBytes, wholeNumber } from './format';
-import { spellLimit } from './limit';
+import { spellInFlight, spellLimit } from './limit';
 import { defaultWarnAt, percentages, quotaParts, spellQuota } from './quota';
 import { quote } from './shell';
 import { isBytes, meterProblem } from './usage';
@@ -15,7 +15,7 @@ export const maxLimits = 8; // of a plan
 // have is kept, and not sent.
 export interface LimitDraft {
   name: string;
-  kind: 'rate' | 'quota';
+  kind: 'rate' | 'quota' | 'concurrency';
   meter: string;
   sustained: string;
   burst: string;
@@ -23,6 +23,7 @@ export interface LimitDraft {
   unit: string; // its window
   overage: string;
   warn_at: string; // percentages; none for ""
+  in_flight: string; // how many requests may be in flight
   per: string;
   gateway_id: string;
   routes: string; // a path in each line
@@ -38,24 +39,23 @@ export const newLimit = (name = ''): LimitDraft => ({
   unit: 'month',
   overage: 'refuse',
   warn_at: defaultWarnAt.join(', '),
+  in_flight: '',
   per: 'key',
   gateway_id: '',
   routes: '',
 });
 
-const usualNames = { rate: 'per-minute', quota: 'per-month' };
+const usualNames = { rate: 'per-minute', quota: 'per-month', concurrency: 'parallel' };
 
 // ofKind returns what is to change in a limit that becomes one of another kind: the name as well, if it is the usual one.
-export function ofKind({ name }: LimitDraft, kind: LimitDraft['kind']): Partial<LimitDraft> {
-  const other = usualNames[kind === 'rate' ? 'quota' : 'rate'];
-  return name === other ? { kind, name: usualNames[kind] } : { kind };
-}
+export const ofKind = (before: LimitDraft, kind: LimitDraft['kind']): Partial<LimitDraft> =>
+  before.name === usualNames[before.kind] ? { kind, name: usualNames[kind] } : { kind };
 
 // draftOf returns a limit as its form has it.
 export const draftOf = (l: Limit): LimitDraft => ({
   ...newLimit(l.name),
   meter: l.meter,
-  ...(l.quota ? quotaDraft({ ...l, quota: l.quota }) : { sustained: typed(l.sustained, l.meter), burst: typed(l.burst, l.meter) }),
+  ...kindDraft(l),
   per: l.per,
   gateway_id: l.gateway_id ?? '',
   routes: l.routes.join('\n'),
@@ -65,6 +65,12 @@ export const draftOf = (l: Limit): LimitDraft => ({
 function typed(amount: string | null, meter: string): string {
   if (!isBytes(meter)) return amount ?? '';
   return (amount ?? '').replace(/^\d+/, (n) => size(BigInt(n)).replace(/ bytes?$/, ''));
+}
+
+function kindDraft(l: Limit): Partial<LimitDraft> {
+  if (l.quota) return quotaDraft({ ...l, quota: l.quota });
+  if (l.concurrency !== null) return { kind: 'concurrency', in_flight: String(l.concurrency) };
+  return { sustained: typed(l.sustained, l.meter), burst: typed(l.burst, l.meter) };
 }
 
 const quotaDraft = (l: Limit & { quota: string }) => ({
@@ -85,6 +91,7 @@ interface Body {
   sustained?: string;
   burst?: string;
   quota?: string;
+  concurrency?: number | bigint | string;
   meter?: string;
   overage?: string;
   warn_at?: (number | string)[];
@@ -124,11 +131,17 @@ function quotaBody(d: LimitDraft): Body {
   };
 }
 
+const bodyOf: Record<LimitDraft['kind'], (d: LimitDraft) => Body> = {
+  rate: rateBody,
+  quota: quotaBody,
+  concurrency: (d) => ({ concurrency: wholeNumber(d.in_flight) }),
+};
+
 // limitBody returns what a call takes for a limit, without what is the default of a quota. Routes are left out without a
 // gateway: the form does not show them.
 export const limitBody = (d: LimitDraft) => ({
   name: d.name.trim(),
-  ...(d.kind === 'quota' ? quotaBody(d) : rateBody(d)),
+  ...bodyOf[d.kind](d),
   per: d.per,
   ...(d.gateway_id ? { gateway_id: d.gateway_id } : {}),
   ...(d.gateway_id && lines(d.routes).length > 0 ? { routes: lines(d.routes) } : {}),
@@ -138,11 +151,21 @@ export type LimitBody = ReturnType<typeof limitBody>;
 
 // isWhole reports whether a limit has all that it needs.
 export const isWhole = (l: LimitBody): boolean =>
-  Boolean(l.name && !meterProblem(l.meter ?? 'requests') && (l.sustained || (l.quota && quotaParts(l.quota).most)));
+  Boolean(l.name && !meterProblem(l.meter ?? 'requests') && (l.sustained || l.concurrency || (l.quota && quotaParts(l.quota).most)));
 
-// amountOf says in words how much a limit lets through: "600 per minute, 50 at once", or "10 GiB of responses a month".
-export const amountOf = ({ sustained, burst, quota, meter }: Pick<Limit, 'sustained' | 'burst' | 'quota' | 'meter'>): string =>
-  quota ? spellQuota(quota, meter) : spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' }, meter);
+// amountOf says in words how much a limit lets through: "600 per minute, 50 at once", or "10 GiB of responses a month", or "5 requests in
+// flight".
+export function amountOf({
+  sustained,
+  burst,
+  quota,
+  concurrency,
+  meter,
+}: Pick<Limit, 'sustained' | 'burst' | 'quota' | 'concurrency' | 'meter'>): string {
+  if (quota) return spellQuota(quota, meter);
+  if (concurrency !== null) return spellInFlight(concurrency);
+  return spellLimit({ sustained: sustained ?? '', burst: burst ?? '', daily: '' }, meter);
+}
 
 // limitWords says a limit in a few words: "600 per minute per owner".
 export const limitWords = (l: Limit): string =>
@@ -196,11 +219,17 @@ export function planAndLimit(name: string): { plan: string; limit: string } {
   return { plan: name.slice(0, dot), limit: name.slice(dot + 1) };
 }
 
+// amountFlag is how much a limit lets through, in the form of --limit.
+function amountFlag({ quota, concurrency, sustained }: LimitBody): string {
+  if (quota) return `quota:${quota}`;
+  return concurrency === undefined ? (sustained ?? 'RATE') : `concurrency:${concurrency || 'COUNT'}`;
+}
+
 // limitFlags are the flags of "keygate plans" for limits.
 export function limitFlags(limits: LimitBody[]): string[] {
   return limits.map((l) => {
     const parts = [
-      `${l.name || 'NAME'}=${l.quota ? `quota:${l.quota}` : (l.sustained ?? 'RATE')}`,
+      `${l.name || 'NAME'}=${amountFlag(l)}`,
       l.burst && `burst=${l.burst}`,
       l.meter && `meter=${l.meter}`,
       l.overage && `overage=${l.overage}`,
@@ -215,7 +244,8 @@ export function limitFlags(limits: LimitBody[]): string[] {
 
 // plain are texts that YAML reads as a string without quotes: names and rates.
 const plain = (text: string) => /^(\d+\/)?[a-z][a-z0-9_-]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/.test(text);
-const yaml = (value: number | string) => (typeof value !== 'string' ? String(value) : plain(value) ? value : JSON.stringify(value));
+const yaml = (value: number | bigint | string) =>
+  typeof value !== 'string' ? String(value) : plain(value) ? value : JSON.stringify(value);
 
 // planFile returns a plan as a configuration file has it, which names gateways, as nameOf does.
 export function planFile(

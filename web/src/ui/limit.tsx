@@ -1,5 +1,5 @@
-import type { LimitText } from '../lib/limit';
-import { TextField } from './form';
+import { type InFlight, inFlightChoices, type LimitText } from '../lib/limit';
+import { SelectField, TextField } from './form';
 
 // LimitFields edits the parts of a rate limit.
 export function LimitFields({
@@ -47,6 +47,46 @@ export function LimitFields({
           onChange={(d) => onChange({ ...value, daily: d })}
         />
       )}
+    </div>
+  );
+}
+
+// InFlightField edits how many requests may be in flight at once.
+export function InFlightField({
+  value,
+  onChange,
+  error,
+  hint = 'At once, streams and upgrades included',
+  optional = true,
+}: {
+  value: string;
+  onChange: (text: string) => void;
+  error?: string;
+  hint?: string;
+  optional?: boolean;
+}) {
+  return (
+    <TextField
+      label="Requests in flight"
+      optional={optional}
+      required={!optional}
+      mono
+      inputMode="numeric"
+      placeholder="5"
+      hint={hint}
+      value={value}
+      error={error}
+      onChange={onChange}
+    />
+  );
+}
+
+// InFlightFields edits the limit of requests in flight of a route.
+export function InFlightFields({ value, onChange, error }: { value: InFlight; onChange: (v: InFlight) => void; error?: string }) {
+  return (
+    <div className="grid gap-3 sm:grid-cols-2">
+      <InFlightField value={value.max} error={error} onChange={(max) => onChange({ ...value, max })} />
+      <SelectField label="Counted for" value={value.per} onChange={(per) => onChange({ ...value, per })} options={inFlightChoices} />
     </div>
   );
 }

@@ -99,6 +99,9 @@ function Setting({ change }: { change: Schemas['SettingChange'] }) {
   );
 }
 
+// changeWords says what a push changes of a route.
+const changeWords = (change: string): string => (change === 'concurrency' ? 'requests in flight' : change.replaceAll('_', ' '));
+
 // EffectOf says what a push would have done in the last 24 hours.
 function EffectOf({ effect }: { effect: Schemas['Effect'] }) {
   const more = Number(effect.refused) - Number(effect.refused_before);
@@ -125,7 +128,7 @@ function EffectOf({ effect }: { effect: Schemas['Effect'] }) {
             </code>
             : {r.at_most && 'at most '}
             {count(r.refused)} of {count(r.requests)} refused, {plural(r.keys, 'key')}{' '}
-            <span className="text-muted">({r.changes.join(', ').replaceAll('_', ' ')})</span>
+            <span className="text-muted">({r.changes.map(changeWords).join(', ')})</span>
           </p>
         ))}
       {effect.incomplete_reason && <p className="text-sm text-warn">Incomplete: {effect.incomplete_reason}.</p>}

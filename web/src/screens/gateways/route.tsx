@@ -7,7 +7,7 @@ import { useRefusal } from '../../api/session';
 import { useTraffic } from '../../api/traffic';
 import { useEdit } from '../../lib/edit';
 import { count, plural } from '../../lib/format';
-import { limitText, limitValue, noLimit, perChoices, perOf, perPart, routeFlags, showLimit } from '../../lib/limit';
+import { limitText, limitValue, noLimit, perChoices, perOf, perPart, routeFlags, showLimit, showLimits } from '../../lib/limit';
 import { callOf } from '../../lib/route';
 import { refusals, sinceOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
@@ -20,6 +20,7 @@ import { LimitFields } from '../../ui/limit';
 import { Table } from '../../ui/table';
 import { toast } from '../../ui/toast';
 import { TrafficChart } from '../../ui/trafficchart';
+import { RouteConcurrency } from './concurrency';
 import { RouteCost } from './cost';
 import { useGateway } from './detail';
 import { Simulation } from './simulation';
@@ -59,15 +60,16 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <LimitEditor key={routeId} first={query.data} />
         <Traffic record={r} />
-        <RouteCost key={`cost ${routeId}`} first={query.data} />
+        <RouteConcurrency key={`concurrency ${routeId}`} first={query.data} />
         <Levels record={r} />
+        <RouteCost key={`cost ${routeId}`} first={query.data} />
         <Panel title="Route">
           <Details
             rows={[
               ['Identifier', <Id key="id" value={r.route_id} />],
               ['Callers', r.auth === 'none' ? 'everybody' : 'need a key'],
               ['Comes from', { api: 'a single change', spec: 'an OpenAPI document', config: 'a configuration file' }[r.source]],
-              ['Limit', showLimit(r.rate_limit)],
+              ['Limit', showLimits(r)],
               ['Created', <Time key="c" at={r.created_at} />],
             ]}
           />
@@ -231,7 +233,11 @@ function Levels({ record }: { record: Route }) {
             </Empty>
           }
           columns={[
-            { title: 'Limit', cell: (l) => l.limit_name ?? l.limit_scope },
+            {
+              title: 'Limit',
+              className: 'whitespace-nowrap',
+              cell: (l) => (l.limit_scope === 'concurrency' ? 'in flight' : l.limit_scope),
+            },
             {
               title: 'Key',
               className: 'w-full max-w-0',
@@ -259,7 +265,11 @@ function Levels({ record }: { record: Route }) {
                   `${count(l.remaining)} of ${count(l.limit)}`
                 ),
             },
-            { title: 'Full again', number: true, cell: (l) => <Time at={new Date(Number(l.reset_at) * 1000).toISOString()} /> },
+            {
+              title: 'Full again',
+              number: true,
+              cell: (l) => (l.limit_scope === 'concurrency' ? '–' : <Time at={new Date(Number(l.reset_at) * 1000).toISOString()} />),
+            },
           ]}
         />
       )}

@@ -7,7 +7,17 @@ import { useRefusal } from '../../api/session';
 import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
-import { limitValue, noLimit, perChoices, perPart, routeFlags, showLimit } from '../../lib/limit';
+import {
+  anyInFlight,
+  inFlightFlag,
+  inFlightValue,
+  limitValue,
+  noLimit,
+  perChoices,
+  perPart,
+  routeFlags,
+  showLimits,
+} from '../../lib/limit';
 import { methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
@@ -18,7 +28,7 @@ import { Dialog } from '../../ui/dialog';
 import { FilterBar } from '../../ui/filter';
 import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { CheckField, SelectField, Submit, TextField } from '../../ui/form';
-import { LimitFields } from '../../ui/limit';
+import { InFlightFields, LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
 import { toast } from '../../ui/toast';
 
@@ -35,7 +45,8 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
   const query = useList('/v1/gateways/{gateway_id}/routes', { path, query: { q, method, cursor, limit: 50 } }, { refetchInterval: 30_000 });
   const lastHour = useBusiest({ group_by: 'route', gateway_id: gatewayId });
   const levels = useList('/v1/gateways/{gateway_id}/limits', { path, query: { limit: 100 } }, { refetchInterval: 10_000 });
-  const levelOf = (r: Route) => levels.data?.data.data.find((l) => l.route_id === r.route_id && l.limit_scope !== 'daily');
+  const levelOf = (r: Route) =>
+    levels.data?.data.data.find((l) => l.route_id === r.route_id && l.limit_scope === (r.rate_limit ? 'route' : 'concurrency'));
   const filters: Filter[] = [{ name: 'method', label: 'Method', values: methodNames.map((m) => ({ value: m, label: m })) }];
   const columns: Column<Route>[] = [
     {
@@ -69,8 +80,8 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
       title: 'Limit',
       className: 'hidden @2xl:table-cell max-w-48',
       cell: (r) => (
-        <span className="block truncate" title={showLimit(r.rate_limit)}>
-          {showLimit(r.rate_limit)}
+        <span className="block truncate" title={showLimits(r)}>
+          {showLimits(r)}
         </span>
       ),
     },
@@ -131,11 +142,18 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
 }
 
 function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () => void }) {
-  const form = useForm({ path: '', methods: ['GET'] as string[], auth: 'key', per: 'shared', limit: noLimit });
+  const form = useForm({ path: '', methods: ['GET'] as string[], auth: 'key', per: 'shared', limit: noLimit, in_flight: anyInFlight });
   const v = form.values;
   const limit = limitValue(v.limit);
   const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...perPart(v.per) };
-  const body = { path: v.path.trim(), methods: v.methods, ...(v.auth === 'none' && { auth: 'none' }), ...(rate && { rate_limit: rate }) };
+  const concurrency = inFlightValue(v.in_flight);
+  const body = {
+    path: v.path.trim(),
+    methods: v.methods,
+    ...(v.auth === 'none' && { auth: 'none' }),
+    ...(rate && { rate_limit: rate }),
+    ...(concurrency && { concurrency }),
+  };
   const cli = [
     'keygate routes create',
     `--gateway ${gatewayId}`,
@@ -143,6 +161,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     v.methods.length > 0 && `--method ${v.methods.join(',')}`,
     v.auth === 'none' && '--auth none',
     ...routeFlags(v.limit, v.per),
+    concurrency && `--concurrency ${quote(inFlightFlag(v.in_flight))}`,
   ]
     .filter(Boolean)
     .join(' ');
@@ -202,6 +221,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
           error={form.limitError('rate_limit')}
           daily={v.per !== 'address' || v.limit.daily !== ''}
         />
+        <InFlightFields value={v.in_flight} onChange={(c) => form.set('in_flight', c)} error={form.fieldError('concurrency')} />
         <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
         <Submit
           beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />}

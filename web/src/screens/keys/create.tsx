@@ -6,6 +6,7 @@ import { useGateways } from '../../api/gateways';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
+import { wholeNumber } from '../../lib/format';
 import { limitFlag, limitValue, noLimit } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
@@ -13,11 +14,12 @@ import { Warnings } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
 import { GatewayField } from '../../ui/gatewayselect';
-import { LimitFields } from '../../ui/limit';
+import { InFlightField, LimitFields } from '../../ui/limit';
 import { addFlags, type Pair, Pairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
 import { SecretDialog } from '../../ui/secret';
 import { ExpiryField } from './expiry';
+import { inFlightHint } from './inflight';
 import { noPlan, planHint } from './plan';
 import { ScopeField } from './scope';
 
@@ -33,12 +35,14 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     plan: '',
     expires_at: '',
     limit: noLimit,
+    concurrency: '',
     metadata: [] as Pair[],
   });
   const [made, setMade] = useState<Schemas['NewKey'] | null>(null);
   const v = form.values;
   const account = v.level === 'account';
   const limit = account ? null : limitValue(v.limit);
+  const concurrency = account || !v.concurrency.trim() ? null : wholeNumber(v.concurrency);
   const metadata = toRecord(v.metadata);
   const body = {
     name: v.name,
@@ -49,6 +53,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     ...(!account && v.plan && { plan: v.plan }),
     ...(v.expires_at && { expires_at: v.expires_at }),
     ...(limit !== null && { rate_limit: limit }),
+    ...(concurrency !== null && { concurrency }),
     ...(Object.keys(metadata).length > 0 && { metadata }),
   };
   const cli = [
@@ -61,6 +66,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     !account && v.plan && `--plan ${quote(v.plan)}`,
     v.expires_at && `--expires ${quote(v.expires_at)}`,
     limit !== null && `--rate-limit ${quote(limitFlag(v.limit) ?? '')}`,
+    concurrency !== null && `--concurrency ${quote(String(concurrency))}`,
     ...addFlags(metadata),
   ]
     .filter(Boolean)
@@ -145,8 +151,14 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
         <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
         {!account && (
           <fieldset className="flex flex-col gap-2">
-            <legend className="mb-2 font-semibold">Rate limit of this key</legend>
+            <legend className="mb-2 font-semibold">Limits of this key</legend>
             <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={form.limitError('rate_limit')} />
+            <InFlightField
+              value={v.concurrency}
+              onChange={(t) => form.set('concurrency', t)}
+              error={form.fieldError('concurrency')}
+              hint={inFlightHint}
+            />
           </fieldset>
         )}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />

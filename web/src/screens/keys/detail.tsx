@@ -4,6 +4,7 @@ import type { Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
 import { useAccount, useRefusal, wordOf } from '../../api/session';
+import { count } from '../../lib/format';
 import { showLimit } from '../../lib/limit';
 import { buttonClass, Button, Details, Failure, Id, Notice, Page, Panel, Skeleton, Time, useNow } from '../../ui/basic';
 import { PlanLink } from '../owners/parts';
@@ -118,6 +119,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
                 : []),
               ['Gateway', gateway],
               ['Rate limit', showLimit(record.rate_limit)],
+              ['Requests in flight', record.concurrency === null ? '–' : `at most ${count(record.concurrency)}`],
               ['Expires', <Time key="expires" at={record.expires_at} none="never" />],
               ['Last used', <Time key="used" at={record.last_used_at} none="never" />],
               ['Created', <Time key="created" at={record.created_at} />],

@@ -1,17 +1,19 @@
 import { type Answer, api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useEdit } from '../../lib/edit';
+import { wholeNumber } from '../../lib/format';
 import { limitFlag, limitText, limitValue } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Conflict } from '../../ui/conflict';
 import { Dialog } from '../../ui/dialog';
 import { Submit, TextField } from '../../ui/form';
-import { LimitFields } from '../../ui/limit';
+import { InFlightField, LimitFields } from '../../ui/limit';
 import { metadataFlags, type Pair, Pairs, showPairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
 import { ExpiryField } from './expiry';
+import { inFlightHint } from './inflight';
 import { noPlan, planHint } from './plan';
 
 type Key = Schemas['Key'];
@@ -22,9 +24,18 @@ const valuesOf = (k: Key) => ({
   plan: k.plan ?? '',
   expires_at: k.expires_at ?? '',
   rate_limit: limitText(k.rate_limit),
+  concurrency: k.concurrency === null ? '' : String(k.concurrency),
   metadata: Object.entries(k.metadata) as Pair[],
 });
-const labels = { name: 'Name', owner: 'Owner', plan: 'Plan', expires_at: 'Expiry', rate_limit: 'Rate limit', metadata: 'Metadata' };
+const labels = {
+  name: 'Name',
+  owner: 'Owner',
+  plan: 'Plan',
+  expires_at: 'Expiry',
+  rate_limit: 'Rate limit',
+  concurrency: 'Requests in flight',
+  metadata: 'Metadata',
+};
 
 const show = (value: unknown): string => {
   if (value === '' || value === null) return 'empty';
@@ -44,6 +55,7 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
   const body: Record<string, unknown> = {};
   for (const name of Object.keys(form.changes) as (keyof typeof v)[]) {
     if (name === 'rate_limit') body[name] = limitValue(v.rate_limit);
+    else if (name === 'concurrency') body[name] = v.concurrency.trim() ? wholeNumber(v.concurrency) : null;
     else if (name === 'metadata') body[name] = toRecord(v.metadata);
     else body[name] = v[name] === '' && name !== 'name' ? null : v[name];
   }
@@ -64,6 +76,7 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
     'plan' in body && `--plan ${quote(v.plan)}`,
     'expires_at' in body && `--expires ${quote(v.expires_at)}`,
     'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`,
+    'concurrency' in body && `--concurrency ${quote(String(body.concurrency ?? ''))}`,
     ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : []),
   ]
     .filter(Boolean)
@@ -93,7 +106,15 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
         </div>
         <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
         {record.level === 'gateway' && (
-          <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={form.limitError('rate_limit')} />
+          <>
+            <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={form.limitError('rate_limit')} />
+            <InFlightField
+              value={v.concurrency}
+              onChange={(t) => form.set('concurrency', t)}
+              error={form.fieldError('concurrency')}
+              hint={inFlightHint}
+            />
+          </>
         )}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
         <Submit

@@ -9,6 +9,7 @@ import { Button, IconButton, Panel } from '../../ui/basic';
 import { CalendarFields } from '../../ui/calendar';
 import { AreaField, SelectField, TextField } from '../../ui/form';
 import { GatewayField } from '../../ui/gatewayselect';
+import { InFlightField } from '../../ui/limit';
 import { PlanSimulation } from './simulation';
 
 export interface PlanValues extends Calendar, Record<string, unknown> {
@@ -195,6 +196,12 @@ function QuotaFields({ limit, onChange, error }: LimitProps) {
   );
 }
 
+const kinds: { value: LimitDraft['kind']; label: string; hint: string }[] = [
+  { value: 'rate', label: 'Rate', hint: 'So many each second, minute or hour' },
+  { value: 'quota', label: 'Quota', hint: 'So many in each calendar window' },
+  { value: 'concurrency', label: 'Requests in flight', hint: 'So many at the same time' },
+];
+
 const meterHints: Record<string, string> = {
   requests: 'Requests, whatever their size',
   bytes_in: 'Bytes of the bodies of requests',
@@ -229,25 +236,24 @@ function LimitEditor({
           <SelectField
             label="Kind"
             value={limit.kind}
-            hint={limit.kind === 'quota' ? 'So many in each calendar window' : 'So many each second, minute or hour'}
-            onChange={(kind) => onChange(ofKind(limit, kind === 'quota' ? 'quota' : 'rate'))}
-            options={[
-              { value: 'rate', label: 'Rate' },
-              { value: 'quota', label: 'Quota' },
-            ]}
+            hint={kinds.find((k) => k.value === limit.kind)?.hint}
+            onChange={(kind) => onChange(ofKind(limit, kind as LimitDraft['kind']))}
+            options={kinds}
           />
-          <TextField
-            label="Meter"
-            required
-            mono
-            list={meters}
-            maxLength={32}
-            placeholder="requests"
-            hint={meterHints[limit.meter] ?? 'What the costs of routes count by this name'}
-            value={limit.meter}
-            error={error('meter') ?? (limit.meter ? meterProblem(limit.meter) : undefined)}
-            onChange={(meter) => onChange({ meter })}
-          />
+          {limit.kind !== 'concurrency' && (
+            <TextField
+              label="Meter"
+              required
+              mono
+              list={meters}
+              maxLength={32}
+              placeholder="requests"
+              hint={meterHints[limit.meter] ?? 'What the costs of routes count by this name'}
+              value={limit.meter}
+              error={error('meter') ?? (limit.meter ? meterProblem(limit.meter) : undefined)}
+              onChange={(meter) => onChange({ meter })}
+            />
+          )}
           <SelectField
             label="Counts"
             value={limit.per}
@@ -258,10 +264,15 @@ function LimitEditor({
               { value: 'owner', label: 'All keys of an owner together' },
             ]}
           />
-          {limit.kind === 'quota' ? (
-            <QuotaFields limit={limit} onChange={onChange} error={error} />
-          ) : (
-            <RateFields limit={limit} onChange={onChange} error={error} />
+          {limit.kind === 'quota' && <QuotaFields limit={limit} onChange={onChange} error={error} />}
+          {limit.kind === 'rate' && <RateFields limit={limit} onChange={onChange} error={error} />}
+          {limit.kind === 'concurrency' && (
+            <InFlightField
+              optional={false}
+              value={limit.in_flight}
+              error={error('concurrency')}
+              onChange={(in_flight) => onChange({ in_flight })}
+            />
           )}
           <GatewayField
             value={limit.gateway_id}

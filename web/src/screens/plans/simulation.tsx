@@ -26,11 +26,14 @@ export function PlanSimulation({ limits, calendar }: { limits: LimitBody[]; cale
       {refused ? (
         <p className="text-muted">{refused}</p>
       ) : !whole ? (
-        <p className="text-muted">Give each limit a name and a rate or a quota to see what it would have refused.</p>
+        <p className="text-muted">
+          Give each limit a name and a rate, a quota or a number of requests in flight to see what it would have refused.
+        </p>
       ) : error ? (
         error.status === 422 ? (
           <p className="text-muted">
-            Give each limit a rate such as 600/min, or a quota such as 100,000 a month, to see what it would have refused.
+            Give each limit a rate such as 600/min, a quota such as 100,000 a month, or a number of requests in flight such as 5, to see
+            what it would have refused.
           </p>
         ) : (
           <Failure error={error} />
@@ -52,7 +55,9 @@ export function PlanSimulation({ limits, calendar }: { limits: LimitBody[]; cale
                       {l.name}
                     </dt>
                     <dd>
-                      {l.meter ? (
+                      {l.concurrency !== undefined ? (
+                        <span className="text-muted">cannot be simulated: how long requests took is not kept</span>
+                      ) : l.meter ? (
                         <span className="text-muted">cannot be simulated: the {meterWords(l.meter)} of single requests are not kept</span>
                       ) : of ? (
                         <>

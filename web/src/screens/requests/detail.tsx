@@ -11,7 +11,7 @@ import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
-import { clean, explain, isDaily, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
+import { clean, explain, isDaily, isInFlight, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
 import { nowOf, type Raisable, RaiseLimit } from './raise';
 
 export default function RequestDetail() {
@@ -107,7 +107,16 @@ export default function RequestDetail() {
             </LinkTo>,
           ],
           ['Left then', leftThen(r, names)],
-          ['Would have passed', neverPasses(r) ? 'never: it does not reset' : <Time key="passes" at={d.passes_at} />],
+          [
+            'Would have passed',
+            isInFlight(r) ? (
+              'when one of those in flight had ended'
+            ) : neverPasses(r) ? (
+              'never: it does not reset'
+            ) : (
+              <Time key="passes" at={d.passes_at} />
+            ),
+          ],
         ] as [ReactNode, ReactNode][])
       : []),
     ...(d.upstream_status !== null ? [['Status of the upstream', d.upstream_status] as [ReactNode, ReactNode]] : []),
@@ -282,7 +291,8 @@ const Mono = ({ text }: { text: string }) => <code className="font-mono text-sm 
 // usePlanOf reads the plan whose limit refused a request, if it still has that name.
 function usePlanOf(r: LoggedRequest | undefined): Plan | undefined {
   const d = r?.decision;
-  const name = d?.limit_scope === 'plan' && d.limit_name ? planAndLimit(d.limit_name).plan : '';
+  const ofPlan = d?.limit_scope === 'plan' || (d?.limit_scope === 'concurrency' && d.limit_name?.includes('.'));
+  const name = ofPlan && d?.limit_name ? planAndLimit(d.limit_name).plan : '';
   const refused = useRefusal('read', 'plans');
   return useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused }).data?.data.data[0];
 }
@@ -314,7 +324,7 @@ function limitOf(r: LoggedRequest, { route, key, gateway }: Read): Raisable | un
   const scope = r.decision.limit_scope;
   if (!scope || !r.gateway_id) return undefined;
   const base = { daily: isDaily(r), gatewayId: r.gateway_id };
-  if (scope === 'plan') return undefined; // its page has the editor
+  if (scope === 'plan' || scope === 'concurrency') return undefined; // the page of what has it has the editor
   if (scope === 'key') return key?.data.rate_limit ? { ...base, kind: 'key', first: key } : undefined;
   if (scope === 'global') return gateway?.data.global_rate_limit ? { ...base, kind: 'gateway', first: gateway } : undefined;
   if (scope === 'anonymous') return gateway?.data.anonymous_limit ? { ...base, kind: 'anonymous', first: gateway } : undefined;

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { explain, isCharged, leftThen, type LoggedRequest, short } from './explain';
+import { explain, isCharged, leftThen, limitName, type LoggedRequest, short } from './explain';
 
 const none = {
   limit_scope: null,
@@ -247,6 +247,58 @@ test('a quota', () => {
     'of 50 requests in total of the plan “pro” was used up, with 0 left; it never resets (',
   );
   expect(short(total)).toBe('The limit “monthly” (50) of the plan “pro” was used up, with 0 left');
+});
+
+// Guarantee: a refusal by a limit of requests in flight says whose limit it is and how many it allows, and no time: it is not
+// known when the others would have ended.
+describe('requests in flight', () => {
+  const refused = (limit_name: string | null, rest: Partial<LoggedRequest> = {}) =>
+    request(429, { ...limited, limit_scope: 'concurrency', limit_name, limit: 5 }, rest);
+  const cases: [string, LoggedRequest, { sentence: string; short: string; name: string }][] = [
+    [
+      'of a key',
+      refused('key', known),
+      {
+        sentence: 'as many requests of the key kg_4tQx9Z… were in flight as its limit of 5 allows',
+        short: 'As many requests of the key were in flight as its limit of 5 allows',
+        name: 'the limit of 5 requests in flight for the key kg_4tQx9Z…',
+      },
+    ],
+    [
+      'of a route',
+      refused('route', known),
+      {
+        sentence: 'as many requests were in flight as the limit of 5 of the route /orders/{id} allows',
+        short: 'As many requests were in flight as the limit of 5 of the route allows',
+        name: 'the limit of 5 requests in flight for the route /orders/{id}',
+      },
+    ],
+    [
+      'of a plan',
+      refused('pro.parallel', known),
+      {
+        sentence: 'as many requests were in flight as the limit “parallel” (5) of the plan “pro” allows',
+        short: 'As many requests were in flight as the limit “parallel” (5) of the plan “pro” allows',
+        name: 'the limit “parallel” of 5 requests in flight of the plan “pro”',
+      },
+    ],
+    [
+      'without a name',
+      refused(null),
+      {
+        sentence: 'as many requests were in flight as a limit of 5 allows',
+        short: 'As many requests were in flight as a limit of 5 allows',
+        name: 'a limit of 5 requests in flight',
+      },
+    ],
+  ];
+  test.each(cases)('%s', (_name, r, expected) => {
+    const names = { gateway: 'Orders', route: '/orders/{id}' };
+    expect(explain(r, names)).toContain(`was refused with status 429 because ${expected.sentence} (request req_1).`);
+    expect(short(r)).toBe(expected.short);
+    expect(limitName(r, names)).toBe(expected.name);
+    expect(leftThen(r, names)).toBe('0 of 5 requests in flight');
+  });
 });
 
 // Guarantee: a limit of a plan that counts bytes is not said to count requests, and none is called used up that may have had

@@ -2,6 +2,7 @@ import type { Schemas } from '../../api/client';
 import { costWords } from '../../lib/cost';
 import { planAndLimit } from '../../lib/plan';
 import { count, plural } from '../../lib/format';
+import { spellInFlight } from '../../lib/limit';
 import { refusedQuota } from '../../lib/quota';
 import { amountWords } from '../../lib/usage';
 
@@ -101,6 +102,7 @@ const keyName = (r: LoggedRequest): string => (r.key_prefix ? `the key ${clean(r
 
 function limit(r: LoggedRequest, names: Names): string {
   const d = r.decision;
+  if (isInFlight(r)) return inFlight(r, names);
   const when =
     d.passes_at === null
       ? ''
@@ -109,6 +111,22 @@ function limit(r: LoggedRequest, names: Names): string {
         : `; the request would have passed at ${moment(d.passes_at)}${wait(r.time, d.passes_at)}`;
   return `${limitName(r, names)} ${lack(r, names)}${when}`;
 }
+
+// isInFlight reports whether a limit of requests in flight refused a request.
+export const isInFlight = ({ decision: d }: LoggedRequest): boolean => d.limit_scope === 'concurrency';
+
+// inFlight says that a limit of requests in flight refused a request. When the others would have ended is not known.
+function inFlight(r: LoggedRequest, { route }: Names): string {
+  const { limit: most, limit_name } = r.decision;
+  const of = most === null ? '' : ` of ${count(most)}`;
+  if (limit_name === 'key') return `as many requests of ${keyName(r)} were in flight as its limit${of} allows`;
+  if (limit_name === 'route') return `as many requests were in flight as the limit${of} of ${routeName(route)} allows`;
+  if (!limit_name) return `as many requests were in flight as a limit${of} allows`;
+  const { plan, limit: name } = planAndLimit(limit_name);
+  return `as many requests were in flight as the limit “${clean(name)}”${most === null ? '' : ` (${count(most)})`} of the plan “${clean(plan)}” allows`;
+}
+
+const routeName = (path: string | undefined): string => `the route${path ? ` ${clean(path)}` : ''}`;
 
 // The record of a refusal by a limit of another meter than requests does not say how much was left. It was nothing if the
 // limit counts responses, of which no request takes any when it comes.
@@ -122,6 +140,7 @@ function lack({ decision: d }: LoggedRequest, names: Names): string {
 // leftThen says what was left of the limit that refused a request.
 export function leftThen({ decision: d }: LoggedRequest, names: Names): string {
   if (d.remaining === null) return '–';
+  if (d.limit_scope === 'concurrency') return d.limit === null ? count(d.remaining) : `${count(d.remaining)} of ${spellInFlight(d.limit)}`;
   const left = isUsedUp(names) ? count(d.remaining) : 'too little';
   if (d.limit === null) return left;
   return `${left} of ${d.limit_scope !== 'plan' ? plural(d.limit, 'request') : names.meter ? amountWords(names.meter, d.limit) : count(d.limit)}`;
@@ -143,6 +162,7 @@ export function limitName(r: LoggedRequest, { route, rate, meter, quota }: Names
   const most = rate ?? (d.limit === null ? '' : plural(d.limit, 'request'));
   const size = most && ` of ${most}`;
   if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
+  if (d.limit_scope === 'concurrency') return inFlightName(r, route);
   if (d.limit_scope === 'plan' && d.limit_name) {
     const { plan, limit: name } = planAndLimit(d.limit_name);
     return `the limit “${clean(name)}”${sizeOf(d.limit, meter, quota)} of the plan “${clean(plan)}”`;
@@ -156,8 +176,19 @@ export function limitName(r: LoggedRequest, { route, rate, meter, quota }: Names
           ? 'each client address on public routes'
           : d.limit_scope === 'self_service'
             ? 'what holders of keys do themselves'
-            : `the route${route ? ` ${clean(route)}` : ''}`;
+            : routeName(route);
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
+}
+
+// inFlightName names the limit of requests in flight that refused a request.
+function inFlightName(r: LoggedRequest, route: string | undefined): string {
+  const { limit: most, limit_name } = r.decision;
+  const size = ` of ${most === null ? 'requests in flight' : spellInFlight(most)}`;
+  if (limit_name === 'key') return `the limit${size} for ${keyName(r)}`;
+  if (limit_name === 'route') return `the limit${size} for ${routeName(route)}`;
+  if (!limit_name) return `a limit${size}`;
+  const { plan, limit: name } = planAndLimit(limit_name);
+  return `the limit “${clean(name)}”${size} of the plan “${clean(plan)}”`;
 }
 
 // sizeOf says how much a limit of a plan lets through. What it counts is not in the record of a request.

@@ -2,6 +2,7 @@ import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { useList } from '../../api/hooks';
 import type { Filter } from '../../lib/filter';
+import { limitLabel } from '../../lib/limit';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Empty, Page, Panel, Time } from '../../ui/basic';
@@ -23,7 +24,7 @@ function about(e: Event): string[] {
     d.method && d.path ? `${String(d.method)} ${String(d.path)}` : d.path,
     d.status,
     d.reason,
-    d.limit_name ?? d.limit_scope,
+    limitLabel(d),
     d.message,
     d.revision !== undefined ? `revision ${String(d.revision)}` : undefined,
   ]
