@@ -1510,7 +1510,7 @@ type Decision struct {
 	// Example: 50
 	Limit *int64 `json:"limit"`
 
-	// LimitName If a limit of a plan refused the request: plan and limit. Otherwise null.
+	// LimitName If a limit of a plan refused the request: plan and limit. For the scope concurrency also route or key. Otherwise null.
 	//
 	// Example: pro.per-minute
 	LimitName *string `json:"limit_name"`
@@ -2037,7 +2037,7 @@ type LimitLevel struct {
 	// Example: 50
 	Limit int64 `json:"limit"`
 
-	// LimitName Plan and limit, for the scope plan; otherwise null.
+	// LimitName Plan and limit, for limits of plans; route or key for other limits of the scope concurrency; otherwise null.
 	//
 	// Example: pro.per-minute
 	LimitName *string `json:"limit_name"`
@@ -2055,7 +2055,7 @@ type LimitLevel struct {
 	// Example: 12
 	Remaining int64 `json:"remaining"`
 
-	// ResetAt When the limit is full again, as a Unix time in seconds.
+	// ResetAt When the limit is full again, as a Unix time in seconds; 0 for the scope concurrency, where only the end of requests gives back.
 	//
 	// Example: 1893456000
 	ResetAt int64 `json:"reset_at"`
@@ -2690,7 +2690,7 @@ type RateLimitExceededEvent struct {
 	// Example: 100
 	Limit int64 `json:"limit"`
 
-	// LimitName Plan and limit, if it was a limit of a plan; otherwise absent.
+	// LimitName Plan and limit, if it was a limit of a plan; for the scope concurrency also route or key; otherwise absent.
 	//
 	// Example: pro.per-minute
 	LimitName *string `json:"limit_name,omitempty"`

@@ -36,7 +36,7 @@ type rateLimitExceededEventRecord struct {
 	KeyID      *string `json:"key_id" doc:"Key of the refused request; null on a public route." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	KeyPrefix  *string `json:"key_prefix" doc:"Start of that key; null on a public route." example:"kg_4tQx9Z"`
 	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service,concurrency" doc:"Scope of the limit that was exceeded."`
-	LimitName  string  `json:"limit_name,omitempty" doc:"Plan and limit, if it was a limit of a plan; otherwise absent." example:"pro.per-minute"`
+	LimitName  string  `json:"limit_name,omitempty" doc:"Plan and limit, if it was a limit of a plan; for the scope concurrency also route or key; otherwise absent." example:"pro.per-minute"`
 	Limit      int64   `json:"limit" doc:"Capacity of the limit that was exceeded." example:"100"`
 	Method     string  `json:"method" doc:"HTTP method of the request." example:"GET"`
 	Path       string  `json:"path" doc:"Path of the route." example:"/orders/{id}"`

@@ -49,7 +49,7 @@ type DecisionRecord struct {
 	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none." example:"rate_limit_exceeded"`
 	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
 	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service,concurrency" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
-	LimitName      *string           `json:"limit_name" doc:"If a limit of a plan refused the request: plan and limit. Otherwise null." example:"pro.per-minute"`
+	LimitName      *string           `json:"limit_name" doc:"If a limit of a plan refused the request: plan and limit. For the scope concurrency also route or key. Otherwise null." example:"pro.per-minute"`
 	Limit          *int64            `json:"limit" doc:"Capacity of the limit." example:"50"`
 	Remaining      *int64            `json:"remaining" doc:"Remaining requests at that time." example:"0"`
 	PassesAt       *time.Time        `json:"passes_at" doc:"When the request would have passed."`

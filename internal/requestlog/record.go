@@ -258,10 +258,14 @@ func ReasonText(r accesslog.Reason, other string) string {
 func (r *Record) limited(d *Decision) {
 	d.Check, d.Code = "limit", string(fault.RateLimitExceeded)
 	d.LimitScope, d.Limit, d.Remaining = r.LimitScope.String(), r.Limit, r.Remaining
-	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
 	what := r.LimitScope.UsedUp()
 	if plan, limit, ok := strings.Cut(d.LimitName, "."); ok {
 		what = "the limit " + limit + " of the plan " + plan
 	}
+	if r.LimitScope.Reported() == ratelimit.ConcurrencyScope { // when a request would have ended is not known
+		d.Message = fmt.Sprintf("%s allowed %d, and so many were in flight", what, r.Limit)
+		return
+	}
+	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
 	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", what, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
 }

@@ -2412,7 +2412,7 @@ export interface components {
              */
             limit: number | null;
             /**
-             * @description If a limit of a plan refused the request: plan and limit. Otherwise null.
+             * @description If a limit of a plan refused the request: plan and limit. For the scope concurrency also route or key. Otherwise null.
              * @example pro.per-minute
              */
             limit_name: string | null;
@@ -3128,7 +3128,7 @@ export interface components {
              */
             limit: number;
             /**
-             * @description Plan and limit, for the scope plan; otherwise null.
+             * @description Plan and limit, for limits of plans; route or key for other limits of the scope concurrency; otherwise null.
              * @example pro.per-minute
              */
             limit_name: string | null;
@@ -3150,7 +3150,7 @@ export interface components {
             remaining: number;
             /**
              * Format: int64
-             * @description When the limit is full again, as a Unix time in seconds.
+             * @description When the limit is full again, as a Unix time in seconds; 0 for the scope concurrency, where only the end of requests gives back.
              * @example 1893456000
              */
             reset_at: number;
@@ -4210,7 +4210,7 @@ export interface components {
              */
             limit: number;
             /**
-             * @description Plan and limit, if it was a limit of a plan; otherwise absent.
+             * @description Plan and limit, if it was a limit of a plan; for the scope concurrency also route or key; otherwise absent.
              * @example pro.per-minute
              */
             limit_name?: string;
@@ -5117,7 +5117,7 @@ export interface components {
              */
             limit: number | null;
             /**
-             * @description If a limit of a plan refused the request: plan and limit. Otherwise null.
+             * @description If a limit of a plan refused the request: plan and limit. For the scope concurrency also route or key. Otherwise null.
              * @example pro.per-minute
              */
             limit_name: string | null;
