@@ -173,11 +173,8 @@ func (a *app) tableLimit(c *cobra.Command, limit int) int {
 
 // why summarizes a decision in a word or two.
 func why(d *client.Decision) string {
-	if d.LimitName != nil {
-		return d.Check + " (plan " + *d.LimitName + ")"
-	}
 	if d.LimitScope != nil {
-		return d.Check + " (" + string(*d.LimitScope) + ")"
+		return d.Check + " (" + strings.TrimSpace(string(*d.LimitScope)+" "+str(d.LimitName)) + ")"
 	}
 	if d.Reason != nil {
 		return d.Check + " (" + *d.Reason + ")"

@@ -51,11 +51,15 @@ func newLimitsShow(a *app) *cobra.Command {
 			if unlimited && l.LimitScope == client.LimitLevelLimitScopeGlobal { // --default-global-limit is there for the headers
 				return []string{string(l.LimitScope), "", "", "", "no limit", "", ""}
 			}
-			full := time.Unix(l.ResetAt, 0)
+			var full *time.Time
+			if l.ResetAt != 0 { // 0 if it is not known
+				at := time.Unix(l.ResetAt, 0)
+				full = &at
+			}
 			return []string{
 				strings.TrimSpace(string(l.LimitScope) + " " + str(l.LimitName)), cmp.Or(names.route(gateway, str(l.RouteID)), str(l.RouteID)),
 				cmp.Or(names.key(str(l.KeyID)), str(l.KeyID), names.owner(str(l.OwnerID)), str(l.OwnerID), str(l.Address)),
-				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), a.When(&full),
+				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), a.When(full),
 			}
 		},
 		empty: always("No limit of this gateway is in use: every one is full."),
