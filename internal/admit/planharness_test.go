@@ -2,6 +2,7 @@ package admit
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -21,12 +22,18 @@ func (h *harness) plan(name string, limits ...string) plan.Plan {
 	return p
 }
 
+// planLimits parses limits such as "a owner 5/day" and, of requests in flight, "b key 5", perhaps with a gateway and its routes.
 func (h *harness) planLimits(limits ...string) []plan.Limit {
 	h.t.Helper()
 	var in []plan.LimitInput
 	for _, l := range limits {
 		words := append(strings.Fields(l), "", "")
-		in = append(in, plan.LimitInput{Name: words[0], Per: words[1], Sustained: words[2], GatewayID: words[3], Routes: slices.DeleteFunc(words[4:], func(s string) bool { return s == "" })})
+		rate := words[2]
+		var concurrency *int64
+		if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
+			rate, concurrency = "", &n
+		}
+		in = append(in, plan.LimitInput{Name: words[0], Per: words[1], Sustained: rate, Concurrency: concurrency, GatewayID: words[3], Routes: slices.DeleteFunc(words[4:], func(s string) bool { return s == "" })})
 	}
 	parsed, err := plan.ParseLimits(in)
 	if err != nil {

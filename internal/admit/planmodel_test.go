@@ -18,7 +18,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// counted names one bucket: a limit of a plan for a subject.
+// counted names what is counted: by a limit of a plan for a subject, or, without a plan, by the key's own limit of requests in
+// flight.
 type counted struct {
 	planID, limit string
 	per           plan.Subject
@@ -34,11 +35,33 @@ type planModel struct {
 	keys    []apikey.Key
 	secrets []string
 	gateway gateway.Gateway
-	used    map[counted]int64
+	used    map[counted]int64  // by rates
+	flying  map[counted]*int64 // requests in flight, by limits of these
+	running []flight
+}
+
+// flight is a request in flight, with the counts that it is in.
+type flight struct {
+	verdict *Verdict
+	counts  []*int64
+}
+
+// isConcurrency reports whether c counts requests in flight.
+func (c counted) isConcurrency() bool { return c.planID == "" || c.limit == "c" }
+
+// count returns how much of c is used.
+func (m *planModel) count(c counted) int64 {
+	if !c.isConcurrency() {
+		return m.used[c]
+	}
+	if m.flying[c] == nil {
+		return 0
+	}
+	return *m.flying[c]
 }
 
 func newPlanModel(t testing.TB) *planModel {
-	m := &planModel{harness: newHarness(t), used: map[counted]int64{}}
+	m := &planModel{harness: newHarness(t), used: map[counted]int64{}, flying: map[counted]*int64{}}
 	for i := range 3 {
 		m.plans = append(m.plans, m.plan(fmt.Sprint("p", i)))
 	}
@@ -78,13 +101,16 @@ func (m *planModel) apply(k *apikey.Key) (limits map[counted]int64, suspended bo
 		chosen[plan.PerKey] = chosen[plan.PerOwner]
 	}
 	limits = map[counted]int64{}
+	if k.Concurrency > 0 {
+		limits[counted{"", "key", plan.PerKey, k.ID}] = k.Concurrency
+	}
 	for per, p := range chosen {
 		if p == nil {
 			continue
 		}
 		for _, l := range p.Limits {
 			if l.Per == per {
-				limits[counted{p.ID, l.Name, per, subjects[per]}] = l.Sustained.Count
+				limits[counted{p.ID, l.Name, per, subjects[per]}] = max(l.Sustained.Count, l.Concurrency)
 			}
 		}
 	}
@@ -97,7 +123,7 @@ func (m *planModel) request(t *rapid.T) {
 	limits, suspended := m.apply(&m.keys[i])
 	want := accesslog.Forwarded
 	for c, most := range limits {
-		if m.used[c] >= most {
+		if m.count(c) >= most {
 			want = accesslog.Limited
 		}
 	}
@@ -109,21 +135,50 @@ func (m *planModel) request(t *rapid.T) {
 		t.Fatalf("key %d: got result %d, want %d: limits %v, used %v", i, got, want, limits, m.used)
 	}
 	left := map[string]int64{}
+	running := flight{verdict: v}
 	for c, most := range limits {
-		if want == accesslog.Forwarded {
+		switch {
+		case want != accesslog.Forwarded:
+		case c.isConcurrency():
+			if m.flying[c] == nil {
+				m.flying[c] = new(int64)
+			}
+			*m.flying[c]++
+			running.counts = append(running.counts, m.flying[c])
+		default:
 			m.used[c]++
 		}
-		left[m.planOf(c.planID).Name+"."+c.limit] = most - m.used[c]
+		name := c.limit
+		if c.planID != "" {
+			name = m.planOf(c.planID).Name + "." + c.limit
+		}
+		left[name] = max(0, most-m.count(c))
+	}
+	if want == accesslog.Forwarded {
+		m.running = append(m.running, running)
 	}
 	got := map[string]int64{}
 	for i := range v.Charge.Shown() {
-		if s := v.Charge.Status(i); s.Label != nil {
-			got[s.Label.String()] = s.Remaining
+		if s := v.Charge.Status(i); s.LimitName() != "" {
+			got[s.LimitName()] = s.Remaining
 		}
 	}
 	if !maps.Equal(got, left) {
 		t.Fatalf("key %d: got %v requests left, want %v", i, got, left)
 	}
+}
+
+// end ends a request.
+func (m *planModel) end(t *rapid.T) {
+	if len(m.running) == 0 {
+		t.Skip()
+	}
+	i := rapid.IntRange(0, len(m.running)-1).Draw(t, "which")
+	m.admit.Settle(&m.running[i].verdict.Charge, &ratelimit.Used{})
+	for _, n := range m.running[i].counts {
+		*n--
+	}
+	m.running = slices.Delete(m.running, i, i+1)
 }
 
 // edit replaces the limits of a plan.
@@ -134,6 +189,9 @@ func (m *planModel) edit(t *rapid.T) {
 		if per := rapid.SampledFrom([]string{"", "key", "owner"}).Draw(t, "per"); per != "" {
 			texts = append(texts, fmt.Sprintf("%s %s %d/day", name, per, rapid.IntRange(1, 6).Draw(t, "rate")))
 		}
+	}
+	if per := rapid.SampledFrom([]string{"", "key", "owner"}).Draw(t, "per"); per != "" {
+		texts = append(texts, fmt.Sprintf("c %s %d", per, rapid.IntRange(1, 4).Draw(t, "in flight")))
 	}
 	p.Limits = m.planLimits(texts...)
 	m.source.PutPlan(*p)
@@ -148,6 +206,9 @@ func (m *planModel) edit(t *rapid.T) {
 			m.used[c] = min(n, p.Limits[l].Sustained.Count)
 		}
 	}
+	maps.DeleteFunc(m.flying, func(c counted, _ *int64) bool {
+		return c.planID == p.ID && !slices.ContainsFunc(p.Limits, func(l plan.Limit) bool { return l.Name == c.limit && l.Per == c.per })
+	})
 	m.catchUp()
 }
 
@@ -165,6 +226,7 @@ func (m *planModel) replace(t *rapid.T) {
 	p := &m.plans[rapid.IntRange(0, len(m.plans)-1).Draw(t, "deleted")]
 	m.source.DeletePlan(p.ID)
 	maps.DeleteFunc(m.used, func(c counted, _ int64) bool { return c.planID == p.ID })
+	maps.DeleteFunc(m.flying, func(c counted, _ *int64) bool { return c.planID == p.ID })
 	p.ID, p.Limits = id.New(id.Plan), m.planLimits("a owner 2/day")
 	m.source.PutPlan(*p)
 	m.catchUp()
@@ -179,7 +241,10 @@ func (m *planModel) changeOwner(t *rapid.T) {
 
 func (m *planModel) changeKey(t *rapid.T) {
 	k := &m.keys[rapid.IntRange(0, len(m.keys)-1).Draw(t, "key")]
-	k.PlanID, k.Owner, k.OwnerID = m.anyPlan(t), "", ""
+	k.PlanID, k.Owner, k.OwnerID, k.Concurrency = m.anyPlan(t), "", "", rapid.Int64Range(0, 3).Draw(t, "concurrency of key")
+	if k.Concurrency == 0 {
+		delete(m.flying, counted{"", "key", plan.PerKey, k.ID})
+	}
 	if i := rapid.IntRange(-1, len(m.owners)-1).Draw(t, "owner of key"); i >= 0 {
 		k.Owner, k.OwnerID = m.owners[i].ExternalID, m.owners[i].ID
 	}
@@ -194,12 +259,12 @@ func (m *planModel) changeDefault(t *rapid.T) {
 }
 
 // Guarantee: whatever is changed of plans, owners, keys and the gateway, and in whatever order, requests are admitted and
-// refused as a naive count says, and the header fields show its figures.
+// refused as a naive count says, of requests in a time and in flight, and the header fields show its figures.
 func TestPlansEqualModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := newPlanModel(t)
 		r.Repeat(map[string]func(*rapid.T){
-			"request": m.request, "request again": m.request, "request once more": m.request, "edit": m.edit, "replace": m.replace,
+			"request": m.request, "request again": m.request, "request once more": m.request, "end": m.end, "end again": m.end, "edit": m.edit, "replace": m.replace,
 			"owner": m.changeOwner, "key": m.changeKey, "gateway": m.changeDefault,
 			"load": func(*rapid.T) { // everything, because the change log does not have the last change
 				m.source.PutKey(m.keys[0])

@@ -90,7 +90,7 @@ func (n *slotNode) admits(most int64) *ratelimit.Charge {
 func (n *slotNode) refuses(most int64) {
 	n.t.Helper()
 	if c, err := n.begin(most); c != nil || err != nil {
-		n.t.Fatalf("process %s: charge %v, %v; want a refusal", n.name, c, err)
+		n.t.Fatalf("process %s: admitted %v, error %v; want a refusal", n.name, c != nil, err)
 	}
 }
 

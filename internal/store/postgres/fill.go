@@ -389,7 +389,8 @@ func (f *filler) continueNumbers(ctx context.Context) error {
 		statement string
 		args      []any
 	}{
-		{`UPDATE change_head SET number = $1, mark = $2`, []any{head, mark}},
+		// What was copied may need any format that this version writes.
+		{`UPDATE change_head SET number = $1, mark = $2, format = greatest(format, $3)`, []any{head, mark, snapshot.ChangeFormat}},
 		// The newest change stays in the log, so that nodes can tell their position in it.
 		{`UPDATE changes_trimmed SET seq = greatest($1::bigint - 1, 0)`, []any{head}},
 		{`INSERT INTO changes (seq, mark, at, kind, record_id) SELECT $1::bigint, $2, $3, $4, '' WHERE $1 > 0`, []any{head, mark, time.Now().UnixMicro(), string(snapshot.AccountChange)}},
