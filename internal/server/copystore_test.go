@@ -22,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/server"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
@@ -131,6 +132,11 @@ func TestCopyStore(t *testing.T) {
 	}
 	if got := startErrorWith(t, settings(t, f.DataDir)); !strings.Contains(got, "was moved to "+done.To) {
 		t.Errorf("a start on the old directory: got the error %q, want where the store is", got)
+	}
+	db, format := must(pgx.Connect(t.Context(), url)), 0
+	defer db.Close(t.Context())
+	if err := db.QueryRow(t.Context(), `SELECT format FROM change_head`).Scan(&format); err != nil || format != snapshot.ChangeFormat {
+		t.Errorf("nodes that read changes up to the format %d may use the copy, error %v; want %d, which what was copied may need", format, err, snapshot.ChangeFormat)
 	}
 	c := settings(t, t.TempDir(), "--database-url", url, "--secret-key-file", filepath.Join(f.DataDir, "secret.key"))
 	report, err := server.VerifyAudit(t.Context(), c, quiet, "default", nil)
