@@ -134,11 +134,11 @@ func withPlan(b *testing.B, limits ...string) *gitHub {
 	})
 }
 
-// BenchmarkDecidePlans compares decisions with five limits and with three limits of a plan beside them, two for each owner
-// and one for each key: groups of 64 calls in turn, so that other work of the machine slows both. It reports the tenth
+// BenchmarkDecidePlans compares decisions with five limits and with three limits of a plan beside them, a rate, a quota and a
+// limit of requests in flight of each owner, with the ends of the requests: groups of 64 calls in turn, so that other work of the machine slows both. It reports the tenth
 // percentile of each kind of group, and the difference.
 func BenchmarkDecidePlans(b *testing.B) {
-	kinds := [2]*gitHub{withPlan(b), withPlan(b, "second owner 1000000000/s", "day owner 1000000000/day", "key key 1000000000/s")}
+	kinds := [2]*gitHub{withPlan(b), withPlan(b, "second owner 1000000000/s", "month owner quota:1000000000000/month", "parallel owner 1000000")}
 	for _, g := range kinds {
 		g.useRealClock()
 	}
@@ -152,9 +152,15 @@ func BenchmarkDecidePlans(b *testing.B) {
 				for kind, g := range kinds {
 					began := time.Now()
 					for n := range 64 {
-						if g.admit.Decide(&g.requests[(i+n)%requests], &v); v.Action == Refuse {
-							b.Fatal(v.Fault())
+						for g.admit.Decide(&g.requests[(i+n)%requests], &v); v.Action != Forward; g.admit.Decide(&g.requests[(i+n)%requests], &v) {
+							if v.Action == Refuse {
+								b.Fatal(v.Fault())
+							}
+							if err := g.admit.Wait(b.Context(), &v); err != nil {
+								b.Fatal(err)
+							}
 						}
+						g.admit.Settle(&v.Charge, &ratelimit.Used{})
 					}
 					took[kind] = append(took[kind], float64(time.Since(began))/64)
 				}

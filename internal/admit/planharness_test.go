@@ -22,7 +22,7 @@ func (h *harness) plan(name string, limits ...string) plan.Plan {
 	return p
 }
 
-// planLimits parses limits such as "a owner 5/day" and, of requests in flight, "b key 5", perhaps with a gateway and its routes.
+// planLimits parses limits such as "a owner 5/day", "b owner quota:5/month" and, of requests in flight, "c key 5", perhaps with a gateway and its routes.
 func (h *harness) planLimits(limits ...string) []plan.Limit {
 	h.t.Helper()
 	var in []plan.LimitInput
@@ -33,7 +33,13 @@ func (h *harness) planLimits(limits ...string) []plan.Limit {
 		if n, err := strconv.ParseInt(rate, 10, 64); err == nil {
 			rate, concurrency = "", &n
 		}
-		in = append(in, plan.LimitInput{Name: words[0], Per: words[1], Sustained: rate, Concurrency: concurrency, GatewayID: words[3], Routes: slices.DeleteFunc(words[4:], func(s string) bool { return s == "" })})
+		quota, isQuota := strings.CutPrefix(rate, "quota:")
+		if isQuota {
+			rate = ""
+		} else {
+			quota = ""
+		}
+		in = append(in, plan.LimitInput{Name: words[0], Per: words[1], Sustained: rate, Quota: quota, Concurrency: concurrency, GatewayID: words[3], Routes: slices.DeleteFunc(words[4:], func(s string) bool { return s == "" })})
 	}
 	parsed, err := plan.ParseLimits(in)
 	if err != nil {
