@@ -49,6 +49,9 @@ type harness struct {
 	admit    *Admitter
 	account  account.Account
 	random   *rand.ChaCha8
+
+	quotas *ratelimit.QuotaKeeper
+	stored *quotatest.Store // of quotas
 }
 
 func newHarness(t testing.TB) *harness {
@@ -77,7 +80,8 @@ func newHarnessWith(t testing.TB, edit func(*snapshot.Config)) *harness {
 			t.Error(err)
 		}
 	})
-	quotas, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: quotatest.New(), Alone: true, Now: h.clock.Wall})
+	h.stored = quotatest.New()
+	quotas, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: h.stored, Alone: true, Now: h.clock.Wall})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,6 +93,7 @@ func newHarnessWith(t testing.TB, edit func(*snapshot.Config)) *harness {
 			t.Error(err)
 		}
 	})
+	h.quotas = quotas
 	cfg := snapshot.Config{Source: h.source, Reserver: reserver, Quotas: quotas, Now: h.clock.Now}
 	edit(&cfg)
 	h.follower, err = snapshot.New(cfg)

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/owner"
@@ -18,16 +21,34 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// counted names what is counted: by a limit of a plan for a subject, or, without a plan, by the key's own limit of requests in
-// flight.
+// counted names what is counted: by a limit of a plan for a subject; by a quota, without a plan, for a subject; or by a key's own
+// limit of requests in flight.
 type counted struct {
 	planID, limit string
 	per           plan.Subject
 	subject       string
 }
 
+// The names of limits say what they are: a and b are rates, and these others.
+const (
+	inFlight  = "c"
+	ofQuota   = "q"
+	ofTokens  = "t" // a quota of tokens
+	ownLimit  = "key"
+	reserved  = 2 // tokens of each request
+	mostToken = 5
+)
+
+// applied is a limit that applies to a request.
+type applied struct {
+	counted
+	shown  string // as limit_name
+	most   int64
+	amount int64 // that the request takes
+}
+
 // planModel is a harness whose clock stands still, so that a rate is a number of requests, and what plans.md says of plans,
-// owners and keys, naively.
+// owners, keys, quotas, grants, costs and requests in flight, naively.
 type planModel struct {
 	*harness
 	plans   []plan.Plan
@@ -35,33 +56,19 @@ type planModel struct {
 	keys    []apikey.Key
 	secrets []string
 	gateway gateway.Gateway
-	used    map[counted]int64  // by rates
-	flying  map[counted]*int64 // requests in flight, by limits of these
+	used    map[counted]*int64
+	grants  map[counted]int64
 	running []flight
 }
 
-// flight is a request in flight, with the counts that it is in.
+// flight is a request in flight, with what it counts in until it ends, and the tokens that were taken.
 type flight struct {
-	verdict *Verdict
-	counts  []*int64
-}
-
-// isConcurrency reports whether c counts requests in flight.
-func (c counted) isConcurrency() bool { return c.planID == "" || c.limit == "c" }
-
-// count returns how much of c is used.
-func (m *planModel) count(c counted) int64 {
-	if !c.isConcurrency() {
-		return m.used[c]
-	}
-	if m.flying[c] == nil {
-		return 0
-	}
-	return *m.flying[c]
+	verdict        *Verdict
+	flying, tokens []*int64
 }
 
 func newPlanModel(t testing.TB) *planModel {
-	m := &planModel{harness: newHarness(t), used: map[counted]int64{}, flying: map[counted]*int64{}}
+	m := &planModel{harness: newHarness(t), used: map[counted]*int64{}, grants: map[counted]int64{}}
 	for i := range 3 {
 		m.plans = append(m.plans, m.plan(fmt.Sprint("p", i)))
 	}
@@ -72,8 +79,18 @@ func newPlanModel(t testing.TB) *planModel {
 		k, secret := m.key(nil)
 		m.keys, m.secrets = append(m.keys, k), append(m.secrets, secret)
 	}
-	m.gateway = m.harness.gateway(nil, route("/", "GET"))
+	r := route("/", "GET")
+	r.Cost = cost.Rules{{Meter: "tokens", Reserve: reserved, Max: mostToken, From: cost.From{Source: cost.FromHeader, Header: "X-Tokens"}}}
+	m.gateway = m.harness.gateway(nil, r)
 	return m
+}
+
+// count returns how much of c is used, to be changed.
+func (m *planModel) count(c counted) *int64 {
+	if m.used[c] == nil {
+		m.used[c] = new(int64)
+	}
+	return m.used[c]
 }
 
 // planOf returns the plan with the identifier, or nil.
@@ -86,7 +103,7 @@ func (m *planModel) planOf(planID string) *plan.Plan {
 }
 
 // apply returns the limits that apply to the key, and whom they count.
-func (m *planModel) apply(k *apikey.Key) (limits map[counted]int64, suspended bool) {
+func (m *planModel) apply(k *apikey.Key) (limits []applied, suspended bool) {
 	chosen := map[plan.Subject]*plan.Plan{plan.PerOwner: m.planOf(m.gateway.DefaultPlanID)}
 	subjects := map[plan.Subject]string{plan.PerOwner: k.ID, plan.PerKey: k.ID}
 	for i := range m.owners {
@@ -100,18 +117,26 @@ func (m *planModel) apply(k *apikey.Key) (limits map[counted]int64, suspended bo
 	if chosen[plan.PerKey] = m.planOf(k.PlanID); chosen[plan.PerKey] == nil {
 		chosen[plan.PerKey] = chosen[plan.PerOwner]
 	}
-	limits = map[counted]int64{}
 	if k.Concurrency > 0 {
-		limits[counted{"", "key", plan.PerKey, k.ID}] = k.Concurrency
+		limits = append(limits, applied{counted{"", ownLimit, plan.PerKey, k.ID}, ownLimit, k.Concurrency, 1})
 	}
 	for per, p := range chosen {
 		if p == nil {
 			continue
 		}
 		for _, l := range p.Limits {
-			if l.Per == per {
-				limits[counted{p.ID, l.Name, per, subjects[per]}] = max(l.Sustained.Count, l.Concurrency)
+			if l.Per != per {
+				continue
 			}
+			a := applied{counted{p.ID, l.Name, per, subjects[per]}, p.Name + "." + l.Name, max(l.Sustained.Count, l.Concurrency, l.Quota.Count), 1}
+			if !l.Quota.IsZero() {
+				a.counted = counted{"", l.Name, "", subjects[per]}
+				a.most += m.grants[a.counted]
+			}
+			if strings.HasPrefix(l.Name, ofTokens) {
+				a.amount = reserved
+			}
+			limits = append(limits, a)
 		}
 	}
 	return limits, suspended
@@ -122,8 +147,8 @@ func (m *planModel) request(t *rapid.T) {
 	i := rapid.IntRange(0, len(m.keys)-1).Draw(t, "key")
 	limits, suspended := m.apply(&m.keys[i])
 	want := accesslog.Forwarded
-	for c, most := range limits {
-		if m.count(c) >= most {
+	for _, l := range limits {
+		if *m.count(l.counted)+l.amount > l.most {
 			want = accesslog.Limited
 		}
 	}
@@ -132,27 +157,29 @@ func (m *planModel) request(t *rapid.T) {
 	}
 	v := m.get("/", m.secrets[i])
 	if got := v.result(); got != want {
-		t.Fatalf("key %d: got result %d, want %d: limits %v, used %v", i, got, want, limits, m.used)
+		t.Fatalf("key %d: got result %d, want %d: limits %v", i, got, want, limits)
 	}
 	left := map[string]int64{}
 	running := flight{verdict: v}
-	for c, most := range limits {
+	for _, l := range limits {
+		used := m.count(l.counted)
 		switch {
 		case want != accesslog.Forwarded:
-		case c.isConcurrency():
-			if m.flying[c] == nil {
-				m.flying[c] = new(int64)
-			}
-			*m.flying[c]++
-			running.counts = append(running.counts, m.flying[c])
+		case l.limit == inFlight || l.limit == ownLimit:
+			running.flying = append(running.flying, used)
+			fallthrough
 		default:
-			m.used[c]++
+			if *used += l.amount; l.amount == reserved {
+				running.tokens = append(running.tokens, used)
+			}
 		}
-		name := c.limit
-		if c.planID != "" {
-			name = m.planOf(c.planID).Name + "." + c.limit
+		switch {
+		case want == accesslog.OwnerSuspended && l.amount == reserved: // the route is not looked at
+		case want == accesslog.Limited && *used+l.amount > l.most:
+			left[l.shown] = 0
+		default:
+			left[l.shown] = max(0, l.most-*used)
 		}
-		left[name] = max(0, most-m.count(c))
 	}
 	if want == accesslog.Forwarded {
 		m.running = append(m.running, running)
@@ -161,24 +188,56 @@ func (m *planModel) request(t *rapid.T) {
 	for i := range v.Charge.Shown() {
 		if s := v.Charge.Status(i); s.LimitName() != "" {
 			got[s.LimitName()] = s.Remaining
+			if want == accesslog.Limited && s.Remaining < reserved && s.Label.Meter() != "" {
+				got[s.LimitName()] = 0 // whether it refuses, too, is not known before its first claim
+			}
 		}
 	}
 	if !maps.Equal(got, left) {
-		t.Fatalf("key %d: got %v requests left, want %v", i, got, left)
+		t.Fatalf("key %d: got %v left, want %v", i, got, left)
 	}
 }
 
-// end ends a request.
+// end ends a request, which has cost some tokens.
 func (m *planModel) end(t *rapid.T) {
 	if len(m.running) == 0 {
 		t.Skip()
 	}
 	i := rapid.IntRange(0, len(m.running)-1).Draw(t, "which")
-	m.admit.Settle(&m.running[i].verdict.Charge, &ratelimit.Used{})
-	for _, n := range m.running[i].counts {
+	f := m.running[i]
+	tokens := rapid.Int64Range(0, mostToken).Draw(t, "tokens")
+	m.admit.Settle(&f.verdict.Charge, &ratelimit.Used{ratelimit.UseCost: tokens})
+	for _, n := range f.flying {
 		*n--
 	}
+	for _, n := range f.tokens {
+		*n += tokens - reserved
+	}
 	m.running = slices.Delete(m.running, i, i+1)
+}
+
+// grant grants units of a quota that has been used.
+func (m *planModel) grant(t *rapid.T) {
+	name := rapid.SampledFrom([]string{ofQuota, ofTokens}).Draw(t, "limit")
+	per := rapid.SampledFrom([]plan.Subject{plan.PerKey, plan.PerOwner}).Draw(t, "per")
+	subject := m.keys[rapid.IntRange(0, len(m.keys)-1).Draw(t, "key")].ID
+	if per == plan.PerOwner {
+		subject = m.owners[rapid.IntRange(0, len(m.owners)-1).Draw(t, "owner")].ID
+	}
+	c := counted{"", name + string(per), "", subject}
+	key := ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: m.account.ID, Limit: c.limit, Meter: ratelimit.Requests, Unit: calendar.Month}, Subject: subject}
+	if name == ofTokens {
+		key.Meter = "tokens"
+	}
+	if m.stored.Window(key).End.IsZero() {
+		t.Skip()
+	}
+	units := rapid.Int64Range(1, 4).Draw(t, "units")
+	m.stored.Grant(key, units)
+	m.grants[c] += units
+	if err := m.quotas.Granted(context.Background(), key); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // edit replaces the limits of a plan.
@@ -191,24 +250,33 @@ func (m *planModel) edit(t *rapid.T) {
 		}
 	}
 	if per := rapid.SampledFrom([]string{"", "key", "owner"}).Draw(t, "per"); per != "" {
-		texts = append(texts, fmt.Sprintf("c %s %d", per, rapid.IntRange(1, 4).Draw(t, "in flight")))
+		texts = append(texts, fmt.Sprintf("%s %s %d", inFlight, per, rapid.IntRange(1, 4).Draw(t, "in flight")))
+	}
+	// Of each subject, names differ: a key without an owner counts by itself in both.
+	for _, name := range []string{ofQuota, ofTokens} {
+		if per := rapid.SampledFrom([]string{"", "", "key", "owner"}).Draw(t, "per"); per != "" {
+			texts = append(texts, fmt.Sprintf("%s%s %s quota:%d/month", name, per, per, rapid.IntRange(1, 12).Draw(t, "quota")))
+		}
 	}
 	p.Limits = m.planLimits(texts...)
+	for i := range p.Limits {
+		if strings.HasPrefix(p.Limits[i].Name, ofTokens) {
+			p.Limits[i].Meter = "tokens"
+		}
+	}
 	m.source.PutPlan(*p)
 	for c, n := range m.used {
 		if c.planID != p.ID {
 			continue
 		}
 		l := slices.IndexFunc(p.Limits, func(l plan.Limit) bool { return l.Name == c.limit && l.Per == c.per })
-		if l < 0 {
+		switch {
+		case l < 0:
 			delete(m.used, c)
-		} else {
-			m.used[c] = min(n, p.Limits[l].Sustained.Count)
+		case c.limit != inFlight:
+			*n = min(*n, p.Limits[l].Sustained.Count)
 		}
 	}
-	maps.DeleteFunc(m.flying, func(c counted, _ *int64) bool {
-		return c.planID == p.ID && !slices.ContainsFunc(p.Limits, func(l plan.Limit) bool { return l.Name == c.limit && l.Per == c.per })
-	})
 	m.catchUp()
 }
 
@@ -225,8 +293,7 @@ func (m *planModel) anyPlan(t *rapid.T) string {
 func (m *planModel) replace(t *rapid.T) {
 	p := &m.plans[rapid.IntRange(0, len(m.plans)-1).Draw(t, "deleted")]
 	m.source.DeletePlan(p.ID)
-	maps.DeleteFunc(m.used, func(c counted, _ int64) bool { return c.planID == p.ID })
-	maps.DeleteFunc(m.flying, func(c counted, _ *int64) bool { return c.planID == p.ID })
+	maps.DeleteFunc(m.used, func(c counted, _ *int64) bool { return c.planID == p.ID })
 	p.ID, p.Limits = id.New(id.Plan), m.planLimits("a owner 2/day")
 	m.source.PutPlan(*p)
 	m.catchUp()
@@ -243,7 +310,7 @@ func (m *planModel) changeKey(t *rapid.T) {
 	k := &m.keys[rapid.IntRange(0, len(m.keys)-1).Draw(t, "key")]
 	k.PlanID, k.Owner, k.OwnerID, k.Concurrency = m.anyPlan(t), "", "", rapid.Int64Range(0, 3).Draw(t, "concurrency of key")
 	if k.Concurrency == 0 {
-		delete(m.flying, counted{"", "key", plan.PerKey, k.ID})
+		delete(m.used, counted{"", ownLimit, plan.PerKey, k.ID})
 	}
 	if i := rapid.IntRange(-1, len(m.owners)-1).Draw(t, "owner of key"); i >= 0 {
 		k.Owner, k.OwnerID = m.owners[i].ExternalID, m.owners[i].ID
@@ -259,12 +326,13 @@ func (m *planModel) changeDefault(t *rapid.T) {
 }
 
 // Guarantee: whatever is changed of plans, owners, keys and the gateway, and in whatever order, requests are admitted and
-// refused as a naive count says, of requests in a time and in flight, and the header fields show its figures.
+// refused as a naive count says, of rates, quotas with grants, tokens and requests in flight, and the header fields show its
+// figures.
 func TestPlansEqualModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := newPlanModel(t)
 		r.Repeat(map[string]func(*rapid.T){
-			"request": m.request, "request again": m.request, "request once more": m.request, "end": m.end, "end again": m.end, "edit": m.edit, "replace": m.replace,
+			"request": m.request, "request again": m.request, "request once more": m.request, "end": m.end, "end again": m.end, "grant": m.grant, "edit": m.edit, "replace": m.replace,
 			"owner": m.changeOwner, "key": m.changeKey, "gateway": m.changeDefault,
 			"load": func(*rapid.T) { // everything, because the change log does not have the last change
 				m.source.PutKey(m.keys[0])
