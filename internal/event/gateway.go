@@ -12,7 +12,7 @@ type Breach struct {
 	KeyID      *string `json:"key_id"`
 	KeyPrefix  *string `json:"key_prefix"`
 	LimitScope string  `json:"limit_scope"`
-	LimitName  *string `json:"limit_name,omitempty"` // <plan>.<limit>, only for the scope plan
+	LimitName  *string `json:"limit_name,omitempty"` // <plan>.<limit>, for limits of plans; route or key for others of the scope concurrency
 	Limit      int64   `json:"limit"`
 	Method     string  `json:"method"`
 	Path       string  `json:"path"`

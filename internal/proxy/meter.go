@@ -42,8 +42,8 @@ func (m *meter) passed(cfg *Config, c *ratelimit.Charge, in, out int64) {
 		return
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	cfg.Admit.Extend(c, m.used())
-	m.mu.Unlock()
 }
 
 // settle settles the charge at the end, when so many bytes have passed, and the costs are settled or there are none.
@@ -51,8 +51,8 @@ func (m *meter) settle(cfg *Config, c *ratelimit.Charge, in, out int64) {
 	m.in.Store(in)
 	m.out.Store(out)
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	cfg.Admit.Settle(c, m.used())
-	m.mu.Unlock()
 }
 
 // Passed notes how many bytes of the bodies have passed until now, in each direction; 0 changes nothing. An engine calls it

@@ -139,18 +139,23 @@ type Detached struct {
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
 // it.
 func (d *Detached) Emit(in, out int64) {
-	if d.costs != nil {
-		d.costs.whole = d.record.Reason == accesslog.NoReason
-		d.costs.settle(&d.meter.total, false, in, out)
-	}
-	if d.charge != nil {
-		d.meter.settle(d.cfg, d.charge, in, out)
-	}
+	d.settle(in, out)
 	if d.shard != nil {
 		d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
 		d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Plan: d.plan, Target: d.target, Cost: d.costs.record()})
 	}
 	d.costs.release()
+}
+
+// settle settles the charge of a tunnel, even if the costs panic.
+func (d *Detached) settle(in, out int64) {
+	if d.charge != nil {
+		defer d.meter.settle(d.cfg, d.charge, in, out)
+	}
+	if d.costs != nil {
+		d.costs.whole = d.record.Reason == accesslog.NoReason
+		d.costs.settle(&d.meter.total, false, in, out)
+	}
 }
 
 // fill sets the fields that all records of the exchange have in common.

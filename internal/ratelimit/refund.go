@@ -262,6 +262,7 @@ func (l *Limiter) Release(c *Charge) {
 	if !c.taken {
 		return
 	}
+	c.land()
 	c.taken = false
 	entries := c.entries()
 	for i := range entries {
@@ -273,7 +274,6 @@ func (l *Limiter) Release(c *Charge) {
 		case e.Quota != nil:
 			e.Quota.refund(&e.view)
 		case e.Slots != nil:
-			e.Slots.release()
 		case e.isLocal():
 			l.giveBack(&e.view)
 		default:

@@ -9,6 +9,7 @@ import (
 // and less is given back (plans.md, section 5). A bucket goes at most one capacity below empty. The request is not in
 // flight any more.
 func (l *Limiter) Settle(c *Charge, used *Used) {
+	c.land()
 	if c.IsMetered() {
 		l.Extend(c, used)
 		entries := c.entries()
@@ -18,15 +19,16 @@ func (l *Limiter) Settle(c *Charge, used *Used) {
 			}
 		}
 	}
-	c.land()
 	c.settle()
 }
 
-// land gives back the slots of a request that ends, if they were taken and not given back yet.
+// land gives back the slots of a request that ends, if they were taken and not given back yet. It comes first, so that
+// nothing that fails at the end of a request can keep them.
 func (c *Charge) land() {
 	if !c.slots || !c.taken {
 		return
 	}
+	c.slots = false
 	entries := c.entries()
 	for i := range entries {
 		if s := entries[i].Slots; s != nil {

@@ -65,6 +65,7 @@ const (
 func (s *sharedSlots) check(m *moment, w slotWord, most int64, v *view) finding {
 	switch {
 	case s.has(w, most):
+		v.few = v.few || w.granted()-w.flying() < scarce
 		return passes
 	case s.keeper.isAlone():
 		s.ask(most) // for the time when the store is back

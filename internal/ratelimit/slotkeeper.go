@@ -50,6 +50,7 @@ type SlotKeeper struct {
 	seen   time.Time      // the last time by the store's clock
 	turned uint64         // the turn of the last round
 	ending bool           // nothing more is claimed
+	deaf   bool           // the last try to read what others need has failed
 
 	mu      sync.Mutex
 	round   *round // the round that will serve new requests
@@ -201,8 +202,8 @@ func (k *SlotKeeper) run(ctx context.Context) {
 				serve()
 			}
 		case <-asked:
-			if asked = nil; retry == nil {
-				k.answer(rounds)
+			if asked = nil; retry == nil && !k.answer(rounds) {
+				asked = time.After(retryAfter)
 			}
 		case <-soon:
 			soon = nil
@@ -248,7 +249,7 @@ func (k *SlotKeeper) serve(ctx context.Context) bool {
 
 const slotsNotCounted = "requests in flight cannot be counted at the moment: try again"
 
-// take returns up to slotsAtOnce slots that have asked: first those that requests wait for, in turn between accounts, so
+// take returns up to slotsAtOnce slots that have asked: first those that requests here or on other nodes wait for, in turn between accounts, so
 // that an account that asks for very many delays no other one. The others stay for the next round.
 func (k *SlotKeeper) take() (taken []*sharedSlots) {
 	all, known := k.rest, len(k.rest)
@@ -258,7 +259,7 @@ func (k *SlotKeeper) take() (taken []*sharedSlots) {
 	slices.Reverse(all[known:]) // the queue has the newest first
 	taken, k.rest = all, nil
 	if len(all) > slotsAtOnce {
-		urgent, others := partition(all, func(s *sharedSlots) bool { return s.waiting.Load() > 0 })
+		urgent, others := partition(all, func(s *sharedSlots) bool { return s.waiting.Load() > 0 || s.asked.Load() })
 		account := func(s *sharedSlots) string { return s.account }
 		var more []*sharedSlots
 		taken, k.rest = takeInTurn(nil, urgent, slotsAtOnce, account)
@@ -329,12 +330,15 @@ func (k *SlotKeeper) lookSoon() {
 	k.soon = k.soon[:0]
 }
 
-// answer gives back what other processes need, or says that it is in use.
-func (k *SlotKeeper) answer(ctx context.Context) {
+// answer gives back what other processes need, or says that it is in use. It reports whether the store has told; the log
+// has one line of several failures in a row.
+func (k *SlotKeeper) answer(ctx context.Context) bool {
 	parts, at, err := k.cfg.Store.AskedSlots(ctx, k.cfg.Process, slotsAtOnce)
-	if err != nil {
-		k.cfg.Log.Warn("reading which slots other nodes need failed", "error", err)
-		return
+	if err != nil && !k.deaf {
+		k.cfg.Log.Warn("reading which slots other nodes need failed; it is tried again once a second", "error", err)
+	}
+	if k.deaf = err != nil; k.deaf {
+		return false
 	}
 	k.saw(at)
 	for _, part := range parts {
@@ -343,6 +347,7 @@ func (k *SlotKeeper) answer(ctx context.Context) {
 			k.enqueue(s)
 		}
 	}
+	return true
 }
 
 // tick looks for slots that are idle.

@@ -57,7 +57,7 @@ type Decision struct {
 	Limit      int64
 	Remaining  int64
 	PassesAt   time.Time // when the request would have passed
-	LimitName  string    // <plan>.<limit>, for the scope plan
+	LimitName  string    // <plan>.<limit>, for limits of plans; route or key for others of the scope concurrency
 	// UpstreamStatus is the status of the upstream's response, or 0.
 	UpstreamStatus int
 	Reason         string // why the upstream could not be reached or did not respond, or what is wrong with the key, or ""

@@ -35,6 +35,7 @@ func (c *conn) tunnel(x *exchange) step {
 	})
 	func() {
 		defer upward.Wait()
+		defer c.engine.recoverIn("a tunnel")
 		out = pass(c.nc, record.Downward(c.nc), back, toClient)
 	}()
 	if c.phase.wasCut() == cutAccess {
@@ -53,6 +54,13 @@ func (c *conn) prepareTunnel(x *exchange) {
 // pass copies one direction through w, which writes to to, and then closes it, so that the other can continue. If it
 // breaks, both end. It returns the number of bytes copied.
 func pass(to net.Conn, w io.Writer, from net.Conn, first []byte) (passed int64) {
+	goesOn := false
+	defer func() {
+		if !goesOn {
+			_ = to.Close()
+			_ = from.Close()
+		}
+	}()
 	n, err := w.Write(first)
 	passed = int64(n)
 	if err == nil {
@@ -60,10 +68,7 @@ func pass(to net.Conn, w io.Writer, from net.Conn, first []byte) (passed int64) 
 		rest, err = proxy.Pass(w, from)
 		passed += rest
 	}
-	if half, ok := to.(interface{ CloseWrite() error }); err == nil && ok && half.CloseWrite() == nil {
-		return passed
-	}
-	_ = to.Close()
-	_ = from.Close()
+	half, ok := to.(interface{ CloseWrite() error })
+	goesOn = err == nil && ok && half.CloseWrite() == nil
 	return passed
 }
