@@ -106,6 +106,8 @@ func triggered(table string) []string {
 		return []string{"account_counts", "former_subscriptions"}
 	case "revisions", "revision_counts":
 		return []string{"account_counts", "revision_counts", "revisions_gone"}
+	case "nodes":
+		return []string{"slot_processes"}
 	}
 	return nil
 }
