@@ -102,8 +102,29 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 	return r.RowsAffected()
 }
 
+// interruptAfter is how long after the call of the driver a statement may be interrupted at the earliest.
+const interruptAfter = 20 * time.Millisecond
+
+// late returns a context that ends with ctx, but not at once, and what frees it. The driver interrupts a statement once, when
+// its context ends. If the statement has not begun then, that has no effect, and it runs to its end.
+func late(ctx context.Context) (_ context.Context, free func()) {
+	if ctx.Done() == nil {
+		return ctx, func() {}
+	}
+	began := time.Now()
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(interruptAfter-time.Since(began), cancel) })
+	return later, func() {
+		stop()
+		cancel()
+	}
+}
+
 // query calls scan for each row. The end of ctx interrupts the statement.
 func (c *conn) query(ctx context.Context, query string, args []any, scan func(*rows.Row) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
 		return err
@@ -111,7 +132,14 @@ func (c *conn) query(ctx context.Context, query string, args []any, scan func(*r
 	if args, err = listsAsJSON(args); err != nil {
 		return err
 	}
-	result, err := s.QueryContext(ctx, args...)
+	later, free := late(ctx)
+	defer free()
+	defer func() {
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			err = ctx.Err()
+		}
+	}()
+	result, err := s.QueryContext(later, args...)
 	if err != nil {
 		return err
 	}
