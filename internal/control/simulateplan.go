@@ -19,7 +19,8 @@ type LimitSimulation struct {
 	Refused int64
 	// Unknown is the number of requests of which it is not known whether the limit would have refused them. With per owner,
 	// these are those of keys beyond the first traffic.MaxPlanOwners that used the gateway. Of a quota, they are those that
-	// it admits in a window that began before the last 24 hours, since what was used of it before is not known. Of a limit of requests in flight, they are all.
+	// it admits in a window that began before the last 24 hours, since what was used of it before is not known. Of a limit of
+	// requests in flight, they are all.
 	Unknown int64
 }
 

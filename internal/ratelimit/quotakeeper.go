@@ -225,11 +225,7 @@ func inTurn(taken, all []*Quota) (_, rest []*Quota) {
 		clear(all)
 		return taken, all[:0]
 	}
-	urgent, others := partition(all, (*Quota).isUrgent)
-	account := func(q *Quota) string { return q.name.name.AccountID }
-	taken, rest = takeInTurn(taken, urgent, quotasAtOnce, account)
-	taken, more := takeInTurn(taken, others, quotasAtOnce, account)
-	return taken, append(rest, more...)
+	return takeUrgentFirst(taken, all, quotasAtOnce, (*Quota).isUrgent, func(q *Quota) string { return q.name.name.AccountID })
 }
 
 // claimant is a quota that claims, with the earlier window for which it does, or nil for the present one.

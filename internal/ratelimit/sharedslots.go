@@ -123,8 +123,8 @@ func (s *sharedSlots) ask(most int64) {
 	}
 }
 
-// lower makes the slots those of the turn, and takes away what is not in use beyond keep. It returns how many the process
-// may have in flight now, and how many are in flight; open is false if the slots are closed.
+// lower makes the slots those of the turn, and takes away all that are not in use except keep of them. It returns how many
+// requests may now be in flight, and how many are. open is false if the slots are closed.
 func (s *sharedSlots) lower(turn uint64, keep int64) (granted, flying int64, open bool) {
 	for {
 		w := slotWord(s.slots.word.Load())

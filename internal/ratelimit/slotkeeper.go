@@ -259,12 +259,7 @@ func (k *SlotKeeper) take() (taken []*sharedSlots) {
 	slices.Reverse(all[known:]) // the queue has the newest first
 	taken, k.rest = all, nil
 	if len(all) > slotsAtOnce {
-		urgent, others := partition(all, func(s *sharedSlots) bool { return s.waiting.Load() > 0 || s.asked.Load() })
-		account := func(s *sharedSlots) string { return s.account }
-		var more []*sharedSlots
-		taken, k.rest = takeInTurn(nil, urgent, slotsAtOnce, account)
-		taken, more = takeInTurn(taken, others, slotsAtOnce, account)
-		k.rest = append(k.rest, more...)
+		taken, k.rest = takeUrgentFirst(nil, all, slotsAtOnce, (*sharedSlots).isUrgent, func(s *sharedSlots) string { return s.account })
 		k.signal()
 	}
 	for _, s := range taken {
@@ -272,6 +267,9 @@ func (k *SlotKeeper) take() (taken []*sharedSlots) {
 	}
 	return taken
 }
+
+// isUrgent reports whether requests wait for the slots, here or on other nodes.
+func (s *sharedSlots) isUrgent() bool { return s.waiting.Load() > 0 || s.asked.Load() }
 
 // claim claims for slots, as far as they need it.
 func (k *SlotKeeper) claim(ctx context.Context, all []*sharedSlots) error {

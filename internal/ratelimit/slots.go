@@ -84,7 +84,7 @@ func (s *Slots) release() {
 	}
 }
 
-// fillStatus fills the status of slots in the state word. Nothing but the end of requests makes room, so it tells no reset.
+// fillStatus fills the status of slots in the state word. It has no reset: only the end of a request frees a slot.
 func (s *Slots) fillStatus(of *Status, most int64, word uint64) {
 	of.Limit, of.Window, of.ResetAt, of.ResetIn = most, 0, 0, 0
 	of.Remaining = most - slotWord(word).flying()

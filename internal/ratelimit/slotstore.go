@@ -6,7 +6,7 @@ import (
 )
 
 // SlotClaim is what a process claims of the requests in flight that a limit allows all processes together. Its figures
-// are absolute, so that a claim that is repeated, because its end is not known, changes nothing.
+// are absolute. So a claim can be repeated when its outcome is unknown: the repetition changes nothing.
 type SlotClaim struct {
 	Name  string // of the limit, with its account and subject: Name.String
 	Part  int64  // of the process; each counts apart

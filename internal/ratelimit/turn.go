@@ -12,6 +12,14 @@ func partition[T any](all []T, first func(T) bool) (those, others []T) {
 	return those, others
 }
 
+// takeUrgentFirst does what takeInTurn does, first with those that are urgent.
+func takeUrgentFirst[T any, A comparable](taken, all []T, most int, urgent func(T) bool, account func(T) A) (_, rest []T) {
+	those, others := partition(all, urgent)
+	taken, rest = takeInTurn(taken, those, most, account)
+	taken, more := takeInTurn(taken, others, most, account)
+	return taken, append(rest, more...)
+}
+
 // takeInTurn appends to taken, until it has most, the first of all for each account, then the second for each, and so on. It
 // returns the rest, in which those of an account keep their order.
 func takeInTurn[T any, A comparable](taken, all []T, most int, account func(T) A) (_, rest []T) {

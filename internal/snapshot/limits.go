@@ -182,8 +182,7 @@ func (c *routeChange) dropBuckets() {
 	}
 }
 
-// sweep drops the buckets of limits with per: key or of addresses that are full again or whose key has ended, and unused
-// slots.
+// sweep drops unused slots, and the buckets of keys and addresses that are full again or belong to a key that has ended.
 func (s *Snapshot) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 	for _, g := range s.gateways {
 		if g.anonymous != nil {

@@ -209,7 +209,7 @@ func (t *planTable) retire(was, next *compiledPlan) {
 	}
 }
 
-// sweep drops the buckets that are not in force any more, that are full again or whose key has ended, and unused slots.
+// sweep drops unused slots, and the buckets that are no longer in force, are full again, or belong to a key that has ended.
 func (t *planTable) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 	t.mu.Lock()
 	retired := t.retired
