@@ -104,6 +104,13 @@ const (
 	dayLength = 24 * int64(time.Hour)
 )
 
+// isRecent reports whether less than within has passed from then to now, two readings of a wall clock. If the clock was
+// set back in between, it reports false: nobody knows how much has passed.
+func isRecent(then, now, within int64) bool {
+	passed := now - then
+	return passed >= 0 && passed < within
+}
+
 // dayOf returns the UTC day of a reading of the wall clock, in days since 1970.
 func dayOf(wall int64) int64 { return wall / dayLength }
 

@@ -125,7 +125,7 @@ func (d *Daily) rangeOf(capacity int64) int64 {
 // reserved a part of it: they may have given some of that back.
 func (d *Daily) refused(wall int64) {
 	if r := d.limit.reserver; r != nil && r.nodes() > 1 {
-		if last := d.asked.Load(); wall-last >= second && d.asked.CompareAndSwap(last, wall) {
+		if last := d.asked.Load(); !isRecent(last, wall, second) && d.asked.CompareAndSwap(last, wall) {
 			d.refresh.Store(true)
 			r.enqueue(d)
 		}

@@ -125,7 +125,7 @@ func (q *Quota) isNow(s *quotaState, wall int64) bool {
 	if q.keeper.cfg.Alone {
 		return wall >= s.start && wall < s.end
 	}
-	return wall >= s.start-clockTolerance && (wall < s.end || s.asked >= s.end && wall-s.asked < second/10)
+	return wall >= s.start-clockTolerance && (wall < s.end || s.asked >= s.end && isRecent(s.asked, wall, second/10))
 }
 
 // check returns what the quota allows by the terms, and sets v.next.
@@ -155,13 +155,13 @@ func (q *Quota) check(m *moment, t *QuotaTerms, v *view) finding {
 func (q *Quota) room(wall int64, t *QuotaTerms, s *quotaState, left, amount int64) finding {
 	switch {
 	case s.used(left)+amount > t.limit(s.grants):
-		if q.keeper.cfg.Alone || s.hold == 0 && wall-s.asked < askEvery {
+		if q.keeper.cfg.Alone || s.hold == 0 && isRecent(s.asked, wall, askEvery) {
 			return refuses
 		}
 		return mustReserve
 	case left < amount, t.Count < s.under:
 		return mustReserve
-	case amount == 0 && left == 0 && !q.keeper.cfg.Alone && wall-s.asked >= askEvery: // others may have used it up
+	case amount == 0 && left == 0 && !q.keeper.cfg.Alone && !isRecent(s.asked, wall, askEvery): // others may have used it up
 		return mustReserve
 	default:
 		return passes
@@ -190,7 +190,7 @@ func (q *Quota) charged(m *moment, t *QuotaTerms, v *view, use Use) {
 	if use != UseRequest {
 		v.quota.span.open.Add(1)
 	}
-	if !q.used(v.quota, t, quotaWord(v.next).left(), v.amount) && t != v.quota.terms && m.Wall-v.quota.asked > second {
+	if !q.used(v.quota, t, quotaWord(v.next).left(), v.amount) && t != v.quota.terms && !isRecent(v.quota.asked, m.Wall, second) {
 		q.ask(t, v.amount) // the percentages may be others
 		q.keeper.enqueue(q)
 	}

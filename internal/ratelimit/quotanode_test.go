@@ -2,6 +2,7 @@ package ratelimit_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ type quotaNode struct {
 	quotas *ratelimit.Quotas
 	limits *ratelimit.Limiter
 	began  time.Time
+	ahead  atomic.Int64 // of its wall clock, in nanoseconds, until the store tells the time
 }
 
 // aSubject is the subject of most tests, and aQuota what they count.
@@ -38,7 +40,13 @@ func monthly(count int64) *ratelimit.QuotaTerms {
 // startQuotas starts a process, which ends with the test.
 func startQuotas(t *testing.T, m *quotatest.Store, name string, nodes int) *quotaNode {
 	t.Helper()
-	k, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{Store: m, Process: name, Alone: nodes == 1, Nodes: func() int { return nodes }})
+	began := time.Now()
+	n := &quotaNode{name: name, t: t, began: began, limits: ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) })}
+	k, err := ratelimit.NewQuotaKeeper(ratelimit.QuotaKeeperConfig{
+		Store: m, Process: name, Alone: nodes == 1, Nodes: func() int { return nodes },
+		Now:   func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) },
+		Steer: func(now time.Time, _ time.Duration) { n.ahead.Store(int64(time.Until(now))) },
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,8 +54,7 @@ func startQuotas(t *testing.T, m *quotatest.Store, name string, nodes int) *quot
 		t.Fatal(err)
 	}
 	m.SetLive(name, true)
-	began := time.Now()
-	n := &quotaNode{name, t, k, k.Quotas(aQuota(), id.Owner, nil), ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+	n.keeper, n.quotas = k, k.Quotas(aQuota(), id.Owner, nil)
 	t.Cleanup(n.stop)
 	return n
 }
@@ -88,7 +95,7 @@ func (n *quotaNode) askUse(t *ratelimit.QuotaTerms, use ratelimit.Use, amount in
 			c.Add(l, 1)
 		}
 		now := time.Now()
-		result = n.limits.Decide(ratelimit.Instant{Mono: int64(now.Sub(n.began)), Wall: now.UnixNano()}, c)
+		result = n.limits.Decide(ratelimit.Instant{Mono: int64(now.Sub(n.began)), Wall: now.UnixNano() + n.ahead.Load()}, c)
 		switch result {
 		case ratelimit.NeedsReservation:
 			if err := c.Wait(n.t.Context()); err != nil {

@@ -43,7 +43,7 @@ func TestQuotasOfManyKeysDelayNoOtherAccount(t *testing.T) {
 		node := func(account string) *quotaNode {
 			name := aQuota()
 			name.AccountID = account
-			return &quotaNode{"a", t, k, k.Quotas(name, id.Key, nil), limiter, began}
+			return &quotaNode{name: "a", t: t, keeper: k, quotas: k.Quotas(name, id.Key, nil), limits: limiter, began: began}
 		}
 		many, one := node("acct_many"), node("acct_one")
 		ctx, stop := context.WithCancel(t.Context())
@@ -101,7 +101,7 @@ func TestQuotasOfAFullAccountTellLater(t *testing.T) {
 			t.Fatal(err)
 		}
 		began := time.Now()
-		n := &quotaNode{"a", t, k, k.Quotas(aQuota(), id.Owner, nil), ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+		n := &quotaNode{name: "a", t: t, keeper: k, quotas: k.Quotas(aQuota(), id.Owner, nil), limits: ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began: began}
 		t.Cleanup(n.stop)
 		if passed := n.passes(monthly(20), 30); passed != 20 {
 			t.Errorf("%d of 20 passed", passed)
