@@ -27,7 +27,7 @@ func TestQuotaAdmitsExactlyItsCount(t *testing.T) {
 			if passed := n.passes(monthly(count), 6000); int64(passed) != count {
 				t.Errorf("%d of a quota of %d passed", passed, count)
 			}
-			synctest.Wait()
+			pass(time.Second)
 			if told := m.Told(); count >= 7 && !slices.Equal(told, []int{80, 100}) {
 				t.Errorf("told of %v", told)
 			}

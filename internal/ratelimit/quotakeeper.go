@@ -42,7 +42,8 @@ type QuotaKeeper struct {
 	settles atomic.Int64          // how often requests have settled what the word of a quota does not have
 	saved   atomic.Int64          // how many of these are in the store
 	queue   atomic.Pointer[Quota] // the quotas that have asked, linked by next
-	wake    chan struct{}         // holds a token if there is work to do
+	wake    chan struct{}         // holds a token if somebody waits for the next round
+	soon    chan struct{}         // holds a token if there is work for which nobody waits
 	group   service.Group
 
 	// Used only by the goroutine.
@@ -62,8 +63,9 @@ const (
 	recallEvery  = 100 * time.Millisecond // how often the store is asked what other processes need
 	recallWait   = 500 * time.Millisecond // how long Settle waits for the others
 	quotaSweep   = time.Minute
-	syncTimeout  = time.Second // of Sync
-	idleSweeps   = 10          // after so many without use, a range is given back
+	quotaPause   = 25 * time.Millisecond // between rounds, unless somebody waits for one
+	syncTimeout  = time.Second           // of Sync
+	idleSweeps   = 10                    // after so many without use, a range is given back
 )
 
 // NewQuotaKeeper returns a QuotaKeeper that is not started. The only error is a missing QuotaKeeperConfig.Store.
@@ -87,7 +89,7 @@ func NewQuotaKeeper(cfg QuotaKeeperConfig) (*QuotaKeeper, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Process = cmp.Or(cfg.Process, rand.Text())
-	k := &QuotaKeeper{cfg: cfg, wake: make(chan struct{}, 1), round: &round{done: make(chan struct{})}}
+	k := &QuotaKeeper{cfg: cfg, wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), round: &round{done: make(chan struct{})}}
 	for i := range k.shards {
 		empty := newIndex[Quota](0)
 		k.shards[i].current.Store(&empty)
@@ -145,9 +147,11 @@ func (k *QuotaKeeper) run(ctx context.Context) {
 	rounds := k.group.Grace() // a round that has begun is finished
 	sweep := time.NewTicker(quotaSweep)
 	defer sweep.Stop()
-	var retry, recall <-chan time.Time // nil unless the last round failed, and unless this process holds units
+	var retry, recall, pause <-chan time.Time // nil unless the last round failed, this process holds units, and a round was just made
+	due := false                              // there is work for which nobody waits, after the pause
 	serve := func() {
-		if retry = nil; !k.serve(rounds) {
+		retry, pause, due = nil, time.After(quotaPause), false
+		if !k.serve(rounds) {
 			retry = time.After(retryAfter)
 		}
 	}
@@ -162,6 +166,14 @@ func (k *QuotaKeeper) run(ctx context.Context) {
 			serve()
 		case <-k.wake:
 			if retry == nil {
+				serve()
+			}
+		case <-k.soon:
+			if due = true; retry == nil && pause == nil {
+				serve()
+			}
+		case <-pause:
+			if pause = nil; retry == nil && due {
 				serve()
 			}
 		case <-recall:
@@ -438,6 +450,7 @@ func (k *QuotaKeeper) answer(ctx context.Context) {
 		if q := k.byKey(&keys[i]); q != nil {
 			q.recall.Store(true)
 			k.enqueue(q)
+			k.signal()
 		}
 	}
 }
@@ -686,7 +699,8 @@ func (k *QuotaKeeper) Granted(ctx context.Context, key QuotaKey) error {
 	return k.Settle(ctx, []QuotaKey{key})
 }
 
-// enqueue adds q to the queue of quotas that ask. It neither blocks nor allocates.
+// enqueue adds q to the queue of quotas that ask. The next round begins soon, unless signal is called. It neither blocks
+// nor allocates.
 func (k *QuotaKeeper) enqueue(q *Quota) {
 	if q.queued.Swap(true) {
 		return
@@ -698,12 +712,16 @@ func (k *QuotaKeeper) enqueue(q *Quota) {
 			break
 		}
 	}
-	k.signal()
+	signal(k.soon)
 }
 
-func (k *QuotaKeeper) signal() {
+// signal makes the next round begin at once.
+func (k *QuotaKeeper) signal() { signal(k.wake) }
+
+// signal puts a token into c, unless it holds one.
+func signal(c chan<- struct{}) {
 	select {
-	case k.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
