@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/id"
 )
 
 // Guarantee: plans.md, section 6: at most as many requests as the limit says are in flight, whatever other limits refuse and
@@ -174,3 +176,34 @@ func TestSlotSetIsBounded(t *testing.T) {
 	}
 	l.Settle(held, &Used{})
 }
+
+// Guarantee: over nodes, a decision never takes it for certain that its slot stands, however many are left: the keeper may
+// take back any number of them.
+func TestSharedSlotsAreScarce(t *testing.T) {
+	k, err := NewSlotKeeper(SlotKeeperConfig{Store: noSlots{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSlotSet(nil, k, Name{Account: "acc", Kind: id.Route, Owner: [16]byte{1}}).Slots([16]byte{2})
+	s.word.Store(uint64(packSlots(1, 250_000, 1)))
+	var v view
+	if f := s.check(&moment{}, MaxConcurrency, &v); f != passes || !v.isScarce() {
+		t.Errorf("finding %v, scarce: %v", f, v.isScarce())
+	}
+}
+
+// Guarantee: slots of keys with limits of their own have the names that limits of keys have in the store.
+func TestNamesOfOwnSlots(t *testing.T) {
+	k, err := NewSlotKeeper(SlotKeeperConfig{Store: noSlots{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := [16]byte{7}
+	s := NewSlotSet(nil, k, Name{Account: "acc", Kind: id.Key}).Slots(key)
+	if want := (&Name{Account: "acc", Kind: id.Key, Owner: key}).String(); s.shared.name != want {
+		t.Errorf("the name is %q, want %q", s.shared.name, want)
+	}
+}
+
+// noSlots is a store that is not called.
+type noSlots struct{ SlotStore }
