@@ -50,10 +50,10 @@ type Charge struct {
 	// What Kept returns, in Unix nanoseconds.
 	from, until int64
 
-	came   Instant      // when Decide was called
-	ticket *ticket      // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
-	awaits *entry       // the limit for which Wait waits; nil if it waits for the limit store
-	full   *sharedSlots // all that the last Wait has waited for are in use; else nil
+	came   Instant     // when Decide was called
+	ticket *ticket     // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
+	awaits *entry      // the limit for which Wait waits; nil if it waits for the limit store
+	slot   slotWaiting // of Wait, for slots
 }
 
 // entry is one limit of a charge.
@@ -150,11 +150,7 @@ func (c *Charge) Wait(ctx context.Context) error {
 		if e.Slots == nil {
 			return e.wait(ctx, e.amount)
 		}
-		full, err := e.Slots.shared.wait(ctx, e.Most)
-		if c.full = nil; full {
-			c.full = e.Slots.shared
-		}
-		return err
+		return e.Slots.shared.wait(ctx, e.Most, &c.slot)
 	}
 	c.ask()
 	return c.ticket.wait(ctx)

@@ -30,7 +30,7 @@ type moment struct {
 	day    int64 // the UTC day in which the request came
 	mono   func() int64
 	ticket *ticket      // question to the limit store for the request; usually nil
-	full   *sharedSlots // Charge.full
+	full   *sharedSlots // slotWaiting.full
 }
 
 // advance reads the monotonic clock.

@@ -387,9 +387,19 @@ func (k *SlotKeeper) tick() {
 	}
 }
 
-// wait returns when a request can be decided under a limit of most, so that the caller may decide again. full says that all
-// are in use, so that the request is to be refused unless some are free by then. Its errors are those of Reserver.Wait.
-func (s *sharedSlots) wait(ctx context.Context, most int64) (full bool, err error) {
+// slotWaiting is how a request waits for slots, however often it is decided meanwhile.
+type slotWaiting struct {
+	until    time.Time    // for all slots; zero before the first wait
+	of       *sharedSlots // the last that it has waited for
+	before   int64        // sharedSlots.claims when it began to wait for these
+	began    int64        // a time since then, by the store's clock in Unix microseconds; 0 if none is known yet
+	answered bool         // the store has answered since then
+	full     *sharedSlots // all of these are in use, so that the request is to be refused unless some are free by then
+}
+
+// wait returns when a request can be decided under a limit of most, so that the caller may decide again. Its errors are
+// those of Reserver.Wait.
+func (s *sharedSlots) wait(ctx context.Context, most int64, w *slotWaiting) (err error) {
 	k := s.keeper
 	s.waiting.Add(1)
 	defer func() {
@@ -397,53 +407,59 @@ func (s *sharedSlots) wait(ctx context.Context, most int64) (full bool, err erro
 			k.enqueue(s) // gives back what was claimed for it
 		}
 	}()
-	late := time.NewTimer(slotWait)
+	if w.until.IsZero() {
+		w.until = time.Now().Add(slotWait)
+	}
+	if w.of != s {
+		w.of, w.before, w.began, w.answered = s, s.claims.Load(), 0, false
+	}
+	late := time.NewTimer(time.Until(w.until))
 	defer late.Stop()
-	before, began := s.claims.Load(), int64(0) // claims from now on; a time since, by the store's clock
-	for pause, answered := firstPause, false; !s.canDecide(most); pause = min(2*pause, longestPause) {
+	for pause := firstPause; !s.canDecide(most); pause = min(2*pause, longestPause) {
 		s.ask(most)
 		k.mu.Lock()
 		current, stopped, failing := k.round, k.stopped, k.failing
 		k.mu.Unlock()
 		if stopped {
-			return false, errStopped()
+			return errStopped()
 		}
 		if failing != nil {
-			return false, k.unless(failing)
+			return k.unless(failing)
 		}
 		k.enqueue(s)
 		k.signal() // the round that has begun may take s from the queue, and then current must begin, too
 		select {
 		case <-current.done:
-			if answered = true; current.err != nil {
-				return false, k.unless(current.err)
+			if w.answered = true; current.err != nil {
+				return k.unless(current.err)
 			}
-			if began == 0 && s.known.Load() > before {
-				began = s.at.Load()
+			if w.began == 0 && s.known.Load() > w.before {
+				w.began = s.at.Load()
 			}
 		case <-late.C:
-			return s.end(answered)
+			return s.end(w)
 		case <-ctx.Done():
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 		if s.canDecide(most) {
-			return false, nil
+			return nil
 		}
-		if began > 0 && s.fullAt.Load() > began {
-			return true, nil
+		if w.began > 0 && s.fullAt.Load() > w.began {
+			w.full = s
+			return nil
 		}
 		again := time.NewTimer(pause)
 		select {
 		case <-again.C:
 		case <-late.C:
 			again.Stop()
-			return s.end(answered)
+			return s.end(w)
 		case <-ctx.Done():
 			again.Stop()
-			return false, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	return false, nil
+	return nil
 }
 
 // unless returns the error, unless this process counts alone then.
@@ -455,16 +471,17 @@ func (k *SlotKeeper) unless(err error) error {
 }
 
 // end ends the wait of a request that got nothing.
-func (s *sharedSlots) end(answered bool) (full bool, err error) {
+func (s *sharedSlots) end(w *slotWaiting) error {
 	switch {
-	case answered:
-		return true, nil
+	case w.answered:
+		w.full = s
+		return nil
 	case s.keeper.cfg.Serve:
 		s.setAlone(true)
 		s.keeper.enqueue(s) // until it is answered
-		return false, nil
+		return nil
 	default:
-		return false, fault.New(fault.Unavailable, slotsNotCounted)
+		return fault.New(fault.Unavailable, slotsNotCounted)
 	}
 }
 

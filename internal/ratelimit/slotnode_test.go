@@ -315,6 +315,39 @@ func TestRefusalByAnotherNode(t *testing.T) {
 	})
 }
 
+// Guarantee: a request waits for half a second at most, however often others take what it has waited for.
+func TestWaitForSlotsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := startSlots(t, slottest.New(2*time.Millisecond), 2, false)
+		keeps := nodes[0].admits(2)
+		var all sync.WaitGroup
+		var longest atomic.Int64
+		for i := range 400 {
+			all.Go(func() {
+				for range 4 {
+					began := time.Now()
+					c, err := nodes[1].begin(2)
+					if err != nil {
+						t.Error(err)
+					}
+					took := time.Since(began)
+					for was := longest.Load(); int64(took) > was && !longest.CompareAndSwap(was, int64(took)); was = longest.Load() {
+					}
+					if c != nil {
+						pass(time.Duration(5+i%3) * time.Millisecond)
+						nodes[1].end(c)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Duration(longest.Load()); took > 500*time.Millisecond {
+			t.Errorf("a request waited %v", took)
+		}
+		nodes[0].end(keeps)
+	})
+}
+
 // Guarantee: when few are left, a caller that sends one request soon after the other to the same node costs few claims.
 func TestSlotLingers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

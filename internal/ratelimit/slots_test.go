@@ -1,13 +1,16 @@
 package ratelimit
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 )
 
@@ -207,3 +210,31 @@ func TestNamesOfOwnSlots(t *testing.T) {
 
 // noSlots is a store that is not called.
 type noSlots struct{ SlotStore }
+
+// Guarantee: the waits of one request for slots last half a second in all, also if it is decided in between.
+func TestWaitsForSlotsAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, err := NewSlotKeeper(SlotKeeperConfig{Store: noSlots{}}) // it never answers, as it is not started
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := NewSlotSet(nil, k, Name{Account: "acc", Kind: id.Route, Owner: [16]byte{1}})
+		l, c, began := NewLimiter(func() int64 { return 0 }), new(Charge), time.Now()
+		for i := range 3 {
+			c.Clear()
+			c.Add(Limit{Scope: ConcurrencyScope, Slots: set.Slots([16]byte{2}), Most: 5}, 1)
+			if r := l.Decide(at(0), c); r != NeedsReservation {
+				t.Fatal(r)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			err := c.Wait(ctx)
+			if late := fault.CodeOf(err) == fault.Unavailable; late != (i == 2) {
+				t.Errorf("wait %d: %v", i, err)
+			}
+			cancel()
+		}
+		if took := time.Since(began); took != slotWait {
+			t.Errorf("it waited %v", took)
+		}
+	})
+}
