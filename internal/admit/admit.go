@@ -52,7 +52,7 @@ func New(cfg Config) (*Admitter, error) {
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now = a.cfg.Now()
-	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, now: v.Now}
+	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, now: v.Now, fits: true}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(accesslog.Malformed, code, reason)
 		v.Close = true
@@ -81,7 +81,7 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		// A limit was changed during this decision. The snapshot with the new limit is
 		// published at once.
 		runtime.Gosched()
-		d.now, d.known = a.cfg.Now(), false
+		d.now, d.known, d.fits = a.cfg.Now(), false, true
 		v.resetDecision()
 	}
 }
@@ -109,6 +109,7 @@ type decision struct {
 	target   target
 	lost     bool // the lease is not held
 	known    bool // who calls is known, and the limits of plans are still to be added
+	fits     bool // there is room to count the caller's own limits
 	now      ratelimit.Instant
 }
 
@@ -296,7 +297,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 		return false
 	}
 	k.MarkUsedAt(now)
-	k.AddLimits(&v.Charge)
+	d.fits = k.AddLimits(&v.Charge)
 	d.known = true
 	if only := k.GatewayID(); only != "" && only != g.ID {
 		v.forbid(accesslog.WrongGateway)
@@ -347,7 +348,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 		client = clientip.GroupOf(d.req.Client)
 	}
 	problem := d.addPlanLimits(g, r)
-	if !r.AddLimits(&v.Charge, v.Caller.BucketID(), client) {
+	if !r.AddLimits(&v.Charge, v.Caller.BucketID(), client) || !d.fits {
 		problem = noRoom
 	}
 	if !public && !v.Caller.Allows(d.req.Method, path) {

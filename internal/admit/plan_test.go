@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/owner"
@@ -289,6 +290,30 @@ func TestPlansBeyondTheMemoryOfBuckets(t *testing.T) {
 		}
 	}
 	if v.Code != fault.Unavailable || v.Fault().Message != snapshot.NoRoomForPlan {
+		t.Fatalf("got %v, want a 503", v.Fault())
+	}
+}
+
+// Guarantee: a key and a route with a limit of requests in flight of their own take memory only while they are used, and it
+// counts towards the account's. A request without room is 503.
+func TestOwnSlotsBeyondTheMemoryOfBuckets(t *testing.T) {
+	h := newHarnessWith(t, func(c *snapshot.Config) { c.BucketBytes = 16 << 10 })
+	h.gateway(nil, route("/", "GET"))
+	var secrets []string
+	for range 1000 {
+		_, secret := h.key(func(k *apikey.Key) { k.Concurrency = 2 })
+		secrets = append(secrets, secret)
+	}
+	if used := h.follower.BucketBudget().Used(); used != 0 {
+		t.Errorf("%d bytes are used before the first request", used)
+	}
+	var v *Verdict
+	for _, secret := range secrets {
+		if v = h.get("/", secret); v.Action != Forward {
+			break
+		}
+	}
+	if v.Code != fault.Unavailable {
 		t.Fatalf("got %v, want a 503", v.Fault())
 	}
 }

@@ -148,3 +148,31 @@ func TestOverageIsNotRefused(t *testing.T) {
 		t.Errorf("the status is %+v", s)
 	}
 }
+
+// Guarantee: if the gateway's plan and a key's own have limits that count the same of a key without an owner, a request counts
+// once, and the tighter limit decides.
+func TestQuotaOfTwoPlansCountsOnce(t *testing.T) {
+	for _, tc := range []struct {
+		gateway, own plan.Limit
+		want         int
+	}{
+		{aMonth(10, plan.PerOwner), aMonth(7, plan.PerKey), 7},
+		{aMonth(5, plan.PerOwner), aMonth(7, plan.PerKey), 5},
+		{aMonth(5, plan.PerOwner), allowing(aMonth(3, plan.PerKey)), 5},
+		{allowing(aMonth(3, plan.PerOwner)), aMonth(5, plan.PerKey), 5},
+		{allowing(aMonth(3, plan.PerOwner)), allowing(aMonth(5, plan.PerKey)), 20},
+	} {
+		h := newHarness(t)
+		byOwner, byKey := h.quotaPlan("tenants", tc.gateway), h.quotaPlan("keys", tc.own)
+		h.gateway(byDefault(byOwner.ID), route("/", "GET"))
+		_, secret := h.keyOf(nil, byKey.ID)
+		if n := h.passes(secret, 20); n != tc.want {
+			t.Errorf("%+v and %+v: %d passed, want %d", tc.gateway, tc.own, n, tc.want)
+		}
+	}
+}
+
+func allowing(l plan.Limit) plan.Limit {
+	l.Overage = plan.OverageAllow
+	return l
+}

@@ -50,9 +50,10 @@ type Charge struct {
 	// What Kept returns, in Unix nanoseconds.
 	from, until int64
 
-	came   Instant // when Decide was called
-	ticket *ticket // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
-	awaits *entry  // the limit for which Wait waits; nil if it waits for the limit store
+	came   Instant     // when Decide was called
+	ticket *ticket     // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
+	awaits *entry      // the limit for which Wait waits; nil if it waits for the limit store
+	slot   slotWaiting // of Wait, for slots
 }
 
 // entry is one limit of a charge.
@@ -67,6 +68,20 @@ type entry struct {
 // it is charged 1 whatever the amount. Limits must be added in the order in which the statuses are to be shown,
 // no two with the same bucket. It allocates only for the first request with more than fewLimits limits.
 func (c *Charge) Add(l Limit, amount int64) { c.AddUse(l, UseRequest, amount) }
+
+// AddQuota does what AddUse does. If c has the quota already, under other terms, it counts once, under the tighter ones.
+func (c *Charge) AddQuota(l Limit, use Use, amount int64) {
+	entries := c.entries()
+	for i := range entries {
+		if e := &entries[i]; e.Quota == l.Quota {
+			if l.Terms.isTighter(e.Terms) {
+				e.Limit = l
+			}
+			return
+		}
+	}
+	c.AddUse(l, use, amount)
+}
 
 // AddUse does what Add does. The amount, 0 to MaxUnits, is what is taken for the use until Limiter.Settle knows more.
 func (c *Charge) AddUse(l Limit, use Use, amount int64) {
@@ -131,8 +146,11 @@ func (c *Charge) Kept() (from, until int64, kept bool) { return c.from, c.until,
 // decide again. The error is ctx.Err(), or has the code fault.Unavailable if the store of the daily cap
 // fails, or if requests are refused while the limit store is lost.
 func (c *Charge) Wait(ctx context.Context) error {
-	if c.awaits != nil {
-		return c.awaits.wait(ctx, c.awaits.amount)
+	if e := c.awaits; e != nil {
+		if e.Slots == nil {
+			return e.wait(ctx, e.amount)
+		}
+		return e.Slots.shared.wait(ctx, e.Most, &c.slot)
 	}
 	c.ask()
 	return c.ticket.wait(ctx)

@@ -23,7 +23,7 @@ const (
 // Decide checks all limits before it charges any. If a limit refuses after others were
 // charged, because a concurrent decision took what was left, the others are refunded.
 func (l *Limiter) Decide(now Instant, c *Charge) Result {
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono, c.ticket}, limiter: l, entries: c.entries()}
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono, c.ticket, c.slot.full}, limiter: l, entries: c.entries()}
 	c.came, c.shown = now, 0
 	for {
 		f, i := d.check()
@@ -34,6 +34,7 @@ func (l *Limiter) Decide(now Instant, c *Charge) Result {
 				runtime.Gosched()
 				continue
 			}
+			c.slot = slotWaiting{}
 			c.show(d.fillRefused())
 			return Refused
 		case isStale:
@@ -48,7 +49,7 @@ func (l *Limiter) Decide(now Instant, c *Charge) Result {
 		}
 		if d.charge() {
 			c.show(d.fillCharged())
-			c.taken, c.ticket = true, nil
+			c.taken, c.ticket, c.slot = true, nil, slotWaiting{}
 			return Admitted
 		}
 	}
@@ -57,7 +58,7 @@ func (l *Limiter) Decide(now Instant, c *Charge) Result {
 // Peek sets the statuses of c as Decide does, but charges nothing. A limit for which Decide would return Stale
 // or NeedsReservation counts as unused.
 func (l *Limiter) Peek(now Instant, c *Charge) {
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono, nil}, limiter: l, entries: c.entries()}
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono, nil, nil}, limiter: l, entries: c.entries()}
 	for i := range d.entries {
 		d.entries[i].peek(&d.moment)
 	}

@@ -50,13 +50,10 @@ func (l *Limit) unitsOf(amount int64) int64 {
 // isLocal reports whether the limit is a bucket of this node alone.
 func (l *Limit) isLocal() bool { return l.Bucket != nil && l.Bucket.lease == nil }
 
-// wait returns when a limit for which a decision returned NeedsReservation can decide about the amount.
+// wait returns when a daily cap or quota for which a decision returned NeedsReservation can decide about the amount.
 func (l *Limit) wait(ctx context.Context, amount int64) error {
 	if l.Quota != nil {
 		return l.Quota.keeper.wait(ctx, l.Quota, l.Terms, amount)
-	}
-	if l.Slots != nil {
-		return l.Slots.shared.wait(ctx, l.Most)
 	}
 	return l.Daily.limit.reserver.Wait(ctx, l.Daily)
 }

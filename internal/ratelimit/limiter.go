@@ -29,7 +29,8 @@ type moment struct {
 	Instant
 	day    int64 // the UTC day in which the request came
 	mono   func() int64
-	ticket *ticket // question to the limit store for the request; usually nil
+	ticket *ticket      // question to the limit store for the request; usually nil
+	full   *sharedSlots // slotWaiting.full
 }
 
 // advance reads the monotonic clock.

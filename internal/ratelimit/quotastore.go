@@ -136,6 +136,14 @@ func (t *QuotaTerms) limit(grants int64) int64 {
 // Units returns how many units a window with the grants has.
 func (t *QuotaTerms) Units(grants int64) int64 { return min(t.Count+grants, MaxUnits) }
 
+// isTighter reports whether t allows less than o.
+func (t *QuotaTerms) isTighter(o *QuotaTerms) bool {
+	if t.Allow != o.Allow {
+		return o.Allow
+	}
+	return t.Count < o.Count
+}
+
 // unitsAt returns how many units are a percentage of the count and the grants, rounded up.
 func (t *QuotaTerms) unitsAt(percent int, grants int64) int64 {
 	whole := t.Units(grants)

@@ -255,6 +255,7 @@ func (b *bucketState) successor() *successor {
 // full, this part is not given back. For a request that was not admitted after all, Release gives back what the
 // limit store has charged already.
 func (l *Limiter) Release(c *Charge) {
+	c.slot = slotWaiting{}
 	if c.ticket != nil {
 		c.ticket.giveBack(l.mono())
 		c.ticket = nil

@@ -20,7 +20,6 @@ type sharedSlots struct {
 	under   atomic.Int64 // the most for which the store has granted
 	others  atomic.Int64 // what the others have, as far as is known
 	low     atomic.Int64 // when as many are not in use, more are claimed; less than 0 if none are claimed ahead
-	full    atomic.Int64 // until when requests are refused, in Unix nanoseconds
 	fullAt  atomic.Int64 // SlotClaim.FullAt, in Unix microseconds
 	claims  atomic.Int64 // how many were made
 	known   atomic.Int64 // how many of these were made until the last that was answered
@@ -30,6 +29,7 @@ type sharedSlots struct {
 	wants   atomic.Bool  // more are to be claimed ahead
 	asked   atomic.Bool  // others need what is not in use
 	ended   atomic.Bool  // a request has ended since the keeper looked last
+	alone   atomic.Bool  // with SlotKeeperConfig.Serve: the store has not answered in time
 	queued  atomic.Bool  // it is in the keeper's queue
 	next    *sharedSlots // in the queue
 
@@ -53,8 +53,6 @@ type sharedSlots struct {
 const sharedSlotsSize = int64(unsafe.Sizeof(sharedSlots{})) + 128
 
 const (
-	// fullFor is how long a refusal of the store counts.
-	fullFor = 100 * time.Millisecond
 	// slotWait is how long a request waits for slots that other processes have.
 	slotWait = 500 * time.Millisecond
 	// firstPause and longestPause are between the claims of a request that waits.
@@ -65,13 +63,13 @@ const (
 func (s *sharedSlots) check(m *moment, w slotWord, most int64, v *view) finding {
 	switch {
 	case s.has(w, most):
-		v.few = v.few || w.granted()-w.flying() < scarce
+		v.few, v.over = true, s.keeper.hasLapsed() // few, because the keeper may take back any number before the charge
 		return passes
-	case s.keeper.isAlone():
+	case s.isAlone():
 		s.ask(most) // for the time when the store is back
 		v.over = true
 		return passes
-	case s.isFull(m.Wall):
+	case m.full == s:
 		return refuses
 	default:
 		return mustReserve
@@ -83,19 +81,31 @@ func (s *sharedSlots) has(w slotWord, most int64) bool {
 	return w.flying() < w.granted() && w.turn() == s.keeper.turn.Load() && most >= s.under.Load()
 }
 
-// isFull reports whether the store has said not long ago that no more are to be had.
-func (s *sharedSlots) isFull(wall int64) bool {
-	left := s.full.Load() - wall
-	return left > 0 && left <= int64(fullFor) // it is more if the clock was set back
+// isAlone reports whether this process counts alone, with SlotKeeperConfig.Serve.
+func (s *sharedSlots) isAlone() bool {
+	return s.keeper.cfg.Serve && (s.alone.Load() || s.keeper.lost.Load())
+}
+
+// setAlone says whether this process counts alone because the store has not answered in time.
+func (s *sharedSlots) setAlone(alone bool) {
+	switch {
+	case s.alone.Load() == alone || s.alone.Swap(alone) == alone:
+	case alone:
+		s.keeper.alone.Add(1)
+	default:
+		s.keeper.alone.Add(-1)
+	}
 }
 
 // charged does what follows a charge in the view.
 func (s *sharedSlots) charged(v *view) {
 	w := slotWord(v.next)
-	switch idle := w.granted() - w.flying(); {
-	case v.over:
+	if v.over {
 		s.keeper.unconfirmed.Add(1)
 		s.keeper.enqueue(s) // it is claimed once the store is back
+	}
+	switch idle := w.granted() - w.flying(); {
+	case idle < 0: // in none that was granted
 	case idle == s.low.Load() || idle < s.low.Load() && !s.wants.Load():
 		s.wants.Store(true)
 		s.keeper.enqueue(s)
@@ -111,8 +121,12 @@ func (s *sharedSlots) releases() {
 
 // released does what follows the end of a request.
 func (s *sharedSlots) released() {
-	if s.tight.Load() {
-		s.keeper.enqueue(s)
+	switch {
+	case !s.tight.Load():
+	case s.waiting.Load() > 0:
+		s.keeper.enqueue(s) // the round lets them look
+	default:
+		s.keeper.enqueueLater(s)
 	}
 }
 
@@ -225,7 +239,6 @@ func (s *sharedSlots) apply(c *SlotClaim, nodes int64) {
 	switch {
 	case !c.Lacks():
 		s.lacked = time.Time{}
-		s.full.Store(0)
 		return
 	case s.lacked.IsZero():
 		s.pause = firstPause / 2

@@ -18,12 +18,12 @@ import (
 
 // SlotKeeperConfig configures a SlotKeeper.
 type SlotKeeperConfig struct {
-	Store   SlotStore        // where slots are claimed; required
-	Process string           // names this process among all, also earlier ones; "" means a random name
-	Nodes   func() int       // returns the number of nodes that live; nil means 1
-	Now     func() time.Time // the wall clock; nil means time.Now
-	Serve   bool             // while the store is lost, this process counts alone
-	Log     *slog.Logger     // receives failures; nil discards them
+	Store   SlotStore    // where slots are claimed; required
+	Process string       // names this process among all, also earlier ones; "" means a random name
+	Nodes   func() int   // returns the number of nodes that live; nil means 1
+	Serve   bool         // while the store is lost, or the lease has ended, this process counts alone
+	Leased  func() bool  // reports whether the lease of this process lasts; nil means always. It is only asked with Serve
+	Log     *slog.Logger // receives failures; nil discards them
 }
 
 // SlotKeeper claims the slots that this process shares with others. One goroutine makes all claims, in rounds of up to 400.
@@ -36,10 +36,12 @@ type SlotKeeper struct {
 	count       atomic.Int64                // of active
 	turn        atomic.Uint64               // grants of other turns are void
 	regained    atomic.Int64                // how often
-	lost        atomic.Bool                 // the store does not answer
+	lost        atomic.Bool                 // the last round failed
+	alone       atomic.Int64                // slots whose alone is true
 	unconfirmed atomic.Int64                // requests that began without a claim
 	queue       atomic.Pointer[sharedSlots] // those that have asked, linked by next
 	wake        chan struct{}               // holds a token if there is work to do
+	later       chan struct{}               // the same for work that can wait for lingers
 	group       service.Group
 
 	// Used only by the goroutine.
@@ -64,6 +66,7 @@ const (
 	slotTick     = 250 * time.Millisecond // how often idle slots are looked for
 	idleTicks    = 3                      // after more ticks without use, slots are given back
 	soonAfter    = 25 * time.Millisecond  // when few are left, what a request has left is given back
+	lingers      = 5 * time.Millisecond   // for how long a slot of a request that has ended waits for another here, when few are left
 	slotsTrimmed = time.Minute
 )
 
@@ -75,14 +78,14 @@ func NewSlotKeeper(cfg SlotKeeperConfig) (*SlotKeeper, error) {
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() int { return 1 }
 	}
-	if cfg.Now == nil {
-		cfg.Now = time.Now
+	if cfg.Leased == nil {
+		cfg.Leased = func() bool { return true }
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Process = cmp.Or(cfg.Process, rand.Text())
-	k := &SlotKeeper{cfg: cfg, wake: make(chan struct{}, 1), round: &round{done: make(chan struct{})}, active: map[int64]*sharedSlots{}}
+	k := &SlotKeeper{cfg: cfg, wake: make(chan struct{}, 1), later: make(chan struct{}, 1), round: &round{done: make(chan struct{})}, active: map[int64]*sharedSlots{}}
 	k.turn.Store(1)
 	return k, nil
 }
@@ -165,21 +168,24 @@ func (k *SlotKeeper) Unconfirmed() int64 {
 
 // Degraded returns that this process counts alone, or "". With a nil SlotKeeper it returns "".
 func (k *SlotKeeper) Degraded() string {
-	if k == nil || !k.isAlone() {
+	if k == nil || !k.cfg.Serve || !k.lost.Load() && k.alone.Load() == 0 && !k.hasLapsed() {
 		return ""
 	}
-	return "limits of requests in flight: the database cannot be reached, so that this node counts alone and more may be in flight on all nodes together"
+	return SlotsAlone
 }
 
-// isAlone reports whether this process counts alone.
-func (k *SlotKeeper) isAlone() bool { return k.cfg.Serve && k.lost.Load() }
+// SlotsAlone is what SlotKeeper.Degraded returns.
+const SlotsAlone = "slots_unconfirmed"
+
+// hasLapsed reports whether the lease of this process has ended and it goes on, so that others may have what it was granted.
+func (k *SlotKeeper) hasLapsed() bool { return k.cfg.Serve && !k.cfg.Leased() }
 
 func (k *SlotKeeper) run(ctx context.Context) {
 	rounds := k.group.Grace() // a round that has begun is finished
 	tick, trim := time.NewTicker(slotTick), time.NewTicker(slotsTrimmed)
 	defer tick.Stop()
 	defer trim.Stop()
-	var retry, asked, soon <-chan time.Time // nil unless the last round failed, this process has slots, and k.soon has some
+	var retry, asked, soon, given <-chan time.Time // nil unless the last round failed, this process has slots, k.soon has some, and k.later had a token
 	serve := func() {
 		if retry = nil; !k.serve(rounds) {
 			retry = time.After(retryAfter)
@@ -199,6 +205,14 @@ func (k *SlotKeeper) run(ctx context.Context) {
 			serve()
 		case <-k.wake:
 			if retry == nil {
+				serve()
+			}
+		case <-k.later:
+			if given == nil {
+				given = time.After(lingers)
+			}
+		case <-given:
+			if given = nil; retry == nil {
 				serve()
 			}
 		case <-asked:
@@ -291,11 +305,17 @@ func (k *SlotKeeper) claim(ctx context.Context, all []*sharedSlots) error {
 		}
 	}
 	if len(claims) == 0 {
+		k.answered(all)
 		return nil
 	}
 	if err := k.cfg.Store.ClaimSlots(ctx, k.cfg.Process, claims); err != nil {
 		for _, s := range of {
 			k.enqueue(s)
+		}
+		for _, s := range all {
+			if s.alone.Load() {
+				k.enqueue(s)
+			}
 		}
 		return fmt.Errorf("claim slots: %w", err)
 	}
@@ -307,7 +327,15 @@ func (k *SlotKeeper) claim(ctx context.Context, all []*sharedSlots) error {
 			k.soon = append(k.soon, s)
 		}
 	}
+	k.answered(all)
 	return nil
+}
+
+// answered notes that the store has what it must know of slots.
+func (k *SlotKeeper) answered(all []*sharedSlots) {
+	for _, s := range all {
+		s.setAlone(false)
+	}
 }
 
 // saw notes a time by the store's clock.
@@ -359,9 +387,19 @@ func (k *SlotKeeper) tick() {
 	}
 }
 
+// slotWaiting is how a request waits for slots, however often it is decided meanwhile.
+type slotWaiting struct {
+	until    time.Time    // for all slots; zero before the first wait
+	of       *sharedSlots // the last that it has waited for
+	before   int64        // sharedSlots.claims when it began to wait for these
+	began    int64        // a time since then, by the store's clock in Unix microseconds; 0 if none is known yet
+	answered bool         // the store has answered since then
+	full     *sharedSlots // all of these are in use, so that the request is to be refused unless some are free by then
+}
+
 // wait returns when a request can be decided under a limit of most, so that the caller may decide again. Its errors are
 // those of Reserver.Wait.
-func (s *sharedSlots) wait(ctx context.Context, most int64) (err error) {
+func (s *sharedSlots) wait(ctx context.Context, most int64, w *slotWaiting) (err error) {
 	k := s.keeper
 	s.waiting.Add(1)
 	defer func() {
@@ -369,10 +407,15 @@ func (s *sharedSlots) wait(ctx context.Context, most int64) (err error) {
 			k.enqueue(s) // gives back what was claimed for it
 		}
 	}()
-	late := time.NewTimer(slotWait)
+	if w.until.IsZero() {
+		w.until = time.Now().Add(slotWait)
+	}
+	if w.of != s {
+		w.of, w.before, w.began, w.answered = s, s.claims.Load(), 0, false
+	}
+	late := time.NewTimer(time.Until(w.until))
 	defer late.Stop()
-	before, began := s.claims.Load(), int64(0) // claims from now on; a time since, by the store's clock
-	for pause, answered := firstPause, false; !s.canDecide(most); pause = min(2*pause, longestPause) {
+	for pause := firstPause; !s.canDecide(most); pause = min(2*pause, longestPause) {
 		s.ask(most)
 		k.mu.Lock()
 		current, stopped, failing := k.round, k.stopped, k.failing
@@ -387,29 +430,30 @@ func (s *sharedSlots) wait(ctx context.Context, most int64) (err error) {
 		k.signal() // the round that has begun may take s from the queue, and then current must begin, too
 		select {
 		case <-current.done:
-			if answered = true; current.err != nil {
+			if w.answered = true; current.err != nil {
 				return k.unless(current.err)
 			}
-			if began == 0 && s.known.Load() > before {
-				began = s.at.Load()
+			if w.began == 0 && s.known.Load() > w.before {
+				w.began = s.at.Load()
 			}
 		case <-late.C:
-			return s.end(answered)
+			return s.end(w)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		if s.canDecide(most) {
 			return nil
 		}
-		if began > 0 && s.fullAt.Load() > began {
-			return s.end(true)
+		if w.began > 0 && s.fullAt.Load() > w.began {
+			w.full = s
+			return nil
 		}
 		again := time.NewTimer(pause)
 		select {
 		case <-again.C:
 		case <-late.C:
 			again.Stop()
-			return s.end(answered)
+			return s.end(w)
 		case <-ctx.Done():
 			again.Stop()
 			return ctx.Err()
@@ -426,15 +470,15 @@ func (k *SlotKeeper) unless(err error) error {
 	return err
 }
 
-// end ends the wait of a request that got nothing. If the store has answered, the request is refused, and so are others for a
-// moment.
-func (s *sharedSlots) end(answered bool) error {
+// end ends the wait of a request that got nothing.
+func (s *sharedSlots) end(w *slotWaiting) error {
 	switch {
-	case answered:
-		s.full.Store(s.keeper.cfg.Now().UnixNano() + int64(fullFor))
+	case w.answered:
+		w.full = s
 		return nil
 	case s.keeper.cfg.Serve:
-		s.keeper.lost.Store(true) // until the round ends
+		s.setAlone(true)
+		s.keeper.enqueue(s) // until it is answered
 		return nil
 	default:
 		return fault.New(fault.Unavailable, slotsNotCounted)
@@ -444,22 +488,38 @@ func (s *sharedSlots) end(answered bool) error {
 // canDecide reports whether a request passes or is refused, or the slots are closed.
 func (s *sharedSlots) canDecide(most int64) bool {
 	w := slotWord(s.slots.word.Load())
-	return w == closedSlots || w.flying() >= most || s.has(w, most) || s.keeper.isAlone() || s.isFull(s.keeper.cfg.Now().UnixNano())
+	return w == closedSlots || w.flying() >= most || s.has(w, most) || s.isAlone()
 }
 
 // enqueue adds s to the queue of slots that ask. It neither blocks nor allocates.
 func (k *SlotKeeper) enqueue(s *sharedSlots) {
+	if k.push(s) {
+		k.signal()
+	}
+}
+
+// enqueueLater does what enqueue does, for work that can wait for lingers.
+func (k *SlotKeeper) enqueueLater(s *sharedSlots) {
+	if k.push(s) {
+		select {
+		case k.later <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// push adds s to the queue, and reports whether it was not in it.
+func (k *SlotKeeper) push(s *sharedSlots) bool {
 	if s.queued.Swap(true) {
-		return
+		return false
 	}
 	for {
 		head := k.queue.Load()
 		s.next = head
 		if k.queue.CompareAndSwap(head, s) {
-			break
+			return true
 		}
 	}
-	k.signal()
 }
 
 func (k *SlotKeeper) signal() {

@@ -25,6 +25,7 @@ type slotNode struct {
 	set    *ratelimit.SlotSet
 	limits *ratelimit.Limiter
 	began  time.Time
+	lapsed *atomic.Bool // its lease has ended
 }
 
 // startSlots starts processes, which end with the test.
@@ -32,7 +33,10 @@ func startSlots(t *testing.T, m *slottest.Store, nodes int, serve bool) (list []
 	t.Helper()
 	for i := range nodes {
 		name := string(rune('a' + i))
-		k, err := ratelimit.NewSlotKeeper(ratelimit.SlotKeeperConfig{Store: m, Process: name, Nodes: func() int { return nodes }, Serve: serve})
+		lapsed := new(atomic.Bool)
+		k, err := ratelimit.NewSlotKeeper(ratelimit.SlotKeeperConfig{
+			Store: m, Process: name, Nodes: func() int { return nodes }, Serve: serve, Leased: func() bool { return !lapsed.Load() },
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +45,7 @@ func startSlots(t *testing.T, m *slottest.Store, nodes int, serve bool) (list []
 		}
 		began := time.Now()
 		set := ratelimit.NewSlotSet(nil, k, ratelimit.Name{Account: "acct_1", Kind: id.Plan, Of: &ratelimit.PlanLimit{Limit: "parallel", Subject: id.Owner}})
-		n := &slotNode{name, t, m, k, set, ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began}
+		n := &slotNode{name, t, m, k, set, ratelimit.NewLimiter(func() int64 { return int64(time.Since(began)) }), began, lapsed}
 		t.Cleanup(n.stop)
 		list = append(list, n)
 	}
@@ -56,8 +60,9 @@ func (n *slotNode) stop() {
 
 // begin decides one request. The charge is nil unless it was admitted.
 func (n *slotNode) begin(most int64) (*ratelimit.Charge, error) {
+	c := &ratelimit.Charge{}
 	for {
-		c := &ratelimit.Charge{}
+		c.Clear()
 		c.Add(ratelimit.Limit{Scope: ratelimit.ConcurrencyScope, Slots: n.set.Slots(aSubject), Most: most}, 1)
 		now := time.Now()
 		switch n.limits.Decide(ratelimit.Instant{Mono: int64(now.Sub(n.began)), Wall: now.UnixNano()}, c) {
@@ -276,8 +281,8 @@ func TestSlotsAhead(t *testing.T) {
 	})
 }
 
-// Guarantee: if all are in use on another node, a request is refused soon, and the next ones at once. As soon as one is
-// free, a request is admitted within a tenth of a second.
+// Guarantee: if all are in use on another node, a request is refused soon, and as soon if many come at once, for few claims.
+// A refusal says nothing of the next request: if one is free by then, it is admitted.
 func TestRefusalByAnotherNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := slottest.New(2 * time.Millisecond)
@@ -290,18 +295,130 @@ func TestRefusalByAnotherNode(t *testing.T) {
 			t.Errorf("the refusal took %v", took)
 		}
 		began = time.Now()
+		claims := store.Claims()
+		var all sync.WaitGroup
 		for range 100 {
-			b.refuses(2)
+			all.Go(func() { b.refuses(2) })
 		}
-		if took := time.Since(began); took > 0 {
+		all.Wait()
+		if took := time.Since(began); took > 200*time.Millisecond {
 			t.Errorf("further refusals took %v", took)
 		}
+		if more := store.Claims() - claims; more > 20 {
+			t.Errorf("%d claims for 100 refusals at once", more)
+		}
 		a.end(first)
-		pass(100 * time.Millisecond)
 		c := b.admits(2)
 		a.refuses(2)
 		a.end(second)
 		b.end(c)
+	})
+}
+
+// Guarantee: a request waits for half a second at most, however often others take what it has waited for.
+func TestWaitForSlotsIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nodes := startSlots(t, slottest.New(2*time.Millisecond), 2, false)
+		keeps := nodes[0].admits(2)
+		var all sync.WaitGroup
+		var longest atomic.Int64
+		for i := range 400 {
+			all.Go(func() {
+				for range 4 {
+					began := time.Now()
+					c, err := nodes[1].begin(2)
+					if err != nil {
+						t.Error(err)
+					}
+					took := time.Since(began)
+					for was := longest.Load(); int64(took) > was && !longest.CompareAndSwap(was, int64(took)); was = longest.Load() {
+					}
+					if c != nil {
+						pass(time.Duration(5+i%3) * time.Millisecond)
+						nodes[1].end(c)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Duration(longest.Load()); took > 500*time.Millisecond {
+			t.Errorf("a request waited %v", took)
+		}
+		nodes[0].end(keeps)
+	})
+}
+
+// Guarantee: when few are left, a caller that sends one request soon after the other to the same node costs few claims.
+func TestSlotLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slottest.New(2 * time.Millisecond)
+		n := startSlots(t, store, 3, false)[0]
+		for range 100 {
+			c := n.admits(1)
+			pass(30 * time.Millisecond)
+			n.end(c)
+			pass(3 * time.Millisecond)
+		}
+		if claims := store.Claims(); claims > 10 {
+			t.Errorf("%d claims", claims)
+		}
+		pass(20 * time.Millisecond)
+		if held := store.Held(); held != 0 {
+			t.Errorf("%d slots are held", held)
+		}
+	})
+}
+
+// Guarantee: with serve, requests that begin on what was granted under a lease that has ended are counted as unconfirmed, and
+// the node says so: others may have what it uses.
+func TestSlotsAfterTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, serve := range []bool{true, false} {
+			n := startSlots(t, slottest.New(2*time.Millisecond), 2, serve)[0]
+			n.end(n.admits(100)) // and keeps a block
+			n.lapsed.Store(true)
+			for range 5 {
+				n.end(n.admits(100))
+			}
+			want := int64(0)
+			if serve {
+				want = 5
+			}
+			if got := n.keeper.Unconfirmed(); got != want || (n.keeper.Degraded() != "") != serve {
+				t.Errorf("serve %v: %d are unconfirmed, want %d; degraded: %q", serve, got, want, n.keeper.Degraded())
+			}
+			n.lapsed.Store(false)
+			n.end(n.admits(100))
+			if got := n.keeper.Unconfirmed(); got != want || n.keeper.Degraded() != "" {
+				t.Errorf("serve %v: %d are unconfirmed under a lease, want %d; degraded: %q", serve, got, want, n.keeper.Degraded())
+			}
+		}
+	})
+}
+
+// Guarantee: with serve, a limit of which the store says nothing in time is counted by this process alone, and no other
+// limit is, until the store has answered.
+func TestSlowClaimConcernsItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slottest.New(2 * time.Millisecond)
+		n := startSlots(t, store, 2, true)[0]
+		other := *n
+		other.set = ratelimit.NewSlotSet(nil, n.keeper, ratelimit.Name{Account: "acct_2", Kind: id.Route, Owner: aSubject})
+		store.SetHanging(true)
+		late := n.admits(1)
+		if n.keeper.Unconfirmed() != 1 || n.keeper.Degraded() == "" {
+			t.Errorf("%d are unconfirmed, want 1; degraded: %q", n.keeper.Unconfirmed(), n.keeper.Degraded())
+		}
+		time.AfterFunc(200*time.Millisecond, func() { store.SetHanging(false) })
+		n.end(other.admits(1))
+		if n.keeper.Unconfirmed() != 1 {
+			t.Error("a request of another limit did not wait for its claim")
+		}
+		pass(100 * time.Millisecond)
+		if why := n.keeper.Degraded(); why != "" {
+			t.Errorf("still degraded: %s", why)
+		}
+		n.end(late)
 	})
 }
 

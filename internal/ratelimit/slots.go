@@ -97,12 +97,13 @@ func (s *Slots) fillStatus(of *Status, most int64, word uint64) {
 // slotsRetry is for how long, in nanoseconds, a caller without a slot is told to wait.
 const slotsRetry = second
 
-// SlotSet is the slots of the subjects of one limit: keys or owners. They are created on first use, and dropped by Sweep
-// when no request is in flight. It is safe for concurrent use.
+// SlotSet is the slots of the subjects of one limit, keys or owners, or of the limits that the keys or the routes of an account
+// have of their own. They are created on first use, and dropped by Sweep when no request is in flight. It is safe for
+// concurrent use.
 type SlotSet struct {
 	budget *AccountBudget // what they count towards; may be nil
 	keeper *SlotKeeper    // nil if this process counts alone
-	name   Name           // of the limit, with a keeper
+	name   Name           // of the limit, with a keeper; without an owner if each subject has a limit of its own
 	shards [shards]slotShard
 }
 
@@ -116,8 +117,8 @@ type slotShard struct {
 // slotsSize is the bytes of the slots of one subject.
 const slotsSize = int64(unsafe.Sizeof(node[Slots]{}))
 
-// NewSlotSet returns an empty set of a limit. It counts towards budget, which may be nil. The keeper is nil if this process
-// counts alone.
+// NewSlotSet returns an empty set of the limit with the name. If the name has no owner, each subject is the owner of another
+// limit. It counts towards budget, which may be nil. The keeper is nil if this process counts alone.
 func NewSlotSet(budget *AccountBudget, keeper *SlotKeeper, name Name) *SlotSet {
 	return &SlotSet{budget: budget, keeper: keeper, name: name}
 }
@@ -133,18 +134,27 @@ func (s *SlotSet) size() int64 {
 // Slots returns the slots of a subject, or nil if it has none and the budget has no room for them. It allocates only to
 // create them.
 func (s *SlotSet) Slots(subject [16]byte) *Slots {
+	if found := s.Find(subject); found != nil {
+		return found
+	}
+	return s.create(subject)
+}
+
+// Find returns the slots of a subject, or nil if there are none: then none are in use.
+func (s *SlotSet) Find(subject [16]byte) *Slots {
 	h := hash(&subject)
-	shard := &s.shards[shardOf(h)]
-	if x := shard.current.Load(); x != nil {
+	if x := s.shards[shardOf(h)].current.Load(); x != nil {
 		if n := x.find(h, &subject); n != nil && isOpenSlots(n) {
 			return &n.value
 		}
 	}
-	return s.create(shard, h, subject)
+	return nil
 }
 
 // create finds or creates the slots of a subject, under the lock.
-func (s *SlotSet) create(shard *slotShard, h uint64, subject [16]byte) *Slots {
+func (s *SlotSet) create(subject [16]byte) *Slots {
+	h := hash(&subject)
+	shard := &s.shards[shardOf(h)]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
 	if shard.dropped {
@@ -170,7 +180,11 @@ func (s *SlotSet) create(shard *slotShard, h uint64, subject [16]byte) *Slots {
 	n = &node[Slots]{key: subject}
 	if s.keeper != nil {
 		name := s.name
-		name.Key = subject
+		if name.Owner == [16]byte{} {
+			name.Owner = subject
+		} else {
+			name.Key = subject
+		}
 		s.keeper.Share(&n.value, &name)
 	}
 	x.add(n)

@@ -1,12 +1,17 @@
 package ratelimit
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
 )
 
 // Guarantee: plans.md, section 6: at most as many requests as the limit says are in flight, whatever other limits refuse and
@@ -173,4 +178,63 @@ func TestSlotSetIsBounded(t *testing.T) {
 		t.Errorf("a decision with a dropped set: %v, want Stale", r)
 	}
 	l.Settle(held, &Used{})
+}
+
+// Guarantee: over nodes, a decision never takes it for certain that its slot stands, however many are left: the keeper may
+// take back any number of them.
+func TestSharedSlotsAreScarce(t *testing.T) {
+	k, err := NewSlotKeeper(SlotKeeperConfig{Store: noSlots{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSlotSet(nil, k, Name{Account: "acc", Kind: id.Route, Owner: [16]byte{1}}).Slots([16]byte{2})
+	s.word.Store(uint64(packSlots(1, 250_000, 1)))
+	var v view
+	if f := s.check(&moment{}, MaxConcurrency, &v); f != passes || !v.isScarce() {
+		t.Errorf("finding %v, scarce: %v", f, v.isScarce())
+	}
+}
+
+// Guarantee: slots of keys with limits of their own have the names that limits of keys have in the store.
+func TestNamesOfOwnSlots(t *testing.T) {
+	k, err := NewSlotKeeper(SlotKeeperConfig{Store: noSlots{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := [16]byte{7}
+	s := NewSlotSet(nil, k, Name{Account: "acc", Kind: id.Key}).Slots(key)
+	if want := (&Name{Account: "acc", Kind: id.Key, Owner: key}).String(); s.shared.name != want {
+		t.Errorf("the name is %q, want %q", s.shared.name, want)
+	}
+}
+
+// noSlots is a store that is not called.
+type noSlots struct{ SlotStore }
+
+// Guarantee: the waits of one request for slots last half a second in all, also if it is decided in between.
+func TestWaitsForSlotsAddUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, err := NewSlotKeeper(SlotKeeperConfig{Store: noSlots{}}) // it never answers, as it is not started
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := NewSlotSet(nil, k, Name{Account: "acc", Kind: id.Route, Owner: [16]byte{1}})
+		l, c, began := NewLimiter(func() int64 { return 0 }), new(Charge), time.Now()
+		for i := range 3 {
+			c.Clear()
+			c.Add(Limit{Scope: ConcurrencyScope, Slots: set.Slots([16]byte{2}), Most: 5}, 1)
+			if r := l.Decide(at(0), c); r != NeedsReservation {
+				t.Fatal(r)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			err := c.Wait(ctx)
+			if late := fault.CodeOf(err) == fault.Unavailable; late != (i == 2) {
+				t.Errorf("wait %d: %v", i, err)
+			}
+			cancel()
+		}
+		if took := time.Since(began); took != slotWait {
+			t.Errorf("it waited %v", took)
+		}
+	})
 }

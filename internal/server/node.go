@@ -74,13 +74,13 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 // openSlots starts to share the limits of requests in flight with other nodes, if there may be some.
 func (s *Server) openSlots(ctx context.Context) (err error) {
 	s.metrics.Gauge("keygate_slots", "Keys, owners and routes of whose limits of requests in flight this node has some. 0 without PostgreSQL.", func() float64 { return float64(s.slots.Count()) })
-	s.metrics.Counter("keygate_slots_unconfirmed_total", "Requests for which this node alone has counted what is in flight, because the database could not be reached, as --on-database-loss=serve says.",
+	s.metrics.Counter("keygate_slots_unconfirmed_total", "Requests for which this node alone has counted what is in flight, because the database could not be reached or its lease had ended, as --on-database-loss=serve says.",
 		func() float64 { return float64(s.slots.Unconfirmed()) })
 	if s.node == nil {
 		return nil
 	}
 	if s.slots, err = ratelimit.NewSlotKeeper(ratelimit.SlotKeeperConfig{
-		Store: s.node.db, Process: s.node.process(), Nodes: s.node.count, Now: s.clock.WallTime,
+		Store: s.node.db, Process: s.node.process(), Nodes: s.node.count, Leased: s.node.member.Leased,
 		Serve: s.cfg.Settings.OnDatabaseLoss == config.LossServe, Log: s.log,
 	}); err != nil {
 		return err
@@ -175,13 +175,16 @@ func (n *node) unready() string {
 	return "no lease: the database cannot be reached, or this node has not applied the newest changes"
 }
 
-// degraded returns that this node works without a lease, or "".
+// degraded returns noLease while this node works without a lease, or "".
 func (n *node) degraded() string {
 	if n == nil || n.member.Leased() || !n.member.Held() {
 		return ""
 	}
-	return "no lease: changes made since may not be in force on this node"
+	return noLease
 }
+
+// noLease is the result of degraded: changes made since the lease has ended may not be in force on this node.
+const noLease = "no_lease"
 
 // registerNodeMetrics registers the metrics of several nodes.
 func (s *Server) registerNodeMetrics() {

@@ -135,7 +135,7 @@ func (s *Server) registerMetrics() {
 	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(read().Failures) })
 	m.Labelled("keygate_degraded", "1 while something is wrong that does not stop traffic, by reason, otherwise 0.", "reason", false,
 		func() map[string]float64 {
-			now := map[string]float64{state.DiskFull: 0, state.Unavailable: 0, ratelimit.StoreAway: 0}
+			now := map[string]float64{state.DiskFull: 0, state.Unavailable: 0, ratelimit.StoreAway: 0, ratelimit.SlotsAlone: 0, noLease: 0}
 			if reason := s.readiness.Degraded(); reason != "" {
 				now[reason] = 1
 			}

@@ -138,11 +138,11 @@ func (c *Caller) BucketID() [16]byte {
 	return c.UUID()
 }
 
-// AddLimits adds the caller's own limits to a charge. It allocates only for the first request of a caller with
-// a daily cap.
-func (c *Caller) AddLimits(charge *ratelimit.Charge) {
+// AddLimits adds the caller's own limits to a charge, and reports whether there is room to count them. It allocates only for
+// the first request of a caller.
+func (c *Caller) AddLimits(charge *ratelimit.Charge) (fits bool) {
 	if c == nil || c.limit == nil {
-		return
+		return true
 	}
 	l := c.limit
 	if l.bucket != nil {
@@ -152,6 +152,11 @@ func (c *Caller) AddLimits(charge *ratelimit.Charge) {
 		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(c.BucketID(), l.daily)}, 1)
 	}
 	if l.slots != nil {
-		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyConcurrencyScope, Slots: l.slots, Most: l.most}, 1)
+		slots := l.slots.Slots(c.BucketID())
+		if slots == nil {
+			return false
+		}
+		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyConcurrencyScope, Slots: slots, Most: l.most}, 1)
 	}
+	return true
 }

@@ -385,7 +385,7 @@ func (f *Follower) limitKey(table *keyTable, k *Key, record *apikey.Key) {
 		next.bucket = f.cfg.Sharing.NewBucket(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()}, next.params)
 	}
 	if next.most = record.Concurrency; next.most > 0 {
-		next.slots = f.newSlots(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()})
+		next.slots = f.slotsOf(accountID, id.Key)
 	}
 	k.limit = next
 	var partners []*Key
@@ -400,9 +400,6 @@ func (f *Follower) limitKey(table *keyTable, k *Key, record *apikey.Key) {
 	}
 	if was.bucket != nil && next.bucket != nil {
 		next.bucket = was.bucket.Convert(was.params, next.params, f.cfg.Now())
-	}
-	if was.slots != nil && next.slots != nil {
-		next.slots = was.slots
 	}
 	for _, p := range partners {
 		table.put(p, p.withLimit(next))

@@ -140,6 +140,8 @@ type Follower struct {
 	unreadable map[string]struct{}
 	// unreadableAccounts are the identifiers of the accounts whose records cannot be read.
 	unreadableAccounts map[string]struct{}
+	ownMu              sync.Mutex
+	own                map[ownSlots]*ratelimit.SlotSet // guarded by ownMu
 	// owners has the slots of owners; unreadableOwners and unreadablePlans are the identifiers of those whose records
 	// cannot be read.
 	owners           ownerTable
@@ -195,6 +197,7 @@ func New(cfg Config) (*Follower, error) {
 		unreadableAccounts: map[string]struct{}{},
 		plans:              planTable{slots: map[string]*planSlot{}},
 		owners:             ownerTable{},
+		own:                map[ownSlots]*ratelimit.SlotSet{},
 	}
 	f.put((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
@@ -299,6 +302,7 @@ func (f *Follower) sweep(ended map[[16]byte]bool) {
 	f.Current().sweep(f.cfg.Now(), ended)
 	f.plans.sweep(f.cfg.Now(), ended)
 	f.sweepHolders(f.cfg.Now(), ended)
+	f.sweepSlots()
 }
 
 // runWork puts in force the changes of gateways that run reads. It runs in a goroutine of its own,

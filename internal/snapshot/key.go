@@ -28,8 +28,8 @@ type keyLimit struct {
 	bucket  *ratelimit.Bucket
 	daily   int64 // cap; 0 for none
 	dailies *ratelimit.OwnDailies
-	slots   *ratelimit.Slots // nil for any number of requests in flight
-	most    int64            // of them
+	slots   *ratelimit.SlotSet // of the keys of the account; nil for any number of requests in flight
+	most    int64              // of them
 }
 
 func (l *keyLimit) equal(o *keyLimit) bool {

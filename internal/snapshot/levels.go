@@ -42,8 +42,10 @@ func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(rate
 			}
 		}
 		if l := k.limit; l.slots != nil {
-			if status := l.slots.Status(ratelimit.KeyConcurrencyScope, l.most); status.Remaining < status.Limit {
-				yield(ratelimit.Level{Status: status, Key: k.id})
+			if s := l.slots.Find(k.BucketID()); s != nil {
+				if status := s.Status(ratelimit.KeyConcurrencyScope, l.most); status.Remaining < status.Limit {
+					yield(ratelimit.Level{Status: status, Key: k.id})
+				}
 			}
 		}
 	})
@@ -147,7 +149,11 @@ func (r *Route) levels(now ratelimit.Instant, f func(ratelimit.Level)) {
 		l.dailies.EachLevel(now, each)
 	}
 	if l.slots != nil {
-		f(ratelimit.Level{Status: l.slots.Status(ratelimit.RouteConcurrencyScope, l.most), Route: r.UUID})
+		slots := l.slots.Find(r.UUID)
+		if slots == nil {
+			slots = new(ratelimit.Slots)
+		}
+		f(ratelimit.Level{Status: slots.Status(ratelimit.RouteConcurrencyScope, l.most), Route: r.UUID})
 	}
 	if l.slotSet != nil {
 		l.slotSet.EachLevel(ratelimit.RouteConcurrencyScope, l.most, func(key [16]byte, s ratelimit.Status) {

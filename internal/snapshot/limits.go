@@ -1,6 +1,8 @@
 package snapshot
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"unique"
 
@@ -18,10 +20,10 @@ type routeLimits struct {
 	buckets   *ratelimit.Buckets
 	daily     *ratelimit.Daily
 	dailies   *ratelimit.Dailies
-	slots     *ratelimit.Slots
-	slotSet   *ratelimit.SlotSet
-	most      int64 // requests in flight
-	byAddress bool  // buckets has one for each address
+	slots     *ratelimit.SlotSet // of the routes of the account
+	slotSet   *ratelimit.SlotSet // of the route, one for each key
+	most      int64              // requests in flight
+	byAddress bool               // buckets has one for each address
 }
 
 // limitConfig is what is configured of the limits of a route.
@@ -140,11 +142,34 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 }
 
-// newSlots returns unused slots of a name.
-func (f *Follower) newSlots(name ratelimit.Name) *ratelimit.Slots {
-	s := new(ratelimit.Slots)
-	f.cfg.Slots.Share(s, &name)
+// ownSlots identifies the slots of the keys, or of the routes, of an account.
+type ownSlots struct {
+	accountID string
+	kind      id.Kind
+}
+
+// slotsOf returns the slots of the keys, or of the routes, of an account that have limits of their own. They are never
+// forgotten, as budgets are not.
+func (f *Follower) slotsOf(accountID string, kind id.Kind) *ratelimit.SlotSet {
+	f.ownMu.Lock()
+	defer f.ownMu.Unlock()
+	of := ownSlots{accountID, kind}
+	s := f.own[of]
+	if s == nil {
+		s = ratelimit.NewSlotSet(f.buckets.Of(accountID), f.cfg.Slots, ratelimit.Name{Account: accountID, Kind: kind})
+		f.own[of] = s
+	}
 	return s
+}
+
+// sweepSlots drops unused slots of keys and routes that have limits of their own.
+func (f *Follower) sweepSlots() {
+	f.ownMu.Lock()
+	all := slices.Collect(maps.Values(f.own))
+	f.ownMu.Unlock()
+	for _, s := range all {
+		s.Sweep()
+	}
 }
 
 // adoptSlots gives l, the limits of the route with the name, the slots of old.
@@ -154,9 +179,7 @@ func (f *Follower) adoptSlots(name ratelimit.Name, l, old *routeLimits) {
 		return
 	}
 	if c.Per != ratelimit.PerKey {
-		if l.slots = old.slots; l.slots == nil {
-			l.slots = f.newSlots(name)
-		}
+		l.slots = f.slotsOf(name.Account, id.Route)
 		return
 	}
 	if l.slotSet = old.slotSet; l.slotSet == nil {

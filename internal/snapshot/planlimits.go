@@ -92,6 +92,10 @@ func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *
 			fits = false
 			continue
 		}
+		if limit.Quota != nil {
+			charge.AddQuota(limit, use, amount) // two plans may have a limit of what belongs to the same key
+			continue
+		}
 		charge.AddUse(limit, use, amount)
 	}
 	return fits

@@ -93,7 +93,7 @@ func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte, client clientip.
 		}
 		c.Add(ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: d}, 1)
 	}
-	if slots, ok := l.slotsOf(bucket); slots != nil {
+	if slots, ok := l.slotsOf(r, bucket); slots != nil {
 		c.Add(ratelimit.Limit{Scope: ratelimit.RouteConcurrencyScope, Slots: slots, Most: l.most}, 1)
 	} else if !ok {
 		return false
@@ -101,13 +101,17 @@ func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte, client clientip.
 	return fits
 }
 
-// slotsOf returns the slots that count the requests of a key in flight; nil without such a limit. ok is false if there is
-// no room for them.
-func (l *routeLimits) slotsOf(key [16]byte) (slots *ratelimit.Slots, ok bool) {
-	if l.slotSet == nil {
-		return l.slots, true
+// slotsOf returns the slots that count the requests to r, or those of a key, in flight; nil without such a limit. ok is false
+// if there is no room for them.
+func (l *routeLimits) slotsOf(r *Route, key [16]byte) (slots *ratelimit.Slots, ok bool) {
+	switch {
+	case l.slots != nil:
+		slots = l.slots.Slots(r.UUID)
+	case l.slotSet != nil:
+		slots = l.slotSet.Slots(key)
+	default:
+		return nil, true
 	}
-	slots = l.slotSet.Slots(key)
 	return slots, slots != nil
 }
 

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
@@ -34,6 +36,9 @@ const (
 
 // errPreflight says that the verdict is to respond to a CORS preflight.
 var errPreflight = errors.New("h2: a preflight")
+
+// errNoResponse is the error of an exchange that has ended without one, and without a response: a defect.
+var errNoResponse error = fault.New(fault.Internal, "the response is missing")
 
 // errCut is the error of waits that a cut has ended.
 var errCut = errors.New("h2: the stream was ended")
@@ -344,11 +349,8 @@ func (s *stream) concludeLocked(err error) {
 		s.dropBody()
 	case s.finished:
 		s.free()
-	case err != nil:
-		s.fail(err)
 	default:
-		s.reset(http2.InternalError)
-		s.free()
+		s.fail(cmp.Or(err, errNoResponse))
 	}
 }
 

@@ -48,9 +48,14 @@ func (db *DB) RecalledQuotas(ctx context.Context, process string, most int) (key
 
 // reserve runs f in a transaction for which requests may wait.
 func (db *DB) reserve(ctx context.Context, f func(ctx context.Context, t *tx) error) error {
+	return db.reserveAs(ctx, noHead, f)
+}
+
+// reserveAs does what reserve does, in a transaction of the kind.
+func (db *DB) reserveAs(ctx context.Context, k kind, f func(ctx context.Context, t *tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, reserveTime)
 	defer cancel()
-	return db.write(ctx, func(t *tx) error {
+	return db.update(ctx, k, func(t *tx) error {
 		t.end, _ = ctx.Deadline()
 		t.commitBy = t.end
 		return f(ctx, t)

@@ -40,12 +40,13 @@ type slotRow struct {
 	counts        bool // its process lives, or has not ended long enough ago
 }
 
-// ClaimSlots implements ratelimit.SlotStore. The clock is the database's.
+// ClaimSlots implements ratelimit.SlotStore. The clock is the database's. A process that is suspended in it keeps the locks
+// for half a second.
 func (db *DB) ClaimSlots(ctx context.Context, process string, claims []ratelimit.SlotClaim) error {
 	if len(claims) == 0 {
 		return ctx.Err()
 	}
-	return db.reserve(ctx, func(ctx context.Context, t *tx) error { return t.claimSlots(ctx, process, claims) })
+	return db.reserveAs(ctx, noHeadSoon, func(ctx context.Context, t *tx) error { return t.claimSlots(ctx, process, claims) })
 }
 
 // claimSlots takes one round trip, and one more with COMMIT.
@@ -219,7 +220,7 @@ func (db *DB) AskedSlots(ctx context.Context, process string, limit int) (parts 
 
 // TrimSlots implements ratelimit.SlotStore. Claims to the names come before it or after, as they do with each other.
 func (db *DB) TrimSlots(ctx context.Context) error {
-	return db.reserve(ctx, func(ctx context.Context, t *tx) error {
+	return db.reserveAs(ctx, noHeadSoon, func(ctx context.Context, t *tx) error {
 		var names []string
 		err := t.Query(ctx, "find slots of processes that have ended", `SELECT DISTINCT name FROM (SELECT name FROM slots
 				WHERE process <> ALL (ARRAY(SELECT process FROM slot_processes_live)) LIMIT `+strconv.Itoa(slotsTrimmed)+`) s`, nil, func(row *rows.Row) error {

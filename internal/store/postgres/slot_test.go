@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -289,6 +291,35 @@ func TestSlotsOfDeadProcesses(t *testing.T) {
 	}
 	if n := h.number(`SELECT count(*) FROM slots`); n != 2 {
 		t.Errorf("there are %d rows, want those of the process that lives", n)
+	}
+}
+
+// Guarantee: a node that is suspended in mid-claim, with the locks of its names, makes at most one claim of another node to these
+// fail: the server ends it by itself.
+func TestSuspendedClaim(t *testing.T) {
+	h := newSlotHarness(t)
+	process := h.join("a", time.Hour)
+	locked, resume, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	go func() {
+		ended <- h.db.reserveAs(h.Context(), noHeadSoon, func(ctx context.Context, tx *tx) error {
+			_, _, err := tx.lockedSlots(ctx, []string{"x"})
+			close(locked)
+			<-resume
+			return cmp.Or(err, tx.claimSlots(ctx, process, namesOnly([]string{"y"})))
+		})
+	}()
+	<-locked
+	other := []ratelimit.SlotClaim{slotClaim("x", 1, 0, 1)}
+	err := h.db.ClaimSlots(h.Context(), h.join("b", time.Hour), other)
+	if err != nil { // on a busy machine
+		err = h.db.ClaimSlots(h.Context(), h.join("b", time.Hour), other)
+	}
+	if err != nil || other[0].Granted != 1 {
+		t.Errorf("granted %d, %v", other[0].Granted, err)
+	}
+	close(resume)
+	if err := <-ended; err == nil {
+		t.Error("the suspended claim goes on")
 	}
 }
 

@@ -47,10 +47,11 @@ const (
 type kind int
 
 const (
-	headLast  kind = iota // a mutation that takes the head of the change log last
-	headFirst             // a mutation that takes the head first
-	noHead                // a transaction that does not take the head
-	noReplica             // a transaction for whose COMMIT the server waits for no replica
+	headLast   kind = iota // a mutation that takes the head of the change log last
+	headFirst              // a mutation that takes the head first
+	noHead                 // a transaction that does not take the head
+	noHeadSoon             // the same, with locks for which requests on all nodes wait
+	noReplica              // a transaction for whose COMMIT the server waits for no replica
 )
 
 // begin returns the statements that begin a transaction of the kind.
@@ -66,6 +67,8 @@ func (db *DB) begin(k kind) string {
 			`SELECT set_config('keygate.held', clock_timestamp()::text, true); ` + oldestReader
 	case noHead:
 		return limits + durable
+	case noHeadSoon:
+		return beginCommit + setLimits(reserveTime, reserveTime-reserveTime/10, reserveTime/2) + durable
 	default:
 		return limits + `SET LOCAL synchronous_commit = local`
 	}
