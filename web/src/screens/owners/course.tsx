@@ -29,7 +29,7 @@ export function OwnerCourse({ ownerId, counted }: { ownerId: string; counted: st
         <>
           <select
             aria-label="Meter"
-            className={`${inputClass} w-36!`}
+            className={`${inputClass} w-28! sm:w-36!`}
             value={meter}
             onChange={(e) => change({ meter: e.target.value === meters[0] ? undefined : e.target.value })}>
             {meters.map((m) => (
@@ -76,7 +76,7 @@ export function OwnerCourse({ ownerId, counted }: { ownerId: string; counted: st
               {course ? (
                 <Chart
                   label={`Usage of ${words}`}
-                  unit={`${words} by ${stepWords(span)} in which the requests began`}
+                  unit={`${words} by ${stepWords(span)}`}
                   none="Nothing was used in this time"
                   times={course.starts.map((t) => t / 1000)}
                   whole={!isBytes(meter)}
