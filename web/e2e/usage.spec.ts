@@ -262,6 +262,7 @@ test('what an owner used over time', async ({ page, keygate, upstream }) => {
   await page.route('**/v1/usage-records?*cursor=more*', (route) => route.fulfill({ json: { data: [], next_cursor: 'more' } }));
   await page.reload();
   await expect(panel.getByText('There are too many usage records to draw')).toBeVisible();
+  await page.unrouteAll({ behavior: 'wait' });
   await panel.getByRole('link', { name: 'usage records' }).click();
   await expect(page).toHaveURL(new RegExp(`usage-records\\?owner_id=${owner_id}&meter=bytes_out`));
 });
