@@ -309,13 +309,17 @@ func (g guideRun) run(t *testing.T) {
 		m := pagePort.FindStringSubmatch(match)
 		return m[1] + portFor(m[2])
 	})
+	modules, err := filepath.Abs("../tools/node_modules") // where make deps installs what pages install with npm
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("bash", "-c", script)
 	cmd.Dir = filepath.Join(dir, "work")
 	cmd.Env = []string{
 		"PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "TMPDIR=" + dir,
 		"KEYGATE_GATEWAY_ADDR=127.0.0.1:" + portFor("8080"), "KEYGATE_ADMIN_ADDR=127.0.0.1:" + portFor("8081"),
 		"KEYGATE_OPS_ADDR=127.0.0.1:" + portFor("8082"), "KEYGATE_URL=http://127.0.0.1:" + portFor("8081"),
-		"KEYGATE_WEBHOOK_ALLOW_NETWORK=127.0.0.0/8",
+		"KEYGATE_WEBHOOK_ALLOW_NETWORK=127.0.0.0/8", "NODE_PATH=" + modules,
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	output := &syncBuffer{}

@@ -18,7 +18,7 @@ type costInput struct {
 	Reserve *int64            `json:"reserve,omitempty" nullable:"true" minimum:"0" maximum:"9007199254740991" doc:"What is taken before a request is forwarded, at most max. At the end it becomes what the request cost. Default: 1, or the price." example:"2000"`
 	Max     *int64            `json:"max,omitempty" nullable:"true" minimum:"0" maximum:"9007199254740991" doc:"The most that one request may cost. Required with header and json. Default: the price." example:"16000"`
 	From    costFromInput     `json:"from" doc:"Where the figure is found: exactly one of request, header and json."`
-	Unknown *costUnknownInput `json:"unknown,omitempty" doc:"What a request costs at least if its figure is missing, or if it did not end whole: max (the default), reserve, or a weight for each byte of a body."`
+	Unknown *costUnknownInput `json:"unknown,omitempty" doc:"What a request costs at least if its figure is missing, or if the exchange did not complete: max (the default), reserve, or a weight for each byte of a body."`
 }
 
 type costFromInput struct {
@@ -35,7 +35,7 @@ type costRecord struct {
 	Reserve int64          `json:"reserve" doc:"What is taken before a request is forwarded. At the end it becomes what the request cost." example:"2000"`
 	Max     int64          `json:"max" doc:"The most that one request may cost." example:"16000"`
 	From    costFromRecord `json:"from" doc:"Where the figure is found."`
-	Unknown *costUnknown   `json:"unknown,omitempty" doc:"What a request costs at least if its figure is missing, or if it did not end whole: reserve, or a weight for each byte of a body. Absent for max."`
+	Unknown *costUnknown   `json:"unknown,omitempty" doc:"What a request costs at least if its figure is missing, or if the exchange did not complete: reserve, or a weight for each byte of a body. Absent for max."`
 }
 
 type costFromRecord struct {

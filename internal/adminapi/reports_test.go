@@ -394,7 +394,7 @@ func TestRequestLogHasCosts(t *testing.T) {
 			"cents":  map[string]any{"units": 3.0, "reserved": 3.0, "unknown": nil, "explanation": "3 cents: reserved 3"},
 		},
 		failed: map[string]any{
-			"tokens": map[string]any{"units": 16000.0, "reserved": 1.0, "unknown": "incomplete", "explanation": "16,000 tokens: unknown, because the exchange did not end whole; reserved 1"},
+			"tokens": map[string]any{"units": 16000.0, "reserved": 1.0, "unknown": "incomplete", "explanation": "16,000 tokens: unknown, because the exchange did not complete; reserved 1"},
 		},
 	} {
 		if got := s.get("/v1/requests/" + requestID).want(200).json["cost"]; fmt.Sprint(got) != fmt.Sprint(want) {

@@ -248,14 +248,20 @@ func (s *Service) DeletePlan(ctx context.Context, actor *Actor, planID string, m
 func (u *PlanUse) text() string {
 	var parts []string
 	for _, of := range []struct {
-		n    int
-		what string
-	}{{u.Keys, "keys that are not revoked have it"}, {u.Owners, "owners have it"}, {u.Gateways, "gateways have it as their default"}} {
+		n         int
+		one, many string
+	}{
+		{u.Keys, "key that is not revoked has it", "keys that are not revoked have it"},
+		{u.Owners, "owner has it", "owners have it"},
+		{u.Gateways, "gateway has it as its default", "gateways have it as their default"},
+	} {
 		switch {
 		case of.n >= mostCounted:
-			parts = append(parts, fmt.Sprintf("10,000 or more %s", of.what))
+			parts = append(parts, "10,000 or more "+of.many)
+		case of.n == 1:
+			parts = append(parts, "1 "+of.one)
 		case of.n > 0:
-			parts = append(parts, fmt.Sprintf("%d %s", of.n, of.what))
+			parts = append(parts, fmt.Sprintf("%d %s", of.n, of.many))
 		}
 	}
 	if u.Account {

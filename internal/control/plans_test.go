@@ -117,11 +117,11 @@ func TestPlansInUseStay(t *testing.T) {
 		says    string
 		release func() error
 	}{
-		{"1 keys that are not revoked have it", func() error { return second(h.RevokeKey(ctx(), c, k.ID, nil)) }},
-		{"1 owners have it", func() error {
+		{"1 key that is not revoked has it", func() error { return second(h.RevokeKey(ctx(), c, k.ID, nil)) }},
+		{"1 owner has it", func() error {
 			return second(h.UpdateOwner(ctx(), c, o.ID, control.OwnerPatch{Plan: control.PlanChoice{Name: null[string]()}}, nil))
 		}},
-		{"1 gateways have it as their default", func() error {
+		{"1 gateway has it as its default", func() error {
 			return second(h.UpdateGateway(ctx(), c, g.ID, gateway.Patch{DefaultPlan: null[string]()}, nil))
 		}},
 		{"it is the default of the account", func() error {

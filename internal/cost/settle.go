@@ -12,9 +12,9 @@ type Reason uint8
 // The reasons. None is that of a known cost.
 const (
 	None       Reason = iota
-	Incomplete        // the exchange did not end whole
+	Incomplete        // the exchange did not complete
 	Encoding          // the body has a Content-Encoding other than gzip, or its gzip is damaged
-	TooLong           // a value, the body or its depth is above the bounds of what is read
+	TooLong           // a value or the body is longer than what is read
 	Invalid           // the body is not valid JSON, or ends within a value
 	NotANumber        // the field or the header has something other than a number
 	Negative          // the field or the header has a negative number

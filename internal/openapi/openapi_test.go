@@ -27,6 +27,12 @@ func show(d *openapi.Document) string {
 				fmt.Fprintf(&b, " %s=%s", m[0], m[1])
 			}
 		}
+		if c := r.Concurrency; !c.IsZero() {
+			fmt.Fprintf(&b, " concurrency=%d", c.Max)
+			if c.Per != "" {
+				fmt.Fprintf(&b, "/%s", c.Per)
+			}
+		}
 		if r.Cost != nil {
 			fmt.Fprintf(&b, " cost=%s", r.Cost.AppendJSON(nil))
 		}

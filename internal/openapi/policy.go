@@ -27,6 +27,7 @@ type policy struct {
 	auth        gateway.Auth
 	cost        cost.Rules
 	free        bool // an empty list of costs is given: the cost of the path item does not count
+	unbounded   bool // {} is given for the concurrency: that of the path item does not count
 }
 
 // or returns p with its absent fields taken from otherwise.
@@ -34,8 +35,8 @@ func (p policy) or(otherwise policy) policy {
 	if p.limit.IsZero() {
 		p.limit = otherwise.limit
 	}
-	if p.concurrency.IsZero() {
-		p.concurrency = otherwise.concurrency
+	if p.concurrency.IsZero() && !p.unbounded {
+		p.concurrency, p.unbounded = otherwise.concurrency, otherwise.unbounded
 	}
 	if p.auth == "" {
 		p.auth = otherwise.auth
@@ -97,7 +98,10 @@ func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy,
 				p.cost, err = r.readCost(m, at)
 				p.free = m.Kind == document.Sequence && len(m.Nodes) == 0
 			case concurrencyExtension:
-				p.concurrency, err = readConcurrency(m, at)
+				p.unbounded = m.Kind == document.Mapping && len(m.Nodes) == 0
+				if !p.unbounded {
+					p.concurrency, err = readConcurrency(m, at)
+				}
 			default:
 				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension)
 			}

@@ -1,7 +1,7 @@
 // Package ratelimit defines rate limits and decides by them (specification, Limits;
 // contract, 4.3).
 //
-// There are two kinds of limit:
+// There are four kinds of limit:
 //
 //   - A Bucket is a token bucket. It is decided by GCRA (generic cell rate algorithm): its
 //     whole state is one word, the time at which the bucket will be full again, in units
@@ -9,8 +9,12 @@
 //   - A Daily is a cap on the requests of one UTC day. Its state is one word too. The
 //     Reserver reserves ranges of the cap in the store ahead of use, so that no crash lets
 //     more than the cap pass.
+//   - A Quota is a cap on the units of a calendar window. The QuotaKeeper reserves ranges of it in the
+//     store ahead of use, as the Reserver does.
+//   - Slots bound the requests in flight. Each request gives its slot back when it ends. With several
+//     nodes, the SlotKeeper claims slots in the store ahead of use.
 //
-// Either exists once for all callers, or once for each key (Buckets, Dailies).
+// Each exists once for all callers, or once for each key (Buckets, Dailies).
 //
 //	Config, Rate ──Compile──► Params ─┐
 //	                                  ├─► Limit ─┐             ┌─► Status ──► header fields

@@ -25,11 +25,11 @@ func ExplainCost(c *accesslog.Cost) string {
 func whyUnknown(reason string) string {
 	switch cost.ReasonOf(reason) {
 	case cost.Incomplete:
-		return "the exchange did not end whole"
+		return "the exchange did not complete"
 	case cost.Encoding:
 		return "the response has a Content-Encoding other than gzip, or its gzip is damaged"
 	case cost.TooLong:
-		return "a value, the body or its depth is beyond what is read"
+		return "a value is longer than 1 KiB, or the body than 16 MiB"
 	case cost.Invalid:
 		return "the body is not valid JSON, or ends within a value"
 	case cost.NotANumber:
@@ -39,7 +39,7 @@ func whyUnknown(reason string) string {
 	case cost.TooLarge:
 		return string(cost.AppendUnits([]byte("the number is above "), cost.MaxUnits))
 	case cost.Missing:
-		return "the response has no such field or header"
+		return "the response does not have the field or header, or its Content-Type is not one that is read"
 	}
 	return reason
 }

@@ -15,9 +15,9 @@ func TestExplainCost(t *testing.T) {
 	for want, c := range map[string]accesslog.Cost{
 		"1,204 tokens: prompt_tokens 1,000 × 1, completion_tokens 51 × 4; reserved 2,000": {Meter: "tokens", Units: 1204, Reserved: 2000, Read: "prompt_tokens 1,000 × 1, completion_tokens 51 × 4"},
 		"3 requests: reserved 3": {Meter: "requests", Units: 3, Reserved: 3},
-		"16,000 tokens: unknown, because the exchange did not end whole; reserved 1":                                   {Meter: "tokens", Units: 16000, Reserved: 1, Unknown: "incomplete"},
-		"9 tokens: input 9 × 1, output missing; unknown, because the response has no such field or header; reserved 0": {Meter: "tokens", Units: 9, Unknown: "missing", Read: "input 9 × 1, output missing"},
-		"9 tokens: unknown, because the number is above 9,007,199,254,740,991; reserved 9":                             {Meter: "tokens", Units: 9, Reserved: 9, Unknown: "too_large"},
+		"16,000 tokens: unknown, because the exchange did not complete; reserved 1":                                                                                       {Meter: "tokens", Units: 16000, Reserved: 1, Unknown: "incomplete"},
+		"9 tokens: input 9 × 1, output missing; unknown, because the response does not have the field or header, or its Content-Type is not one that is read; reserved 0": {Meter: "tokens", Units: 9, Unknown: "missing", Read: "input 9 × 1, output missing"},
+		"9 tokens: unknown, because the number is above 9,007,199,254,740,991; reserved 9":                                                                                {Meter: "tokens", Units: 9, Reserved: 9, Unknown: "too_large"},
 	} {
 		if got := ExplainCost(&c); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -109,7 +109,7 @@ func checkRequestCosts(t *testing.T, s *keygatetest.Server, ids map[string]strin
 	t.Helper()
 	for path, want := range map[string]string{
 		"/known":   "1,204 tokens: prompt 1,000 × 1, completion 51 × 4; reserved 2,000",
-		"/unknown": "16,000 tokens: prompt 1,000 × 1, completion missing; unknown, because the response has no such field or header; reserved 2,000",
+		"/unknown": "16,000 tokens: prompt 1,000 × 1, completion missing; unknown, because the response does not have the field or header, or its Content-Type is not one that is read; reserved 2,000",
 	} {
 		r, err := s.Admin.RequestByID(t.Context(), ids[path])
 		if err != nil {

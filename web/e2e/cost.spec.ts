@@ -63,7 +63,9 @@ test('the page of a request says what it cost', async ({ page, keygate, upstream
   await page.goto(`${keygate.url}requests?result=charged`);
   await page.getByRole('table').getByRole('link', { name: '/none' }).first().click();
   await expect(cost.nth(1)).toContainText('Charged16,000 tokens');
-  await expect(cost.nth(1)).toContainText('Unknown becausethe response has no such field or header. The route charges this');
+  await expect(cost.nth(1)).toContainText(
+    'Unknown becausethe response does not have the field or header, or its Content-Type is not one that is read. The route charges this',
+  );
   await looked(page, 'request-cost');
 });
 

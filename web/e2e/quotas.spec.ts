@@ -145,3 +145,37 @@ test('a quota is edited', async ({ page, keygate, watch }) => {
     limits: [{ quota: '25000/day', overage: 'allow', warn_at: [50] }],
   });
 });
+
+// Guarantee: the overview lists whose quotas passed a threshold, the highest of each window, and leads to the owner or the key;
+// without any there is no such list.
+test('the overview has the thresholds that were passed', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    config: 'routes: [{path: /*, methods: [GET]}]',
+  });
+  await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [{ name: 'ever', quota: '5/total', per: 'owner', warn_at: [50, 100] }] });
+  await keygate.call('POST', '/v1/plans', { name: 'each', limits: [{ name: 'per-month', quota: '5/month', warn_at: [20] }] });
+  const { owner_id } = await keygate.call('POST', '/v1/owners', { external_id: 'acme', plan: 'pro' });
+  const owned = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: 'acme' });
+  const alone = await keygate.call('POST', '/v1/keys', { name: 'Smoke tests', scope: 'read', plan: 'each' });
+  await signIn(page, keygate);
+  await expect(page.getByRole('heading', { name: 'Latest changes' })).toBeVisible();
+  const list = page.getByRole('table', { name: 'Quotas that passed a threshold' });
+  await expect(list).toHaveCount(0);
+  for (const status of [200, 200, 200, 200, 200, 429]) expect(await keygate.request('/', owned.key)).toBe(status);
+  expect(await keygate.request('/', alone.key)).toBe(200);
+  await expect.poll(async () => (await keygate.call('GET', '/v1/events?type=quota.threshold')).data.length).toBe(3);
+  await page.reload();
+  await expect(list.locator('tbody tr')).toHaveCount(2);
+  const ofOwner = list.locator('tbody tr').filter({ hasText: 'acme' });
+  await expect(ofOwner).toContainText('pro.ever');
+  await expect(ofOwner).toContainText('100 %');
+  await expect(ofOwner).toContainText('never');
+  const ofKey = list.locator('tbody tr').filter({ hasText: 'Smoke tests' });
+  await expect(ofKey).toContainText('each.per-month');
+  await expect(ofKey).toContainText('20 %');
+  await expect(ofKey.getByRole('link')).toHaveAttribute('href', `/keys/${alone.key_id}`);
+  await ofOwner.getByRole('link').click();
+  await expect(page).toHaveURL(`${keygate.url}owners/${owner_id}`);
+});

@@ -231,3 +231,38 @@ test('a failed list of usage records says so', async ({ page, keygate, watch }) 
   await page.getByRole('button', { name: 'Try again' }).click();
   await expect(page.getByText('No usage record is final yet')).toBeVisible();
 });
+
+// Guarantee: the page of an owner shows what its keys together have used of a meter over time, by hour and by day; the meter and
+// the time are in the URL; and where there are too many records to add up, it says so and leads to them.
+test('what an owner used over time', async ({ page, keygate, upstream }) => {
+  const { owner_id } = await use(keygate, upstream);
+  const second = await keygate.call('POST', '/v1/keys', { name: 'Batch', scope: 'read', owner: 'acme' });
+  for (let i = 0; i < 2; i++) expect(await keygate.request('/health', second.key)).toBe(200);
+  await stayOpen(page);
+  await signIn(page, keygate, `owners/${owner_id}`);
+  const panel = page.locator('section').filter({ has: page.getByRole('heading', { name: 'Usage over time' }) });
+  await expect(panel.locator('dd').first()).toHaveText('9');
+  await panel.getByRole('button', { name: 'Numbers' }).click();
+  const numbers = page.getByRole('table', { name: 'Usage of requests: numbers' });
+  await expect(numbers.locator('tbody tr')).toHaveCount(24);
+  await expect(numbers.locator('tbody tr td:last-child').filter({ hasText: /^9$/ })).toHaveCount(1);
+  await page.keyboard.press('Escape');
+  await looks(page, 'owner-usage');
+  await panel.getByLabel('Meter').selectOption('bytes_out');
+  await panel.getByRole('button', { name: '30 days' }).click();
+  await expect(page).toHaveURL(/meter=bytes_out&span=30d/);
+  await expect(panel.getByText('Bytes out by day (UTC)')).toBeVisible();
+  await expect(panel.locator('dd').nth(1)).toHaveText('9'); // requests that used some
+  await page.reload();
+  await expect(panel.getByLabel('Meter')).toHaveValue('bytes_out');
+  await page.route('**/v1/usage-records?*', async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), next_cursor: 'more' } });
+  });
+  await page.route('**/v1/usage-records?*cursor=more*', (route) => route.fulfill({ json: { data: [], next_cursor: 'more' } }));
+  await page.reload();
+  await expect(panel.getByText('There are too many usage records to draw')).toBeVisible();
+  await page.unrouteAll({ behavior: 'wait' });
+  await panel.getByRole('link', { name: 'usage records' }).click();
+  await expect(page).toHaveURL(new RegExp(`usage-records\\?owner_id=${owner_id}&meter=bytes_out`));
+});

@@ -1950,7 +1950,7 @@ export interface components {
              * @example 2000
              */
             reserve: number;
-            /** @description What a request costs at least if its figure is missing, or if it did not end whole: reserve, or a weight for each byte of a body. Absent for max. */
+            /** @description What a request costs at least if its figure is missing, or if the exchange did not complete: reserve, or a weight for each byte of a body. Absent for max. */
             unknown?: "reserve" | {
                 /** @description For each byte of the body of the request. */
                 bytes_in?: number;
@@ -2038,7 +2038,7 @@ export interface components {
              * @example 2000
              */
             reserve?: number | null;
-            /** @description What a request costs at least if its figure is missing, or if it did not end whole: max (the default), reserve, or a weight for each byte of a body. */
+            /** @description What a request costs at least if its figure is missing, or if the exchange did not complete: max (the default), reserve, or a weight for each byte of a body. */
             unknown?: ("max" | "reserve") | {
                 /** @description For each byte of the body of the request. */
                 bytes_in?: number;

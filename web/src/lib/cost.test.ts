@@ -30,14 +30,15 @@ test('why a cost is not known', () => {
   expect(unknownWords('later')).toBe('later');
 });
 
-// Guarantee: a cost of a route is said in full: where the figure is, what is reserved, the most, and what an unknown one costs.
+// Guarantee: a cost of a route is said in full: where the figure is, what is reserved, the most, and what an
+// unknown one costs; a price is never unknown.
 test('a cost of a route in words', () => {
   const price: Cost = { meter: 'requests', from: { request: 20 }, reserve: 20, max: 20 };
   const rest = (units: string) => [
     ['Reserve', `${units}, taken before forwarding`],
     ['At most', units],
   ];
-  expect(costRows(price)).toEqual([['Each request', '20 requests'], ...rest('20 requests'), ['If unknown', 'the most']]);
+  expect(costRows(price)).toEqual([['Each request', '20 requests'], ...rest('20 requests')]);
   const header: Cost = { meter: 'cents', from: { header: 'X-Cost', expose: true }, reserve: 5, max: 5, unknown: 'reserve' };
   expect(costRows(header)).toEqual([
     ['From', 'the response header X-Cost, which is passed on'],

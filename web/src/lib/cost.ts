@@ -7,14 +7,14 @@ type Cost = Schemas['Cost'];
 
 // Why a cost is not known. The API may add further reasons.
 const reasons: Record<string, string> = {
-  incomplete: 'the exchange did not end whole: the client hung up, the upstream failed, or the request was cut',
+  incomplete: 'the exchange did not complete: the client hung up, the upstream failed, or the request was cut off',
   encoding: 'the response has a Content-Encoding other than gzip, or its gzip is damaged',
-  too_long: 'a value, the body or its depth is beyond what is read',
+  too_long: 'a value is longer than 1 KiB, or the body than 16 MiB',
   invalid: 'the body is not valid JSON, or ends within a value',
   not_a_number: 'the field or header is not a number',
   negative: 'the field or header is negative',
   too_large: 'the number is above 9,007,199,254,740,991',
-  missing: 'the response has no such field or header',
+  missing: 'the response does not have the field or header, or its Content-Type is not one that is read',
 };
 
 // unknownWords says why a cost is not known.
@@ -68,7 +68,7 @@ export const costRows = (c: Cost): [name: string, value: string][] => [
   ...figureRows(c),
   ['Reserve', `${unitsWords(c.meter, c.reserve)}, taken before forwarding`],
   ['At most', unitsWords(c.meter, c.max)],
-  ['If unknown', unknownText(c)],
+  ...(c.from.request === undefined ? [['If unknown', unknownText(c)] as [string, string]] : []), // a price is always known
 ];
 
 // costText returns the costs of a route as one edits them; "" for none.

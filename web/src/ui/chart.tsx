@@ -8,6 +8,7 @@ interface ChartProps extends Omit<PlotProps, 'height'> {
   label: string; // what the chart shows, for screen readers
   unit: string; // of its values, such as "requests per minute"
   exact?: (value: number) => string; // in the table, if format is shorter
+  none?: string; // what to say if all values are 0
 }
 
 const Plot = lazy(() => import('./plot'));
@@ -15,7 +16,7 @@ const Plot = lazy(() => import('./plot'));
 // Chart draws lines over time. Its numbers are also in a table, for screen readers and for those who want the exact
 // ones; it has the times of the chart, in the browser's zone.
 export function Chart(props: ChartProps) {
-  const { label, unit, times, series, format, exact = format } = props;
+  const { label, unit, times, series, format, exact = format, none = 'No requests in this time' } = props;
   const [open, setOpen] = useState(false);
   const nothing = series.every((s) => s.values.every((v) => !v));
   const head = unit.charAt(0).toUpperCase() + unit.slice(1);
@@ -24,9 +25,7 @@ export function Chart(props: ChartProps) {
       <p className="text-sm text-muted">{head}</p>
       <div className="h-45">
         {nothing ? (
-          <p className="flex h-full items-center justify-center rounded-md border border-dashed border-line text-muted">
-            No requests in this time
-          </p>
+          <p className="flex h-full items-center justify-center rounded-md border border-dashed border-line text-muted">{none}</p>
         ) : (
           <Suspense fallback={<Skeleton className="h-full w-full" />}>
             <Plot key={series.map((s) => s.label + s.color).join('|')} {...props} height={180} />

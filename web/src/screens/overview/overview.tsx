@@ -17,6 +17,7 @@ import { Ranges } from '../../ui/ranges';
 import { Table } from '../../ui/table';
 import { LatencyChart, TrafficChart } from '../../ui/trafficchart';
 import { Start, StartSteps } from './start';
+import { Thresholds } from './thresholds';
 import { Top } from './top';
 
 // Overview is the state of the last minutes to days: traffic, refusals, errors, latency, what is used most,
@@ -101,6 +102,7 @@ export default function Overview() {
         <Top by="key" period={period} live={live} />
         {mayRead('webhooks') && <FailingWebhooks still={still} period={period} />}
         {mayRead('audit-log') && <Changes still={still} />}
+        {mayRead('events') && <Thresholds still={still} />}
       </div>
     </Page>
   );

@@ -10,6 +10,7 @@ import { Quotas } from '../quotas/panel';
 import { useQuotas } from '../quotas/subject';
 import { DeleteOwner, ResumeOwner, SuspendOwner } from './actions';
 import { EditOwner } from './edit';
+import { OwnerCourse } from './course';
 import { OwnerState, PlanLink } from './parts';
 
 export default function OwnerPage() {
@@ -101,6 +102,7 @@ function OwnerDetail({ ownerId }: { ownerId: string }) {
               </Link>
             }
           />
+          <OwnerCourse ownerId={ownerId} counted={[...new Set(quotas.usage.data?.data.data.map((u) => u.meter))]} />
           <Applying of={limits} />
         </div>
       </div>

@@ -1,0 +1,42 @@
+import { expect, test } from 'vitest';
+import { passedLast, type Threshold } from './threshold';
+
+const now = Date.parse('2026-11-29T12:00:00Z');
+const event = (of: Partial<Threshold>) => ({
+  data: {
+    limit: 'per-month',
+    plan: 'pro',
+    meter: 'tokens',
+    percent: 80,
+    used: 80,
+    count: 100,
+    owner: 'acme',
+    owner_id: 'own_a',
+    key_id: null,
+    window_start: '2026-11-01T00:00:00Z',
+    window_end: '2026-12-01T00:00:00Z' as string | null,
+    ...of,
+  },
+});
+
+// Guarantee: of each window that has not ended, the highest threshold is shown, the newest window first; also of a quota that
+// never resets, and after a change of the plan, since the count stays. What is no threshold is left out.
+test('the thresholds that were passed', () => {
+  const shown = passedLast(
+    [
+      event({ owner_id: 'own_b', percent: 80 }),
+      event({ percent: 100, plan: 'free' }),
+      event({ percent: 80 }),
+      event({ owner_id: 'own_b', percent: 100 }),
+      event({ owner_id: 'own_c', limit: 'ever', window_start: '2020-01-01T00:00:00Z', window_end: null }),
+      event({ owner_id: null, key_id: 'key_a', window_end: '2026-11-29T12:00:00Z' }),
+      { data: { key_id: 'key_b' } },
+    ],
+    now,
+  );
+  expect(shown.map((t) => [t.owner_id, t.limit, t.percent])).toEqual([
+    ['own_b', 'per-month', 100],
+    ['own_a', 'per-month', 100],
+    ['own_c', 'ever', 80],
+  ]);
+});

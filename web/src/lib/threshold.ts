@@ -1,0 +1,20 @@
+import type { Schemas } from '../api/client';
+
+export type Threshold = Schemas['QuotaThresholdEvent'];
+
+// passedLast returns, of the thresholds that quotas passed, the highest of each window that has not ended: the newest first, as
+// events are listed. An event whose data has another form is left out.
+export function passedLast(events: Pick<Schemas['Event'], 'data'>[], now: number): Threshold[] {
+  const highest = new Map<string, Threshold>();
+  for (const { data } of events) {
+    if (!isThreshold(data) || (data.window_end && Date.parse(data.window_end) <= now)) continue;
+    const window = JSON.stringify([data.owner_id, data.key_id, data.limit, data.meter, data.window_start]);
+    const known = highest.get(window);
+    if (!known) highest.set(window, data);
+    else if (Number(data.percent) > Number(known.percent)) highest.set(window, data); // keeps its position
+  }
+  return [...highest.values()];
+}
+
+const isThreshold = (data: unknown): data is Threshold =>
+  typeof data === 'object' && data !== null && 'limit' in data && 'percent' in data && 'window_start' in data;

@@ -1,0 +1,88 @@
+import { Link } from '@tanstack/react-router';
+import { useList } from '../../api/hooks';
+import { useNames } from '../../api/names';
+import { serverNow } from '../../api/client';
+import { unitsOf } from '../../lib/usage';
+import { passedLast, type Threshold } from '../../lib/threshold';
+import { Panel, Status, Time } from '../../ui/basic';
+import { Table } from '../../ui/table';
+
+const most = 8;
+
+// Thresholds lists whose quotas are nearly used up, or are: the thresholds that were passed in the last 7 days, for which events
+// are kept, of windows that have not ended. It is nothing without any.
+export function Thresholds({ still }: { still: boolean }) {
+  const query = useList(
+    '/v1/events',
+    { query: { type: 'quota.threshold', limit: 100 } },
+    { refetchInterval: still ? false : 30_000, retry: false },
+  );
+  const rows = passedLast(query.data?.data.data ?? [], serverNow()).slice(0, most);
+  const { nameOf } = useNames(rows.flatMap((t) => (t.key_id ? [{ id: t.key_id }] : [])));
+  if (rows.length === 0) return null;
+  return (
+    <Panel
+      flush
+      className="lg:col-span-2"
+      title="Quotas that passed a threshold"
+      actions={
+        <Link to="/events" search={{ type: 'quota.threshold' }} className="link">
+          All of 7 days
+        </Link>
+      }>
+      <Table
+        label="Quotas that passed a threshold"
+        rows={rows}
+        rowKey={(t) => [t.owner_id, t.key_id, t.limit, t.meter, t.window_start].join(' ')}
+        skeletons={0}
+        empty={null}
+        columns={[
+          { title: 'Owner or key', className: 'w-full max-w-0', cell: (t) => <Whose of={t} name={nameOf} /> },
+          {
+            title: 'Limit',
+            className: 'hidden sm:table-cell',
+            cell: (t) => (
+              <span className="block max-w-60 truncate font-mono text-sm" title={`${t.plan}.${t.limit}`}>
+                {t.plan}.{t.limit}
+              </span>
+            ),
+          },
+          {
+            title: 'Passed',
+            className: 'whitespace-nowrap',
+            cell: (t) => <Status tone={Number(t.percent) >= 100 ? 'bad' : 'warn'}>{t.percent} %</Status>,
+          },
+          {
+            title: 'Of',
+            number: true,
+            className: 'hidden sm:table-cell',
+            cell: (t) => `${unitsOf(t.meter, t.count)}${t.meter.startsWith('bytes_') ? '' : ` ${t.meter}`}`,
+          },
+          { title: 'Resets', number: true, cell: (t) => (t.window_end ? <Time at={t.window_end} /> : 'never') },
+        ]}
+      />
+    </Panel>
+  );
+}
+
+function Whose({ of: t, name }: { of: Threshold; name: (id: string) => string }) {
+  const look = 'row-link link block truncate';
+  if (!t.key_id && t.owner_id)
+    return (
+      <Link to="/owners/$ownerId" params={{ ownerId: t.owner_id }} className={look} title={t.owner ?? t.owner_id}>
+        <bdi>{t.owner ?? t.owner_id}</bdi>
+      </Link>
+    );
+  if (!t.key_id) return <span className="text-muted">–</span>;
+  return (
+    <Link to="/keys/$keyId" params={{ keyId: t.key_id }} className={look} title={name(t.key_id)}>
+      <bdi>{name(t.key_id)}</bdi>
+      {t.owner && (
+        <span className="text-muted">
+          {' '}
+          of <bdi>{t.owner}</bdi>
+        </span>
+      )}
+    </Link>
+  );
+}
