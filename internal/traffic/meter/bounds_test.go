@@ -62,11 +62,13 @@ func TestNoAccountTakesTheRoomOfOthers(t *testing.T) {
 		binary.BigEndian.PutUint32(e.Key[12:], uint32(n+1))
 		m.Take([]accesslog.Entry{e})
 	}
-	for n := range maxCells + 1 {
-		take(1, n)
+	w := m.active
+	for _, all := range []*shares{&w.useShares, &w.cellShares} { // as after so many requests
+		all.add([16]byte{1}, all.most/(accountShare+1)*accountShare)
+		take(1, 0)
 	}
-	if m.Lost() == 0 || m.LostUsage() == m.Lost() {
-		t.Fatalf("%d requests are lost, and usage records lack %d: the account has not reached its bounds", m.Lost(), m.LostUsage())
+	if m.Lost() != 1 || m.LostUsage() != 2 {
+		t.Fatalf("%d requests are lost, and usage records lack %d; want 1 and 2 of an account that has reached its bounds", m.Lost(), m.LostUsage())
 	}
 	lost, unbilled := m.Lost(), m.LostUsage()
 	for n := range 10_000 {
