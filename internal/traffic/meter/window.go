@@ -80,7 +80,7 @@ type window struct {
 
 	// What accounts have of cells, of charges, and of identities in used and meters of costs that they have.
 	cellShares, chargeShares, useShares shares
-	names map[string]string         // of the meters of costs, so that each is in memory once
+	names                               map[string]string // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
