@@ -28,7 +28,10 @@ type sshConn struct {
 	rekeys  atomic.Bool // it has ended because of errRekeys
 }
 
-var errRekeys = problem(Malformed, "the server asks for new keys of the connection again and again")
+var (
+	errRekeys   = problem(Malformed, "the server asks for new keys of the connection again and again")
+	errOtherKey = problem(HostKey, "the server changes its host keys: try again")
+)
 
 // maxKeyExchanges is how often a server may ask for keys of a connection, the first ones included. Each exchange keeps a
 // processor busy for milliseconds, and servers ask for new ones after an hour or a gigabyte.
@@ -75,7 +78,7 @@ func dialSSH(ctx context.Context, c *Client, s *Source, at *location) (conn, err
 		config.Auth, config.HostKeyAlgorithms = nil, nil
 		if t, err = c.connectSSH(ctx, s, at, config, check); err == nil {
 			t.close()
-			return nil, problem(HostKey, "the server changes its host keys: try again")
+			return nil, errOtherKey
 		}
 	}
 	if err != nil {
@@ -104,7 +107,13 @@ func (c *Client) connectSSH(ctx context.Context, s *Source, at *location, config
 			t.rekeys.Store(true)
 			return errRekeys
 		}
-		t.key = key.Type() + " " + ssh.FingerprintSHA256(key)
+		shown := key.Type() + " " + ssh.FingerprintSHA256(key)
+		if exchanges == 1 { // hostKey reads it later, while keys may be exchanged again
+			t.key = shown
+		}
+		if shown != t.key {
+			return errOtherKey
+		}
 		return check(key)
 	}
 	sshc, channels, requests, err := ssh.NewClientConn(raw, at.host, config)
