@@ -236,8 +236,8 @@ func (e *usageEncoder) add(r *usage.Record) {
 	switch e.format {
 	case audit.CSV:
 		e.row([]string{
-			out.UsageID, strconv.FormatInt(out.Sequence, 10), out.PeriodStart.Format(time.RFC3339), out.PeriodEnd.Format(time.RFC3339), csvText(r.Owner), r.OwnerID, out.KeyID,
-			out.KeyPrefix, csvText(r.Plan), out.GatewayID, r.RouteID, out.Meter, strconv.FormatInt(out.Units, 10), strconv.FormatInt(out.Requests, 10), out.State,
+			out.UsageID, strconv.FormatInt(out.Sequence, 10), out.PeriodStart.Format(time.RFC3339), out.PeriodEnd.Format(time.RFC3339), audit.PlainCell(r.Owner), r.OwnerID, out.KeyID,
+			out.KeyPrefix, audit.PlainCell(r.Plan), out.GatewayID, r.RouteID, out.Meter, strconv.FormatInt(out.Units, 10), strconv.FormatInt(out.Requests, 10), out.State,
 		})
 		return
 	case cloudEvents:
@@ -254,14 +254,6 @@ func (e *usageEncoder) add(r *usage.Record) {
 	if err := e.objects.Encode(line); e.err == nil {
 		e.err = err
 	}
-}
-
-// csvText returns a cell that no spreadsheet takes for a formula.
-func csvText(s string) string {
-	if audit.IsFormula(s) {
-		return "'" + s
-	}
-	return s
 }
 
 // flush emits what was added.

@@ -23,9 +23,9 @@ const (
 // EmitSize is the approximate size of the pieces of an export, in bytes.
 const EmitSize = 128 << 10
 
-// LineEncoder encodes records as lines of JSON or of CSV (RFC 4180, with LF line ends). In CSV, a
-// cell that a spreadsheet would take for a formula begins with an apostrophe: callers choose
-// paths and methods. An encoder is not safe for concurrent use.
+// LineEncoder encodes records as lines of JSON or of CSV (RFC 4180, with LF line ends). In CSV, an
+// apostrophe is ahead of what a spreadsheet would take for a formula: callers choose paths and
+// methods. An encoder is not safe for concurrent use.
 //
 // A block has each method, caller and address once. They are encoded once for each block, not for
 // each record, which is the main reason why an export is fast.
@@ -241,26 +241,45 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// IsFormula reports whether a spreadsheet would take a cell of CSV for a formula: an apostrophe in front keeps it from that.
-func IsFormula(s string) bool { return s != "" && strings.IndexByte("=+-@\t\r", s[0]) >= 0 }
+// Separators by which a spreadsheet may divide a line, whatever quotes are around them: its locale chooses the semicolon or
+// a tab, and then a quote within the line's first cell means nothing.
+const otherSeparators = ";\t\r\n"
 
-// appendCell appends s as a cell of CSV. A cell that would begin like a formula gets an apostrophe
-// in front.
+// PlainCell returns s as a cell of CSV in which no spreadsheet finds a formula, by whichever separator it divides lines: there
+// is an apostrophe ahead of what would begin one.
+func PlainCell(s string) string {
+	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 && !strings.ContainsAny(s, otherSeparators) {
+		return s
+	}
+	dst := make([]byte, 0, len(s)+4)
+	if strings.IndexByte("=+-@\t\r", s[0]) >= 0 {
+		dst = append(dst, '\'')
+	}
+	begins := false // a cell, with the next byte
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case strings.IndexByte(otherSeparators, c) >= 0:
+			begins = true
+		case begins && c != ' ' && c != '"':
+			if begins = false; strings.IndexByte("=+-@", c) >= 0 {
+				dst = append(dst, '\'')
+			}
+		}
+		dst = append(dst, c)
+	}
+	return string(dst)
+}
+
+// appendCell appends s as a cell of CSV in which no spreadsheet finds a formula.
 func appendCell(dst []byte, s string) []byte {
-	if s == "" {
+	if s = PlainCell(s); s == "" {
 		return dst
 	}
-	formula := IsFormula(s)
 	if !strings.ContainsAny(s, "\",\r\n") && s[0] != ' ' {
-		if formula {
-			dst = append(dst, '\'')
-		}
 		return append(dst, s...)
 	}
 	dst = append(dst, '"')
-	if formula {
-		dst = append(dst, '\'')
-	}
 	for i := range len(s) {
 		if s[i] == '"' {
 			dst = append(dst, '"')

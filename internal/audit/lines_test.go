@@ -129,10 +129,7 @@ func checkRows(t *rapid.T, text string, v *View) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := r.Path
-		if want != "" && strings.ContainsAny(want[:1], "=+-@\t\r") {
-			want = "'" + want
-		}
+		want := PlainCell(r.Path)
 		want = strings.ReplaceAll(want, "\r\n", "\n") // the reader does that
 		if len(row) != 15 || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != want || row[9] != r.RequestID {
 			t.Fatalf("got %q, want the path %q of %+v", row, want, r)
@@ -179,5 +176,31 @@ func BenchmarkLines(b *testing.B) {
 			b.ReportMetric(float64(proctest.CPUTime(b)-start)/float64(b.N)/MaxRecords, "cpu-ns/record")
 			b.ReportMetric(float64(size)/MaxRecords, "bytes/record")
 		})
+	}
+}
+
+// Guarantee: no spreadsheet finds a formula in a cell that callers have chosen, whether it divides lines by commas or, as its
+// locale may say, by semicolons or tabs.
+func TestCellsHoldNoFormula(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringOfN(rapid.RuneFrom([]rune("=+-@;\t\r\n\"', a")), 0, 12, -1).Draw(t, "value")
+		line := string(appendCell([]byte("first,"), s))
+		rows, err := csv.NewReader(strings.NewReader(line)).ReadAll()
+		if err != nil || len(rows) != 1 || len(rows[0]) != 2 {
+			t.Fatalf("got %q, %v of %q", rows, err, line)
+		}
+		cells := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(";\t\r\n", r) })
+		for i, cell := range append(cells, rows[0][1]) {
+			if cell = strings.TrimLeft(cell, " \""); i > 0 && cell != "" && strings.ContainsRune("=+-@", rune(cell[0])) && (i < len(cells) || cell == rows[0][1]) {
+				t.Fatalf("%q has a formula: %q", line, cell)
+			}
+		}
+	})
+	for in, want := range map[string]string{
+		"": "", "a": "a", "=1": "'=1", "a;b": "a;b", "a;=1": "a;'=1", "a; \"=1": "a; \"'=1", "a\t-1": "a\t'-1", "\t": "'\t", "a;b=c;1-2": "a;b=c;1-2",
+	} {
+		if got := PlainCell(in); got != want {
+			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
 	}
 }

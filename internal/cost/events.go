@@ -221,14 +221,21 @@ func (r *Reader) endEvent() {
 	r.lines.data = false
 }
 
-// lineEnd returns the position of the first line break of b from i on, or len(b).
+// lineEnd returns the position of the first line break of b from i on, or len(b). It looks for both kinds of breaks in one
+// window after the other, so that lines that all end in the same kind are read in linear time.
 func lineEnd(b []byte, i int) int {
-	end := len(b)
-	if j := bytes.IndexByte(b[i:], '\n'); j >= 0 {
-		end = i + j
+	for size := 256; i < len(b); i += size {
+		window := b[i:min(len(b), i+size)]
+		end := len(window)
+		if j := bytes.IndexByte(window, '\n'); j >= 0 {
+			end = j
+		}
+		if j := bytes.IndexByte(window[:end], '\r'); j >= 0 {
+			end = j
+		}
+		if end < len(window) {
+			return i + end
+		}
 	}
-	if j := bytes.IndexByte(b[i:end], '\r'); j >= 0 {
-		end = i + j
-	}
-	return end
+	return len(b)
 }

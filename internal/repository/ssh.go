@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -24,7 +25,17 @@ type sshConn struct {
 	stop    func() bool
 	pace    *paced
 	errors  *firstBytes
+	rekeys  atomic.Bool // it has ended because of errRekeys
 }
+
+var (
+	errRekeys   = problem(Malformed, "the server asks for new keys of the connection again and again")
+	errOtherKey = problem(HostKey, "the server changes its host keys: try again")
+)
+
+// maxKeyExchanges is how often a server may ask for keys of a connection, the first ones included. Each exchange keeps a
+// processor busy for milliseconds, and servers ask for new ones after an hour or a gigabyte.
+const maxKeyExchanges = 4
 
 // firstBytes keeps the beginning of what a server writes to standard error.
 type firstBytes struct {
@@ -67,7 +78,7 @@ func dialSSH(ctx context.Context, c *Client, s *Source, at *location) (conn, err
 		config.Auth, config.HostKeyAlgorithms = nil, nil
 		if t, err = c.connectSSH(ctx, s, at, config, check); err == nil {
 			t.close()
-			return nil, problem(HostKey, "the server changes its host keys: try again")
+			return nil, errOtherKey
 		}
 	}
 	if err != nil {
@@ -90,8 +101,19 @@ func (c *Client) connectSSH(ctx context.Context, s *Source, at *location, config
 	// The end of the context closes the connection, which ends whatever waits for it.
 	t.stop = context.AfterFunc(t.pace.ctx, func() { _ = raw.Close() })
 	t.pace.begin(false)
+	exchanges := 0
 	config.HostKeyCallback = func(_ string, _ net.Addr, key ssh.PublicKey) error {
-		t.key = key.Type() + " " + ssh.FingerprintSHA256(key)
+		if exchanges++; exchanges > maxKeyExchanges {
+			t.rekeys.Store(true)
+			return errRekeys
+		}
+		shown := key.Type() + " " + ssh.FingerprintSHA256(key)
+		if exchanges == 1 { // hostKey reads it later, while keys may be exchanged again
+			t.key = shown
+		}
+		if shown != t.key {
+			return errOtherKey
+		}
 		return check(key)
 	}
 	sshc, channels, requests, err := ssh.NewClientConn(raw, at.host, config)
@@ -186,6 +208,9 @@ func (r *sshResponse) packBegins() { r.conn.pace.packBegins() }
 
 // explain returns the error of a server that ended. The text that it wrote to standard error says why.
 func (t *sshConn) explain(err error) error {
+	if t.rekeys.Load() {
+		return errRekeys
+	}
 	if !errors.Is(err, io.EOF) {
 		return err
 	}

@@ -239,6 +239,21 @@ func TestReadOverSSH(t *testing.T) {
 	}
 }
 
+// Guarantee: a server cannot keep processors busy by asking for new keys of a connection again and again.
+func TestServerThatAsksForNewKeys(t *testing.T) {
+	t.Parallel()
+	r := newRepo(t, filepath.Join(t.TempDir(), "repo"))
+	r.write("api/openapi.yaml", rand.Text())
+	noise := make([]byte, 1<<20)
+	_, _ = rand.Read(noise)
+	r.write("api/noise", string(noise))
+	r.commit("first")
+	server := serveSSH(t, "AcceptEnv LANG", "RekeyLimit 16K") // with the old version of the protocol, the pack has all files
+	s := repository.Source{URL: "ssh://" + server.user + "@" + server.addr + r.dir, Credential: repository.Credential{SSHKey: server.key}}
+	_, err := read(t, client(t, repository.Config{}), s)
+	wantKind(t, err, repository.Malformed, "asks for new keys")
+}
+
 // Guarantee: a server that accepts a connection and says nothing is reported as too slow.
 func TestSilentSSHServer(t *testing.T) {
 	t.Parallel()

@@ -3,19 +3,25 @@
 package telemetry
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 
 	"golang.org/x/term"
 
 	"github.com/keygate/keygate/internal/apikey"
 )
 
-// NewLogger returns a logger that writes to w and redacts API keys in string and error
-// attributes. level is debug, info, warn or error. format is text, json or auto, which
+// maxText is the most bytes of the text of an attribute. Some texts come from others: what an upstream, a Git server or the
+// limit store has answered, in an error.
+const maxText = 16 << 10
+
+// NewLogger returns a logger that writes to w, redacts API keys in string and error
+// attributes, and cuts them to maxText bytes. level is debug, info, warn or error. format is text, json or auto, which
 // means text if w is a terminal and JSON otherwise. Package config validates both.
 func NewLogger(w io.Writer, level, format string) *slog.Logger {
-	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: withoutKeys}
+	options := &slog.HandlerOptions{Level: slog.LevelInfo, ReplaceAttr: clean}
 	switch level {
 	case "debug":
 		options.Level = slog.LevelDebug
@@ -33,8 +39,8 @@ func NewLogger(w io.Writer, level, format string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// withoutKeys redacts API keys in the text of an attribute.
-func withoutKeys(_ []string, a slog.Attr) slog.Attr {
+// clean redacts API keys in the text of an attribute, and cuts it.
+func clean(_ []string, a slog.Attr) slog.Attr {
 	text := ""
 	switch a.Value.Kind() {
 	case slog.KindString:
@@ -44,10 +50,19 @@ func withoutKeys(_ []string, a slog.Attr) slog.Attr {
 			text = err.Error()
 		}
 	}
-	if plain := apikey.Redact(text); plain != text {
+	if plain := cut(apikey.Redact(text)); plain != text {
 		a.Value = slog.StringValue(plain)
 	}
 	return a
+}
+
+// cut returns the begin of a text that is too long, and how many bytes it lacks.
+func cut(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	begin := strings.ToValidUTF8(text[:maxText], "")
+	return fmt.Sprintf("%s… (%d bytes more)", begin, len(text)-len(begin))
 }
 
 func isTerminal(w io.Writer) bool {

@@ -3,12 +3,16 @@ package telemetry_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/telemetry"
 )
 
@@ -71,4 +75,26 @@ func TestLogWithoutReaderDelaysNothing(t *testing.T) {
 			t.Errorf("got %d lines lost, want no further one", got)
 		}
 	})
+}
+
+// Guarantee: docs/limits.md. A log line has at most 16 KiB of a text, such as the error that a server has answered with: the
+// rest is left out, and the line says how much. No secret part of a key is left where it is cut.
+func TestLongTextsOfTheLogAreCut(t *testing.T) {
+	const most = 16 << 10
+	key, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, format := range []string{"json", "text"} {
+		var to bytes.Buffer
+		log := telemetry.NewLogger(&to, "info", format)
+		log.Info("m", "short", strings.Repeat("s", most), "error", errors.New(strings.Repeat("é", most)+"END"), "key", strings.Repeat("k", most-10)+key+"END")
+		line := to.String()
+		if len(line) > 4*most || strings.Contains(line, "END") || strings.Contains(line, key[:12]) {
+			t.Errorf("%s: a line of %d bytes, want texts to be cut: …%.300s", format, len(line), line[max(0, len(line)-300):])
+		}
+		if !strings.Contains(line, "s") || !strings.Contains(line, fmt.Sprintf("(%d bytes more)", most+3)) || strings.Contains(line, "\ufffd") {
+			t.Errorf("%s: got …%.300s, want what was left out of the error", format, line[max(0, len(line)-300):])
+		}
+	}
 }

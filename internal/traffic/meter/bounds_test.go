@@ -23,7 +23,8 @@ func TestUsageIsBounded(t *testing.T) {
 		binary.BigEndian.PutUint32(e.Key[12:], uint32(n+1))
 		m.Take([]accesslog.Entry{e})
 	}
-	for n := range maxUses + 3 {
+	const most = maxUses / (accountShare + 1) * accountShare // of one account
+	for n := range most + 3 {
 		take(n)
 	}
 	take(0)
@@ -32,8 +33,8 @@ func TestUsageIsBounded(t *testing.T) {
 	if got := m.LostUsage(); got != 3 || m.Lost() != 0 {
 		t.Errorf("usage records lack %d requests and reports %d, want 3 and none", got, m.Lost())
 	}
-	if got := m.active.usage; got != maxUses {
-		t.Errorf("the window has %d identities, want %d", got, maxUses)
+	if got := m.active.useShares.all; got != most {
+		t.Errorf("the window has %d identities, want %d", got, most)
 	}
 	cost := func(meter string) string {
 		return string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: meter, Units: 5}))
@@ -42,8 +43,39 @@ func TestUsageIsBounded(t *testing.T) {
 	take(0)
 	e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "requests", Units: 5}))
 	take(0)
-	if got := m.LostUsage(); got != 4 || m.Lost() != 0 || m.active.usage != maxUses {
-		t.Errorf("with a new meter of a full window, usage records lack %d requests and reports %d of %d; want 4, none and %d", got, m.Lost(), m.active.usage, maxUses)
+	if got := m.LostUsage(); got != 4 || m.Lost() != 0 || m.active.useShares.all != most {
+		t.Errorf("with a new meter of a full window, usage records lack %d requests and reports %d of %d; want 4, none and %d", got, m.Lost(), m.active.useShares.all, most)
+	}
+}
+
+// Guarantee: an account that uses very many keys and routes while the store takes nothing costs no other account a request in
+// its usage records or reports.
+func TestNoAccountTakesTheRoomOfOthers(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	take := func(account byte, n int) {
+		e := accesslog.Entry{Record: accesslog.Record{Start: 1_800_000_000_000_000, Account: [16]byte{account}, Status: 200}}
+		e.SetPeriod(0, math.MaxInt64)
+		e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "tokens", Units: 5}))
+		binary.BigEndian.PutUint32(e.Key[12:], uint32(n+1))
+		m.Take([]accesslog.Entry{e})
+	}
+	w := m.active
+	for _, all := range []*shares{&w.useShares, &w.cellShares} { // as after so many requests
+		all.add([16]byte{1}, all.most/(accountShare+1)*accountShare)
+		take(1, 0)
+	}
+	if m.Lost() != 1 || m.LostUsage() != 2 {
+		t.Fatalf("%d requests are lost, and usage records lack %d; want 1 and 2 of an account that has reached its bounds", m.Lost(), m.LostUsage())
+	}
+	lost, unbilled := m.Lost(), m.LostUsage()
+	for n := range 10_000 {
+		take(2, n)
+	}
+	if m.Lost() != lost || m.LostUsage() != unbilled {
+		t.Errorf("another account lacks %d requests, and %d in its usage records; want none", m.Lost()-lost, m.LostUsage()-unbilled)
 	}
 }
 
@@ -60,7 +92,7 @@ func TestMetersOfUsageAreBounded(t *testing.T) {
 		e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "m" + strconv.Itoa(n), Units: 1}))
 		m.Take([]accesslog.Entry{e})
 	}
-	if got := m.active.usage; got != meters+1 {
+	if got := m.active.useShares.all; got != meters+1 {
 		t.Errorf("the window counts %d identities and meters, want %d", got, meters+1)
 	}
 	m.active.reset()
@@ -97,7 +129,7 @@ func TestMetersOfTrafficAreBounded(t *testing.T) {
 			t.Errorf("the counts of account %d have %d meters, and %d units of others; want at most %d, and %d", i+1, len(a), other, traffic.MaxMeters+1, want)
 		}
 	}
-	m.active.charges = make([]charge, maxCharges)
+	m.active.chargeShares.add([16]byte{3}, maxCharges)
 	take(2, "tokens")
 	if m.Lost() != 1 {
 		t.Errorf("%d requests are lost of a full window, want 1", m.Lost())

@@ -33,7 +33,7 @@ const (
 	flushCells    = 1 << 17 // starts an early flush
 	flushArrivals = 1 << 20
 	flushCharges  = 1 << 18
-	maxCells      = 1 << 20   // further records are lost
+	maxCells      = 1 << 20   // further records are lost; accounts share them, as the next two, by the rule of shares
 	maxCharges    = 1 << 21   // further records are lost; one takes 40 bytes
 	maxUses       = 1 << 18   // requests of further identities are missing from usage records; one takes about 500 bytes
 	maxPending    = 256 << 20 // bytes of bodies that the store has not taken
@@ -112,7 +112,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 		if r.Part == accesslog.Started || r.Account == [16]byte{} {
 			continue
 		}
-		if len(w.cells) >= maxCells || len(w.charges) >= maxCharges {
+		if !w.cellShares.mayTake(r.Account) || !w.chargeShares.mayTake(r.Account) {
 			m.lost.Add(1)
 			continue
 		}
@@ -120,7 +120,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 			m.unbilled.Add(1)
 		}
 	}
-	full := len(w.cells) >= flushCells || w.usage >= flushCells || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
+	full := len(w.cells) >= flushCells || w.useShares.all >= flushCells || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
 	m.mu.Unlock()
 	if full {
 		m.wake.Notify()

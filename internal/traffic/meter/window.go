@@ -76,16 +76,21 @@ type window struct {
 	charges  []charge
 	told     map[[16]byte]*traffic.Meters // the meters of charges that are told apart, by account
 
-	used  map[[16]byte]*usage.Table // by account
-	usage int                       // number of identities in used, and of meters of costs that they have
-	names map[string]string         // of the meters of costs, so that each is in memory once
+	used map[[16]byte]*usage.Table // by account
+
+	// What accounts have of cells, of charges, and of identities in used and meters of costs that they have.
+	cellShares, chargeShares, useShares shares
+	names                               map[string]string // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
 }
 
 func newWindow() *window {
-	return &window{slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{}}
+	return &window{
+		slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{},
+		cellShares: newShares(maxCells), chargeShares: newShares(maxCharges), useShares: newShares(maxUses),
+	}
 }
 
 // reset removes all counts and keeps the memory.
@@ -100,7 +105,10 @@ func (w *window) reset() {
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
-	if w.usage = 0; len(w.used) > keptTables {
+	w.cellShares.reset()
+	w.chargeShares.reset()
+	w.useShares.reset()
+	if len(w.used) > keptTables {
 		clear(w.used)
 	}
 	if len(w.told) > keptTables {
@@ -115,6 +123,35 @@ func (w *window) reset() {
 	if len(w.names) > keptNames {
 		clear(w.names)
 	}
+}
+
+// shares is what accounts have of something bounded. An account may take more while it has less than accountShare times
+// as much as all accounts leave free, so that no account takes all of it.
+type shares struct {
+	most, all int
+	of        map[[16]byte]int // by account
+}
+
+const accountShare = 3
+
+func newShares(most int) shares { return shares{most: most, of: map[[16]byte]int{}} }
+
+// mayTake reports whether an account may take more.
+func (s *shares) mayTake(account [16]byte) bool {
+	free := s.most - s.all
+	return free >= s.most/2 || free > 0 && s.of[account] < accountShare*free
+}
+
+func (s *shares) add(account [16]byte, n int) {
+	if n != 0 {
+		s.all += n
+		s.of[account] += n
+	}
+}
+
+func (s *shares) reset() {
+	s.all = 0
+	clear(s.of)
 }
 
 const (
@@ -166,6 +203,7 @@ func (w *window) charge(c *cell, e *accesslog.Entry) {
 			at = w.charges[at-1].next
 		}
 		if at == 0 {
+			w.chargeShares.add(e.Account, 1)
 			w.charges = append(w.charges, charge{traffic.Amount{Meter: meter}, c.charges})
 			at = uint32(len(w.charges))
 			c.charges = at
@@ -199,8 +237,8 @@ func (w *window) use(c *cell, e *accesslog.Entry) bool {
 		switch {
 		case c.Meter == usage.Requests:
 			requests = c.Units
-		case w.usage < maxUses || u.Has(c.Meter):
-			w.usage += u.Count(w.name(c.Meter), c.Units, 1)
+		case u.Has(c.Meter) || w.useShares.mayTake(e.Account):
+			w.useShares.add(e.Account, u.Count(w.name(c.Meter), c.Units, 1))
 		default:
 			complete = complete && c.Units <= 0
 		}
@@ -227,12 +265,12 @@ func (w *window) useOf(e *accesslog.Entry) *usage.Use {
 		w.used[e.Account] = t
 	}
 	i := usage.Identity{Owner: e.OwnerID, Key: e.Key, Gateway: e.Gateway, Route: e.Route, From: e.PeriodStart, Until: e.PeriodEnd}
-	if w.usage >= maxUses && !t.Has(&i) {
+	if !w.useShares.mayTake(e.Account) && !t.Has(&i) {
 		return nil
 	}
 	u, isNew := t.Of(&i)
 	if isNew {
-		w.usage++
+		w.useShares.add(e.Account, 1)
 		u.Texts = usage.Texts{ExternalID: e.Owner, Plan: e.Plan, Prefix: string(bytes.TrimRight(e.Prefix[:], "\x00"))}
 	}
 	return u
@@ -275,6 +313,7 @@ func (w *window) cell(i *identity) *cell {
 		}
 		at = (at + 1) & mask
 	}
+	w.cellShares.add(i.account, 1)
 	w.cells = append(w.cells, cell{identity: *i, measured: w.measured(*i)})
 	w.slots[at] = uint32(len(w.cells))
 	if 2*len(w.cells) > len(w.slots) {
