@@ -9,8 +9,12 @@ GO ?= go
 # they add nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
 MODULES := . bench conformance deploy/helm tools/release
+# The go command in each module, in a workspace with the product where the module needs it.
+GO_IN = GOWORK=$$(.ci/work $$module) $(GO) -C $$module
 # One package more is tested at once than there are processors: the tests of servers wait for a part of their time.
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+# The packages whose tests take longest begin first, so that none of them runs alone at the end.
+LONGEST := ./e2e/... ./wire ./internal/cli ./internal/server ./internal/ratelimit ./internal/control ./internal/store/postgres
 FUZZTIME ?= 1000x
 DURATION ?= 1h
 # Everything is built without cgo, as what is released: the binaries are static. Only the race detector
@@ -65,8 +69,10 @@ test: deps ## Run all tests, with the race detector.
 # again. The target vet has the checks that go test would make of its own.
 .PHONY: test-go
 test-go: deps ## Run the tests in Go, with the race detector.
-	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do CGO_ENABLED=1 $(GO) -C $$module test $(RACE) -vet=off -p $(AT_ONCE) -timeout 20m ./...; done
-	for module in deploy/helm tools/release; do $(GO) -C $$module test -vet=off -p $(AT_ONCE) ./...; done
+	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do \
+		first=; if [ $$module = . ]; then first="$(LONGEST)"; fi; \
+		CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 20m $$first ./...; done
+	for module in deploy/helm tools/release; do $(GO_IN) test -vet=off -p $(AT_ONCE) ./...; done
 
 .PHONY: soak
 soak: deps ## Run three nodes under load while stores and nodes fail, for DURATION (1h). Flags: ARGS="-seed 7".
@@ -152,7 +158,7 @@ chart: ## Lint and render the Helm chart by Helm itself, which this builds for m
 
 .PHONY: vet
 vet: ## Run go vet.
-	for module in $(MODULES); do $(GO) -C $$module vet ./...; done
+	for module in $(MODULES); do $(GO_IN) vet ./...; done
 
 .PHONY: platforms
 platforms: ## Check the types for the other systems: the product and its tests compile there.

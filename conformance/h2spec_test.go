@@ -28,7 +28,9 @@ func TestH2spec(t *testing.T) {
 	}))
 	t.Cleanup(up.Close)
 	tool := filepath.Join(t.TempDir(), "h2spec")
-	if out, err := exec.Command("go", "build", "-o", tool, "github.com/summerwind/h2spec/cmd/h2spec").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", tool, "github.com/summerwind/h2spec/cmd/h2spec")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as all other programs, with which it shares the standard library
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build h2spec: %v\n%s", err, out)
 	}
 	for _, c := range []struct {

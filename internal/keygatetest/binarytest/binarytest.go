@@ -24,8 +24,8 @@ func Run(m *testing.M, binary *string) int {
 	}
 	defer os.RemoveAll(dir)
 	*binary = filepath.Join(dir, "keygate")
-	build := exec.Command("go", "build", "-trimpath", "-o", *binary, "github.com/keygate/keygate/cmd/keygate")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // static, as those that are released
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", *binary, "github.com/keygate/keygate/cmd/keygate")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // static and without tables for debuggers, as those that are released
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		fmt.Fprintln(os.Stderr, "build keygate:", err)
