@@ -41,9 +41,10 @@ type Address struct {
 // EjectionStatus describes an ejection.
 type EjectionStatus struct {
 	Since, Until time.Duration
-	Reason       Result
-	Failures     int // in a row, before it
-	Number       int // by which base was multiplied
+	Reason       Result // of the last failure before it
+	Failures     int    // in a row, before it
+	Number       int    // by which base was multiplied
+	hard         bool   // failures to connect and resets were reason enough
 }
 
 // A phase is the state of an address in its two lowest bits, and a serial number.
@@ -65,20 +66,16 @@ type run struct {
 	soft   int    // timeouts and statuses
 	caller uint64 // of the first soft one
 	many   bool   // soft ones are of several callers
-	torn   int    // resets after the head of a response: only a whole response clears them
+	torn   int    // hard ones after the head of a response: only a whole response clears them
 }
 
 // count returns how many failures count: soft ones only if they are of several callers.
 func (r *run) count() int {
-	n := r.hard
 	if r.many {
-		n += r.soft
+		return r.hard + r.soft
 	}
-	return max(n, r.torn)
+	return r.hard
 }
-
-// isHard reports whether the failures are reason enough without the soft ones.
-func (r *run) isHard(failures int) bool { return max(r.hard, r.torn) >= failures }
 
 // add adds a failure.
 func (r *run) add(result Result, caller uint64, answered bool) {
@@ -154,7 +151,7 @@ func (a *Address) succeeded(now time.Duration, p phase, whole bool) {
 		a.run = run{}
 		a.suspected.Store(false)
 	default:
-		a.run = run{torn: a.run.torn}
+		a.run = run{hard: a.run.torn, torn: a.run.torn}
 		a.suspected.Store(a.run.torn > 0)
 	}
 }
@@ -190,7 +187,7 @@ func (a *Address) checked(now time.Duration) {
 		a.refused.Store(int64(now))
 		a.markStale()
 	}
-	if phase(a.phase.Load()).state() != open && !a.ejection.Reason.soft() {
+	if phase(a.phase.Load()).state() != open && a.ejection.hard {
 		a.back(now, "check")
 	}
 }
@@ -230,7 +227,7 @@ func (a *Address) exceeds(e *Ejection, p phase) (ejects, bounded bool) {
 	if p.state() == halfOpen {
 		failures = 1
 	}
-	return a.run.count() >= failures, !a.run.isHard(failures)
+	return a.run.count() >= failures, a.run.hard < failures
 }
 
 // eject ejects the address for the failures in the phase p, unless that has changed since.
@@ -244,18 +241,12 @@ func (a *Address) eject(now time.Duration, e *Ejection, p phase, r Result) {
 	if !ejects {
 		return
 	}
-	if !bounded && r.soft() {
-		r = Reset // the others were enough
-		if a.run.torn == 0 {
-			r = Connect
-		}
-	}
 	if p.state() == open && a.number > 0 && e.Base > 0 {
 		a.number = max(0, a.number-int(min(int64(a.number), int64((now-a.since)/e.Base))))
 	}
 	a.number++
 	a.ejections++
-	a.ejection = EjectionStatus{Since: now, Until: now + e.duration(a.number), Reason: r, Failures: a.run.hard + a.run.soft, Number: a.number}
+	a.ejection = EjectionStatus{Since: now, Until: now + e.duration(a.number), Reason: r, Failures: a.run.hard + a.run.soft, Number: a.number, hard: !bounded}
 	a.until.Store(int64(a.ejection.Until))
 	a.enter(ejected, now)
 	a.report(Transition{At: now, State: Ejected, Reason: r.String(), Count: a.ejection.Failures, Until: a.ejection.Until})

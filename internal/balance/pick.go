@@ -313,14 +313,12 @@ func (a *Attempts) rank(e *entry, l level, small bool) (rank int, trial bool) {
 	if l == drains {
 		return 2 * levels, false
 	}
+	wasTried := a.hasTried(e.Target)
 	if l == halfOpened {
-		if small && !e.address.trying.Load() {
-			trial = true
-		} else {
+		if trial = small && !wasTried && !e.address.trying.Load(); !trial {
 			l = excluded
 		}
 	}
-	wasTried := a.hasTried(e.Target)
 	rank = int(l)
 	switch {
 	case l == excluded && !wasTried:
