@@ -1,6 +1,7 @@
 package balance
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -149,7 +150,7 @@ func (f *Fleet) Names() []Name {
 		names = append(names, n)
 	}
 	slices.SortFunc(names, func(a, b Name) int {
-		return compareStrings(a.Account, b.Account, a.Gateway, b.Gateway, a.Upstream, b.Upstream)
+		return cmp.Or(cmp.Compare(a.Account, b.Account), cmp.Compare(a.Gateway, b.Gateway), cmp.Compare(a.Upstream, b.Upstream))
 	})
 	return names
 }

@@ -1,9 +1,5 @@
 package balance
 
-import (
-	"cmp"
-)
-
 // HashValue returns the hash of a value for the policy Hash and for splits. It is the same on every node.
 func HashValue(value []byte) uint64 {
 	h := uint64(fnvOffset)
@@ -35,14 +31,4 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// compareStrings compares pairs of strings, the first pair first.
-func compareStrings(pairs ...string) int {
-	for i := 0; i < len(pairs); i += 2 {
-		if c := cmp.Compare(pairs[i], pairs[i+1]); c != 0 {
-			return c
-		}
-	}
-	return 0
 }

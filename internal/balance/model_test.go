@@ -336,7 +336,7 @@ type modelRun struct {
 	backs    int
 }
 
-var modelConfigs = []Config{ //nolint:gochecknoglobals // constant
+var modelConfigs = []Config{
 	{Ejection: DefaultEjection(), Retries: DefaultRetries()},
 	{Ejection: Ejection{Failures: 2, On: On(Connect, Reset, Timeout, Status503), Base: 3 * time.Second, Max: 8 * time.Second, MaxPercent: 50}, Check: Check{ID: "a", Unhealthy: 2, Healthy: 3}},
 	{Ejection: Ejection{Failures: 3, On: On(Timeout, Status502, GRPCUnavailable), Base: time.Second, Max: 300 * time.Second, MaxPercent: 100}, Policy: RoundRobin, Check: Check{ID: "b", Unhealthy: 1, Healthy: 1}},

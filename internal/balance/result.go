@@ -16,10 +16,13 @@ const (
 	Reset
 	// Timeout is a response that did not come in time.
 	Timeout
-	// Status502 and the following are responses.
+	// Status502 is a response with this status, as the following are.
 	Status502
+	// Status503 is one.
 	Status503
+	// Status504 is one.
 	Status504
+	// GRPCUnavailable is a response with grpc-status 14.
 	GRPCUnavailable
 
 	results
