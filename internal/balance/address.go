@@ -23,7 +23,7 @@ type Address struct {
 	_        [64]byte
 
 	phase     atomic.Uint64 // a phase
-	suspected atomic.Bool   // there are failures that a success would clear
+	suspected atomic.Bool   // there is something that a success would clear: failures, or denied
 	trying    atomic.Bool   // a request is in flight that tries a half-open address
 	until     atomic.Int64  // when the ejection ends
 	returned  atomic.Int64  // when it last came back: its weight grows from then on
@@ -36,6 +36,7 @@ type Address struct {
 	ejections uint64            // in all
 	since     time.Duration     // of the phase
 	run       run
+	denied    bool // the address rules have refused it, and there was no success since
 }
 
 // EjectionStatus describes an ejection.
@@ -122,11 +123,14 @@ func (a *Address) opensHalf(now time.Duration) phase {
 // enter begins a phase. The caller holds the lock.
 func (a *Address) enter(state phase, now time.Duration) {
 	a.run = run{}
-	a.suspected.Store(false)
+	a.suspect()
 	a.since = now
 	a.phase.Store(uint64((phase(a.phase.Load())&^stateMask + stateMask + 1) | state))
 	a.markStale()
 }
+
+// suspect sets suspected. The caller holds the lock.
+func (a *Address) suspect() { a.suspected.Store(a.denied || a.run != run{}) }
 
 // markStale makes every upstream that has the address look again who takes part. The caller holds the lock.
 func (a *Address) markStale() {
@@ -143,17 +147,17 @@ func (a *Address) succeeded(now time.Duration, p phase, whole bool) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.allow(now, "answered")
 	switch {
 	case phase(a.phase.Load()) != p:
 	case p.state() != open:
 		a.back(now, "answered")
 	case whole:
 		a.run = run{}
-		a.suspected.Store(false)
 	default:
 		a.run = run{hard: a.run.torn, torn: a.run.torn}
-		a.suspected.Store(a.run.torn > 0)
 	}
+	a.suspect()
 }
 
 // back ends an ejection, or the half-open phase after it. The caller holds the lock.
@@ -183,10 +187,8 @@ func (a *Address) Return(now time.Duration) bool {
 
 // checked notes a good check, which ends an ejection for failures to connect and resets. The caller holds the lock.
 func (a *Address) checked(now time.Duration) {
-	if a.refused.Load() > int64(now) {
-		a.refused.Store(int64(now))
-		a.markStale()
-	}
+	a.allow(now, "check")
+	a.suspect()
 	if phase(a.phase.Load()).state() != open && a.ejection.hard {
 		a.back(now, "check")
 	}
@@ -200,12 +202,26 @@ const refusal = 10 * time.Second
 func (a *Address) refuse(now time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	known := a.refused.Load() > int64(now)
 	a.refused.Store(int64(now + refusal))
-	if !known {
+	if !a.denied {
+		a.denied = true
 		a.report(Transition{At: now, State: Unhealthy, Reason: NotAllowed.String(), Count: 1})
 	}
+	a.suspect()
 	a.markStale()
+}
+
+// allow notes that there was a connection to the address, which the rules may have refused before. The caller holds the lock.
+func (a *Address) allow(now time.Duration, reason string) {
+	if !a.denied {
+		return
+	}
+	a.denied = false
+	if a.refused.Load() > int64(now) {
+		a.refused.Store(int64(now))
+		a.markStale()
+	}
+	a.report(Transition{At: now, State: Healthy, Reason: reason})
 }
 
 // fail notes a failure that counts under e, of an attempt that began in the phase p. It returns whether the address should be
@@ -217,11 +233,12 @@ func (a *Address) fail(e *Ejection, p phase, r Result, caller uint64, answered b
 		return false, false
 	}
 	a.run.add(r, caller, answered)
-	a.suspected.Store(true)
+	a.suspect()
 	return a.exceeds(e, p)
 }
 
-// exceeds returns what fail does. A half-open address is ejected for its first failure. The caller holds the lock.
+// exceeds returns what fail does. A half-open address is ejected for its first failure, or for a timeout or status when a
+// second caller has met one. The caller holds the lock.
 func (a *Address) exceeds(e *Ejection, p phase) (ejects, bounded bool) {
 	failures := e.Failures
 	if p.state() == halfOpen {

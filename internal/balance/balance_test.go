@@ -94,12 +94,12 @@ func testUpstream(n int, p Policy) (*Fleet, *Upstream, *Config) {
 // pickOne begins a request, and returns the address that it has picked.
 func pickOne(now time.Duration, u *Upstream, a *Attempts) string {
 	a.Begin(now, u)
+	defer a.Finish(now)
 	t := a.Pick(now)
-	a.End(now, OK)
-	a.Finish(now)
 	if t == nil {
 		return ""
 	}
+	a.End(now, OK)
 	return t.Address().Key().Address
 }
 
@@ -539,5 +539,28 @@ func TestFirstCheckAndRefusedAddresses(t *testing.T) {
 	}
 	if !uses(5+refusal, first) || u.AllUnhealthy(5+refusal) {
 		t.Error("a refused address is not tried again")
+	}
+}
+
+// Guarantee: an upstream that is dropped leaves nothing behind once its requests have ended, and its requests end as before.
+func TestDrop(t *testing.T) {
+	f, u, cfg := testUpstream(2, LeastRequests)
+	var a Attempts
+	a.Begin(0, u)
+	target := a.Pick(0)
+	f.Drop(1, u.name)
+	if len(f.addresses) != 1 || f.Address(target.Address().Key()) != target.Address() {
+		t.Errorf("%d addresses are left, want the one in use", len(f.addresses))
+	}
+	if got := pickOne(1, u, &Attempts{}); got != "" {
+		t.Errorf("%s was picked of an upstream that was dropped", got)
+	}
+	again := f.Upstream(2, u.name, cfg)
+	a.End(3, Connect)
+	a.Finish(3)
+	f.Drop(4, again.name)
+	f.Sweep()
+	if len(f.addresses) != 0 || len(f.dropped) != 0 || len(f.healths) != 0 || len(f.upstreams) != 0 {
+		t.Errorf("%d addresses, %d upstreams, %d dropped ones and %d checks are left", len(f.addresses), len(f.upstreams), len(f.dropped), len(f.healths))
 	}
 }

@@ -15,5 +15,6 @@
 //
 // Pick reads an immutable view of who takes part. Whatever changes that marks the views of the upstreams concerned as stale,
 // and the next Pick makes a new one while others go on with the old one. Pick checks the target that it has chosen once
-// more, so no pick that begins after an ejection or a drain returns its target. No pick waits for a lock.
+// more, so no pick that begins after an ejection or a drain returns its target. A pick waits for a lock only if its target has
+// begun to drain meanwhile.
 package balance

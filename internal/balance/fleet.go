@@ -15,6 +15,7 @@ type Fleet struct {
 
 	mu        sync.Mutex // held to change what there is; it is taken before the locks of upstreams and addresses
 	upstreams map[Name]*Upstream
+	dropped   []*Upstream // with requests in flight
 	addresses map[Key]*used
 	healths   map[healthKey]*Health
 }
@@ -57,6 +58,8 @@ func (f *Fleet) Drop(now time.Duration, n Name) {
 	if u := f.upstreams[n]; u != nil {
 		delete(f.upstreams, n)
 		u.configure(now, &Config{})
+		f.dropped = append(f.dropped, u)
+		f.sweep()
 	}
 }
 

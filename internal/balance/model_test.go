@@ -30,6 +30,7 @@ type modelAddress struct {
 	hard        bool // the ejection is for failures to connect or resets
 	failures    []modelFailure
 	refused     time.Duration
+	denied      bool // there was no success since
 	returned    time.Duration
 	checks      map[string]*modelCheck
 	trial       *modelRequest
@@ -194,10 +195,10 @@ func (m *model) note(r *modelRequest, result Result, whole bool) (counted bool) 
 	case result == Canceled:
 		return false
 	case result == NotAllowed:
-		if a.refused <= m.now {
+		if !a.denied {
 			m.downs++
 		}
-		a.refused = m.now + 10*time.Second
+		a.denied, a.refused = true, m.now+10*time.Second
 		return false
 	case e.Failures > 0 && result.Failed() && e.On.Has(result):
 		if a.serial == r.serial && a.state != ejected {
@@ -208,6 +209,7 @@ func (m *model) note(r *modelRequest, result Result, whole bool) (counted bool) 
 	case result == Connect || result == Reset || result == Timeout:
 		return false
 	}
+	m.allow(a)
 	if a.serial != r.serial {
 		return false
 	}
@@ -223,6 +225,14 @@ func (m *model) note(r *modelRequest, result Result, whole bool) (counted bool) 
 	}
 	a.failures = left
 	return false
+}
+
+// allow notes that the address rules allow an address.
+func (m *model) allow(a *modelAddress) {
+	if a.denied {
+		m.backs++
+	}
+	a.denied, a.refused = false, min(a.refused, m.now)
 }
 
 // mayEject ejects an address after a failure if the rules of the upstream say so.
@@ -301,7 +311,7 @@ func (m *model) report(a *modelAddress, c *modelCheck, isGood bool) {
 	found, needed := bad, c.settings.Unhealthy
 	if isGood {
 		found, needed = good, c.settings.Healthy
-		a.refused = min(a.refused, m.now)
+		m.allow(a)
 		if a.state != open && a.hard {
 			m.back(a)
 		}

@@ -165,4 +165,15 @@ func (f *Fleet) Sweep() {
 		u.sweep()
 		u.mu.Unlock()
 	}
+	f.sweep()
+}
+
+// sweep does that for upstreams that were dropped. The caller holds the lock.
+func (f *Fleet) sweep() {
+	f.dropped = slices.DeleteFunc(f.dropped, func(u *Upstream) bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.sweep()
+		return len(u.leaving) == 0
+	})
 }
