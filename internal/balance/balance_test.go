@@ -428,7 +428,7 @@ func TestOneCallerEjectsNothing(t *testing.T) {
 // Guarantee (section 7): a sticky split keeps each caller on its side, a larger share only adds callers, and the share is
 // met. Without sticky, any 10,000 requests in a row meet it to 1 in 1,000.
 func TestSplit(t *testing.T) {
-	const callers = 200_000
+	const callers = 50_000
 	var before [callers]bool
 	for _, share := range []Share{0, 1, 100, 5_00, 12_34, 50_00, 99_99, MaxShare} {
 		n := 0
@@ -562,5 +562,52 @@ func TestDrop(t *testing.T) {
 	f.Sweep()
 	if len(f.addresses) != 0 || len(f.dropped) != 0 || len(f.healths) != 0 || len(f.upstreams) != 0 {
 		t.Errorf("%d addresses, %d upstreams, %d dropped ones and %d checks are left", len(f.addresses), len(f.upstreams), len(f.dropped), len(f.healths))
+	}
+}
+
+// Guarantee (section 9): what an explanation needs of an ejection is there, and an address knows its upstreams.
+func TestEjectionIsShown(t *testing.T) {
+	var seen []Transition
+	cfg := benchConfig(2, 1, RoundRobin)
+	cfg.Check = Check{}
+	f := NewFleet(func(x Transition) { seen = append(seen, x) })
+	first := f.Upstream(0, Name{"acc", "a", "default"}, cfg)
+	f.Upstream(0, Name{"acc", "b", "default"}, cfg)
+	const at = 3 * time.Second
+	for first.Serves(at) {
+		var a Attempts
+		a.Begin(at, first)
+		a.Pick(at)
+		a.End(at, Connect)
+		a.Finish(at)
+	}
+	target := first.Observe(at, nil)[0].Target
+	e, out := target.Address().Ejection(at + 1)
+	if want := (EjectionStatus{Since: at, Until: at + 10*time.Second, Reason: Connect, Failures: 5, Number: 1, hard: true}); !out || e != want {
+		t.Errorf("the ejection is %+v (%v), want %+v", e, out, want)
+	}
+	if target.Failures(Connect) != 5 {
+		t.Errorf("%d failures, want 5", target.Failures(Connect))
+	}
+	var names []Name
+	target.Address().Upstreams(func(n Name) bool {
+		names = append(names, n)
+		return true
+	})
+	if len(names) != 2 || !slices.Equal(f.Names(), []Name{{"acc", "a", "default"}, {"acc", "b", "default"}}) {
+		t.Errorf("the address is of %v, all are %v", names, f.Names())
+	}
+	if len(seen) != 2 || seen[0].State != Ejected || seen[0].Count != 5 || seen[0].Reason != "connect" || seen[0].Until != e.Until {
+		t.Errorf("the transitions are %+v", seen)
+	}
+	var a Attempts
+	a.Begin(at, first)
+	if a.Pick(at); !a.WithoutHealthy() || first.WithoutHealthy() != 1 {
+		t.Error("a request without a healthy target is not counted")
+	}
+	a.End(at, OK)
+	a.Finish(at)
+	if len(seen) != 3 || seen[2].State != Healthy || seen[2].Reason != "answered" || !first.Serves(at) {
+		t.Errorf("an ejected address that answers does not serve again: %+v", seen)
 	}
 }

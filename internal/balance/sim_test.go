@@ -282,10 +282,15 @@ func TestKilledTarget(t *testing.T) {
 					s := newSimulation(seed, nil)
 					s.upstreams(upstreams)
 					s.rate, s.idempotent = rate, 0.8
-					s.run(2 * time.Second)
+					if rate == 0 {
+						for i := range 3 {
+							s.server(i).behave = s.serves(30 * time.Millisecond)
+						}
+					}
+					s.run(time.Second)
 					s.reset()
 					s.kill(s.server(0))
-					span := 25 * time.Second
+					span := 21 * time.Second
 					if rate == 0 {
 						span = 12 * time.Second
 					}
@@ -495,9 +500,9 @@ func TestSlowTarget(t *testing.T) {
 					with.server(i).behave, without.server(i).behave = with.serves(c.latency), without.serves(c.latency)
 				}
 				with.server(0).behave = with.serves(100 * c.latency)
-				span := 20 * time.Second
+				span := 12 * time.Second
 				if with.rate, without.rate = c.rate, c.rate; c.rate == 0 {
-					span = 2000 * c.latency
+					span = 600 * c.latency
 				}
 				with.run(span)
 				without.fleet.Drop(0, Name{"acc", "gw0", "default"})
