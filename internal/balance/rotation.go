@@ -26,7 +26,10 @@ type rotation struct {
 	blocks  [2][blockSize]atomic.Uint32
 }
 
-const blockSize = 64
+const (
+	blockSize = 64
+	classBits = 20 // of the number of a class
+)
 
 // class is the targets of one weight.
 type class struct {
@@ -107,13 +110,13 @@ func (r *rotation) fill(n uint64) {
 // step takes a turn. The caller holds the lock.
 func (r *rotation) step() int {
 	credits := r.credits[:len(r.weights)]
-	best, most := 0, int64(math.MinInt64)
+	most := int64(math.MinInt64)
 	for i, w := range r.weights {
-		credits[i] += w
-		if credits[i] > most {
-			best, most = i, credits[i]
-		}
+		credit := credits[i] + w
+		credits[i] = credit
+		most = max(most, credit<<classBits|int64(i)) // without a branch
 	}
+	best := int(most & (1<<classBits - 1))
 	credits[best] -= r.sum
 	c := &r.classes[best]
 	if c.turn++; c.turn == len(c.members) {
