@@ -1,0 +1,179 @@
+package balance
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Upstream is a named service of a gateway with its targets on this node. It outlives snapshots. It is safe for concurrent
+// use.
+type Upstream struct {
+	name  Name
+	fleet *Fleet
+
+	current atomic.Pointer[view]
+	stale   atomic.Bool // something has changed that the view does not show
+	budget  budget
+	without atomic.Uint64 // picks while no target took part
+
+	mu       sync.Mutex // held to change the table or to make a view
+	table    *table
+	leaving  []*Target // gone from the table with requests in flight
+	ejecting sync.Mutex
+}
+
+// table is a configuration with its targets. It is immutable.
+type table struct {
+	cfg     *Config
+	targets []entry
+	active  int // targets that do not drain
+}
+
+// entry is a target with what a configuration says about it.
+type entry struct {
+	*Target
+	weight uint64 // in thousandths; in a view, as far as it has grown
+	backup bool
+	health *Health // nil without checks
+}
+
+// Target is a target of an upstream at one address. Weight, backup and drain are its own; the rest is the address's. It is
+// safe for concurrent use.
+type Target struct {
+	url     string
+	address *Address
+
+	joined atomic.Int64 // when it joined others, or never
+	leaves atomic.Bool  // it drains, or is not in the table any more
+
+	// The rest is guarded by the lock of the upstream.
+	health  *Health       // nil without checks
+	drained time.Duration // since when it leaves
+
+	begun, ended atomic.Uint64
+	failures     [results]atomic.Uint64
+}
+
+// Name returns the name of the upstream.
+func (u *Upstream) Name() Name { return u.name }
+
+// URL returns the target as it is configured.
+func (t *Target) URL() string { return t.url }
+
+// Address returns the address of the target.
+func (t *Target) Address() *Address { return t.address }
+
+// InFlight returns the attempts in flight of this target: none of another upstream's at the same address.
+func (t *Target) InFlight() int64 {
+	ended := t.ended.Load() // first, so that the difference is never negative
+	return int64(t.begun.Load() - ended)
+}
+
+// configure puts cfg into force. The caller holds the lock of the Fleet.
+func (u *Upstream) configure(now time.Duration, cfg *Config) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	old, joins := map[targetKey]*Target{}, false
+	for _, t := range u.leaving {
+		old[t.key()] = t
+	}
+	if u.table != nil {
+		joins = u.table.active > 0
+		for _, t := range u.table.targets {
+			old[t.key()] = t.Target
+		}
+	}
+
+	next := &table{cfg: cfg, targets: make([]entry, 0, len(cfg.Targets))}
+	for i := range cfg.Targets {
+		c := &cfg.Targets[i]
+		k := targetKey{c.URL, Key{Account: u.name.Account, Origin: c.Origin, Address: c.Address}}
+		t, is := old[k]
+		switch {
+		case is && t == nil:
+			continue // twice in the configuration
+		case !is:
+			t = &Target{url: c.URL, address: u.fleet.take(now, u, k.address)}
+			t.join(now, joins)
+		case t.leaves.Load() && !c.Drain:
+			t.join(now, joins)
+		}
+		old[k] = nil
+		health := u.fleet.takeHealth(now, t.address, cfg.Check)
+		u.fleet.releaseHealth(t.health)
+		t.health = health
+		if c.Drain && !t.leaves.Load() {
+			t.drained = now
+		}
+		t.leaves.Store(c.Drain)
+		if !c.Drain {
+			next.active++
+		}
+		next.targets = append(next.targets, entry{Target: t, weight: uint64(max(1, c.Weight)) * fullWeight, backup: c.Backup, health: health})
+	}
+	u.leaving = u.leaving[:0:0]
+	for _, t := range old {
+		if t == nil {
+			continue
+		}
+		if !t.leaves.Load() {
+			t.drained = now
+		}
+		t.leaves.Store(true)
+		u.leaving = append(u.leaving, t)
+	}
+	u.table = next
+	u.sweep()
+	u.rebuild(now)
+}
+
+type targetKey struct {
+	url     string
+	address Key
+}
+
+func (t *Target) key() targetKey { return targetKey{t.url, t.address.key} }
+
+// join notes that the target takes part from now on. Beside others its weight grows.
+func (t *Target) join(now time.Duration, others bool) {
+	t.joined.Store(int64(never))
+	if others {
+		t.joined.Store(int64(now))
+	}
+}
+
+// sweep forgets targets that are gone and have nothing in flight. The caller holds the locks of the Fleet and of u.
+func (u *Upstream) sweep() {
+	u.leaving = slices.DeleteFunc(u.leaving, func(t *Target) bool {
+		if t.InFlight() > 0 {
+			return false
+		}
+		u.fleet.release(u, t.address)
+		u.fleet.releaseHealth(t.health)
+		return true
+	})
+}
+
+// Sweep forgets targets that are gone from the table and have nothing in flight any more. Call it now and then.
+func (f *Fleet) Sweep() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, u := range f.upstreams {
+		u.mu.Lock()
+		u.sweep()
+		u.mu.Unlock()
+	}
+	f.sweep()
+}
+
+// sweep does that for upstreams that were dropped. The caller holds the lock.
+func (f *Fleet) sweep() {
+	f.dropped = slices.DeleteFunc(f.dropped, func(u *Upstream) bool {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		u.sweep()
+		return len(u.leaving) == 0
+	})
+}

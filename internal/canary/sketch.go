@@ -1,0 +1,103 @@
+package canary
+
+import (
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Sketch is a histogram of latencies, in 16 bins for each power of two of 64 µs: a bin is at most 1/16 wider than its lower
+// edge. Latencies above an hour count as one hour. The zero value is empty.
+type Sketch struct {
+	count uint64
+	bins  [sketchBins]uint32
+}
+
+const (
+	sketchUnit = 64 * time.Microsecond
+	octave     = 16
+	sketchBins = 27 * octave
+)
+
+// binOf returns the bin of a latency.
+func binOf(d time.Duration) int {
+	u := uint64(max(0, d) / (sketchUnit / octave))
+	if u < octave {
+		return int(u)
+	}
+	e := bits.Len64(u) - bits.Len64(octave)
+	return min(sketchBins-1, e*octave+int(u>>e))
+}
+
+// edge returns the lower edge of a bin: the least latency in it.
+func edge(bin int) time.Duration {
+	if bin < octave {
+		return time.Duration(bin) * (sketchUnit / octave)
+	}
+	e := bin/octave - 1
+	return time.Duration((bin%octave+octave)<<e) * (sketchUnit / octave)
+}
+
+// Add adds a latency.
+func (s *Sketch) Add(d time.Duration) { s.AddBin(binOf(d), 1) }
+
+// AddBin adds n latencies of a bin.
+func (s *Sketch) AddBin(bin int, n uint32) {
+	if x := &s.bins[bin]; *x <= math.MaxUint32-n {
+		*x += n
+		s.count += uint64(n)
+	}
+}
+
+// Merge adds the latencies of o.
+func (s *Sketch) Merge(o *Sketch) {
+	if o.count == 0 {
+		return
+	}
+	for bin, n := range &o.bins {
+		if n > 0 {
+			s.AddBin(bin, n)
+		}
+	}
+}
+
+// Bins calls f for each bin that is not empty, for storage.
+func (s *Sketch) Bins(f func(bin int, n uint32)) {
+	for bin, n := range &s.bins {
+		if n > 0 {
+			f(bin, n)
+		}
+	}
+}
+
+// upperP95 returns an upper bound of the 95th percentile, by 3 standard deviations of its rank. It is false if there are too
+// few latencies for one.
+func (s *Sketch) upperP95() (time.Duration, bool) {
+	n := float64(s.count)
+	return s.ranked(0.95*n + 3*math.Sqrt(n*0.95*0.05))
+}
+
+// P95 returns the 95th percentile, and false if there are no latencies.
+func (s *Sketch) P95() (time.Duration, bool) { return s.ranked(0.95 * float64(s.count)) }
+
+// ranked returns the upper edge of the bin of a rank.
+func (s *Sketch) ranked(rank float64) (time.Duration, bool) {
+	if rank > float64(s.count) || s.count == 0 {
+		return 0, false
+	}
+	seen := uint64(0)
+	for bin, n := range &s.bins {
+		if seen += uint64(n); n > 0 && float64(seen) >= rank {
+			return edge(bin + 1), true
+		}
+	}
+	return 0, false
+}
+
+// slower returns how many latencies are certainly above d.
+func (s *Sketch) slower(d time.Duration) (n uint64) {
+	for bin := binOf(d) + 1; bin < sketchBins; bin++ {
+		n += uint64(s.bins[bin])
+	}
+	return n
+}
