@@ -13,6 +13,16 @@ import (
 	"pgregory.net/rapid"
 )
 
+// benchConfig returns a configuration of n targets, whose weights are 1 to weights.
+func benchConfig(n, weights int, p Policy) *Config {
+	c := &Config{Policy: p, Ejection: DefaultEjection(), Retries: DefaultRetries(), Check: Check{ID: "check", Unhealthy: 2, Healthy: 2}}
+	for i := range n {
+		address := fmt.Sprintf("10.0.%d.%d:8443", i/256, i%256)
+		c.Targets = append(c.Targets, TargetConfig{URL: "https://" + address, Origin: "https://" + address, Address: address, Weight: i%weights + 1})
+	}
+	return c
+}
+
 // budgetRequest is a request of the model of a retry budget.
 type budgetRequest struct {
 	began  time.Duration

@@ -92,15 +92,16 @@ func namesOfPlans(tx PlanReader, actor *Actor) *planNames {
 	return &planNames{tx: tx, accountID: actor.Account.ID, known: map[string]string{"": ""}}
 }
 
-// put sets name to the name of the plan.
+// put sets name to the name of the plan. A key that has ended may have a plan that was deleted since: it has no name.
 func (n *planNames) put(ctx context.Context, planID string, name *string) error {
 	known, found := n.known[planID]
 	if !found {
-		p, err := n.tx.Plan(ctx, n.accountID, planID)
-		if err != nil {
+		switch p, err := n.tx.Plan(ctx, n.accountID, planID); {
+		case err == nil:
+			known = p.Name
+		case fault.CodeOf(err) != fault.NotFound:
 			return err
 		}
-		known = p.Name
 		n.known[planID] = known
 	}
 	*name = known

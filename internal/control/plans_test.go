@@ -136,6 +136,15 @@ func TestPlansInUseStay(t *testing.T) {
 		h.must(step.release())
 	}
 	h.must(second(h.DeletePlan(ctx(), c, p.ID, nil)))
+
+	// What has ended had the plan, and is still shown.
+	h.must(second(h.DeleteOwner(ctx(), c, o.ID, nil)))
+	shown := must[*apikey.Key](h)(h.Key(ctx(), c, k.ID))
+	if shown.Plan != "" || len(must[[]apikey.Key](h)(h.Keys(ctx(), c, control.KeyFilter{}, control.Page{Limit: 10}))) == 0 {
+		t.Errorf("got the plan %q, want none, and a list with the key", shown.Plan)
+	}
+	h.must(second(h.RevokeKey(ctx(), c, k.ID, nil)))
+	h.must(second(h.KeyUsage(ctx(), c, k.ID)))
 }
 
 // Guarantee: keys and owners have the plan that their request names by its identifier or its name, and null removes it;

@@ -90,7 +90,9 @@ func keySubject(keyID string) findSubject {
 		}
 		q := &quotaSubject{id: k.BucketID, key: k}
 		if k.OwnerID != "" {
-			q.owner, err = tx.Owner(ctx, actor.Account.ID, k.OwnerID)
+			if q.owner, err = tx.Owner(ctx, actor.Account.ID, k.OwnerID); fault.CodeOf(err) == fault.NotFound { // deleted since the key has ended
+				q.owner, err = nil, nil
+			}
 		}
 		return q, err
 	}
@@ -131,6 +133,9 @@ func (q *quotaSubject) limits(ctx context.Context, tx ReadTx, yield func(*plan.P
 	accountID, more := q.accountID(), true
 	if planID != "" {
 		p, err := tx.Plan(ctx, accountID, planID)
+		if fault.CodeOf(err) == fault.NotFound { // deleted since the key has ended
+			p, err = &plan.Plan{}, nil
+		}
 		if err != nil {
 			return err
 		}

@@ -231,7 +231,7 @@ func TestRefusedRules(t *testing.T) {
 		{`[{"meter":"c","max":1,"reserve":2,"from":{"header":"X-Cost"}}]`, "[0].reserve"},
 		{`[{"meter":"c","max":1,"from":{"header":"X Cost"}}]`, "[0].from.header"},
 		{`[{"meter":"c","max":1,"from":{"header":"content-length"}}]`, "[0].from.header"},
-		{`[{"meter":"c","max":1,"from":{"header":"X-RateLimit-Cost"}}]`, "[0].from.header"},
+		{`[{"meter":"c","max":1,"from":{"header":"X-RateLimit-Remaining"}}]`, "[0].from.header"},
 		{`[{"meter":"c","max":1,"from":{"header":"RateLimit"}}]`, "[0].from.header"},
 		{`[{"meter":"c","max":1,"from":{"header":"X-Cost","expose":"yes","by":"a"}}]`, "[0].from.expose [0].from.by"},
 		{`[` + json(`,"unknown":"min"`) + `]`, "[0].unknown"},

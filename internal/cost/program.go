@@ -11,10 +11,11 @@ import (
 type Program struct {
 	rules   Rules
 	figures []figure
-	nodes   []node // noNode, the root, and below it a node for each prefix of a path
-	numbers int    // slots of fields
-	texts   int    // slots of by
-	filter  *filter
+	nodes   []node    // noNode, the root, and below it a node for each prefix of a path
+	numbers int       // slots of fields
+	texts   int       // slots of by
+	body    bool      // rules.ReadsBody
+	filter  *filter   // of the body; nil if none pays
 	hidden  []string  // the headers that are not passed on
 	reads   bool      // rules.ReadsResponse
 	readers sync.Pool // of *Reader
@@ -79,7 +80,7 @@ func Compile(rules Rules) *Program {
 			n.byName[p.nodes[c].name] = c
 		}
 	}
-	if p.rules.ReadsBody() {
+	if p.body = p.rules.ReadsBody(); p.body {
 		p.filter = newFilter(p)
 	}
 	return p
@@ -183,7 +184,7 @@ func (p *Program) child(of int32, name []byte) int32 {
 func (p *Program) Rules() Rules { return p.rules }
 
 // ReadsBody reports whether a rule needs the body of the response, so that there must be a Reader.
-func (p *Program) ReadsBody() bool { return p != nil && p.filter != nil }
+func (p *Program) ReadsBody() bool { return p != nil && p.body }
 
 // ReadsResponse reports whether a rule needs the response. p may be nil.
 func (p *Program) ReadsResponse() bool { return p != nil && p.reads }

@@ -271,11 +271,8 @@ func checkHeader(name string) error {
 	case "connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 		"content-length", "content-type", "content-encoding", "content-range", "location", "set-cookie", "www-authenticate":
 		return fault.Invalid("header", "%s has a meaning in HTTP: let the upstream send the cost in a header of its own, such as X-Tokens-Used", lower)
-	case "x-request-id", "ratelimit", "ratelimit-policy":
+	case "x-request-id", "ratelimit", "ratelimit-policy", "x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset":
 		return fault.Invalid("header", "%s is written by Keygate: let the upstream send the cost in a header of its own, such as X-Tokens-Used", lower)
-	}
-	if strings.HasPrefix(lower, "x-ratelimit-") {
-		return fault.Invalid("header", "%.40s is written by Keygate: let the upstream send the cost in a header of its own, such as X-Tokens-Used", lower)
 	}
 	return nil
 }

@@ -77,6 +77,28 @@ func chunks() [][]byte {
 
 const costOfTokens = `[{meter: tokens, max: 100000, from: {json: {usage.prompt_tokens: 1, usage.completion_tokens: 4}}}, {meter: cents, max: 100, from: {header: x-cost}}]`
 
+// Guarantee: the body of a response is read whatever the names of the fields, also if no filter of events pays for them.
+func TestFieldsWithoutAFilterAreRead(t *testing.T) {
+	many := make([]string, cost.MaxFields)
+	for i := range many {
+		many[i] = fmt.Sprintf("f%c%d: 1", 'a'+i, i)
+	}
+	for fields, body := range map[string]string{
+		"a: 1, b: 1, c: 1, d: 1": `{"a": 1, "b": 2, "c": 3, "d": 4}`,
+		"x: 2, y: 1, z: 1, q: 1": `{"x": 1, "y": 2, "z": 3, "q": 3}`,
+		strings.Join(many, ", ") + "}}}, {meter: more, max: 9, from: {json: {p.u: 1, p.v: 1, p.w: 1, p.x: 1": `{"fa0": 4, "fb1": 6}`,
+	} {
+		for contentType, text := range map[string]string{"application/json": body, "text/event-stream": "data: " + body + "\n\n"} {
+			var used ratelimit.Used
+			p := programOf(t, "[{meter: tokens, max: 100, from: {json: {"+fields+"}}}]")
+			newCostly(t, contentType, []byte(text)).settle(p, &used)
+			if !p.ReadsBody() || used[ratelimit.UseCost] != 10 && len(p.Rules()) == 1 {
+				t.Errorf("%s with {%.40s}: got %d tokens, want 10", contentType, fields, used[ratelimit.UseCost])
+			}
+		}
+	}
+}
+
 // Guarantee: the longest costs fit into an access record, and are read back from it.
 func TestLongestCostsAreRecorded(t *testing.T) {
 	var rules []string
