@@ -46,7 +46,14 @@ type quotaState struct {
 	low        int64       // when no more are left, the next range is taken
 	tell       int64       // when this process has used as many, the store must know
 	terms      *QuotaTerms // for which tell and low are
+	former     *QuotaTerms // for which they were before
 	asked      int64       // when the store has answered, in Unix nanoseconds
+}
+
+// isNew reports whether the store has not been asked by these terms, or not within a second if two gateways limit the quota
+// by different ones in turn.
+func (s *quotaState) isNew(t *QuotaTerms, wall int64) bool {
+	return t != s.terms && (t != s.former || !isRecent(s.asked, wall, second))
 }
 
 // used returns how many units of the window are used or held by other processes when left are left.
@@ -147,6 +154,10 @@ func (q *Quota) check(m *moment, t *QuotaTerms, v *view) finding {
 		f, v.over = passes, true // it is counted by charged
 	case f == mustReserve:
 		q.ask(t, v.amount)
+	case f == refuses && s.isNew(t, m.Wall): // percentages may be passed by a count that was lowered
+		q.ask(t, 0)
+		q.flush.Store(true)
+		q.keeper.enqueue(q)
 	}
 	return f
 }
@@ -190,7 +201,7 @@ func (q *Quota) charged(m *moment, t *QuotaTerms, v *view, use Use) {
 	if use != UseRequest {
 		v.quota.span.open.Add(1)
 	}
-	if !q.used(v.quota, t, quotaWord(v.next).left(), v.amount) && t != v.quota.terms && !isRecent(v.quota.asked, m.Wall, second) {
+	if !q.used(v.quota, t, quotaWord(v.next).left(), v.amount) && v.quota.isNew(t, m.Wall) {
 		q.ask(t, v.amount) // the percentages may be others
 		q.keeper.enqueue(q)
 	}

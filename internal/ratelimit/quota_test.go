@@ -196,6 +196,36 @@ func TestChangedCountAndGrants(t *testing.T) {
 	})
 }
 
+// Guarantee: plans.md, section 4: after a change of a plan, the subject's next request tells which percentages are passed,
+// also if it is refused, and if the store was asked just before.
+func TestPercentagesAfterAChange(t *testing.T) {
+	for _, nodes := range []int{1, 2} {
+		for name, change := range map[string]func(*ratelimit.QuotaTerms){
+			"a lowered count":       func(t *ratelimit.QuotaTerms) { t.Count = 500 },
+			"a count that still is": func(t *ratelimit.QuotaTerms) { t.Count = 700 },
+			"other percentages":     func(t *ratelimit.QuotaTerms) { t.WarnAt = []int{50, 55} },
+		} {
+			bubble(t, func(t *testing.T) {
+				m := quotatest.New()
+				n := startQuotas(t, m, "a", nodes)
+				if passed := n.passes(monthly(1000), 600); passed != 600 {
+					t.Fatalf("%d passed", passed)
+				}
+				pass(50 * time.Millisecond)
+				changed := monthly(1000)
+				change(changed)
+				if _, _, err := n.ask(changed, 1); err != nil {
+					t.Fatal(err)
+				}
+				pass(100 * time.Millisecond)
+				if told := m.Told(); len(told) == 0 {
+					t.Errorf("%s, %d nodes: nothing was told", name, nodes)
+				}
+			})
+		}
+	}
+}
+
 // TestLoweredCountOnNodes lowers a count while other nodes hold units that they took for the old one.
 func TestLoweredCountOnNodes(t *testing.T) {
 	bubble(t, func(t *testing.T) {

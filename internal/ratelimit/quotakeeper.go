@@ -418,7 +418,10 @@ func (q *Quota) apply(c *QuotaClaim, at, nodes int64) {
 		if s.low == 0 {
 			s.low = -1 // ranges are not taken ahead
 		}
-		s.terms, s.tell = c.Terms, MaxUnits+1
+		if s.terms != c.Terms {
+			s.terms, s.former = c.Terms, s.terms
+		}
+		s.tell = MaxUnits + 1
 		for _, percent := range c.Terms.WarnAt {
 			if !slices.Contains(w.Told, percent) {
 				s.tell = min(s.tell, c.Terms.unitsAt(percent, w.Grants)-(s.others.Taken-s.others.Reserved))
