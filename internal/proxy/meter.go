@@ -56,7 +56,8 @@ func (m *meter) settle(cfg *Config, c *ratelimit.Charge, in, out int64) {
 }
 
 // Passed notes how many bytes of the bodies have passed until now, in each direction; 0 changes nothing. An engine calls it
-// while a body passes, so that limits of bytes know of it within a second.
+// while a body passes, and every Tick of a long exchange, so that limits of bytes know of it within a second also if nothing
+// more passes.
 func (x *Exchange) Passed(in, out int64) {
 	if x.metered {
 		x.meter.passed(x.cfg, &x.Verdict.Charge, in, out)
@@ -66,6 +67,13 @@ func (x *Exchange) Passed(in, out int64) {
 // IsMetered reports whether limits or costs depend on the bytes of the exchange, so that Passed must be called. It is known after
 // CheckForward.
 func (x *Exchange) IsMetered() bool { return x.metered }
+
+// Settle charges what has passed of the tunnel, if that is due. The engine calls it every Tick.
+func (d *Detached) Settle() {
+	if d.metered {
+		d.meter.passed(d.cfg, d.charge, 0, 0)
+	}
+}
 
 // Upward returns to, which then counts what is written to it from the client, if limits count the bytes of the tunnel.
 func (d *Detached) Upward(to io.Writer) io.Writer {

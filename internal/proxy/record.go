@@ -153,6 +153,8 @@ func (d *Detached) settle(in, out int64) {
 		defer d.meter.settle(d.cfg, d.charge, in, out)
 	}
 	if d.costs != nil {
+		d.meter.mu.Lock()
+		defer d.meter.mu.Unlock()
 		d.costs.whole = d.record.Reason == accesslog.NoReason
 		d.costs.settle(&d.meter.total, false, in, out)
 	}

@@ -188,6 +188,74 @@ func TestLimitsOfBytesKnowOfLongExchanges(t *testing.T) {
 	}
 }
 
+// usedAtLast waits until the limits have counted as many bytes.
+func (g *harness) usedAtLast(wantIn, wantOut int64) {
+	g.t.Helper()
+	for deadline := time.Now().Add(testTimeout); ; time.Sleep(50 * time.Millisecond) { //nolint:forbidigo // until a sweep
+		in, out := g.used()
+		if in == wantIn && out == wantOut {
+			return
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("the limits have counted %d bytes in and %d out, want %d and %d", in, out, wantIn, wantOut)
+		}
+	}
+}
+
+// Guarantee: plans.md, section 5: what has passed of an exchange is charged within a second also if nothing more passes: of a
+// response, and of a tunnel.
+func TestLimitsOfBytesKnowOfSilentExchanges(t *testing.T) {
+	hours := func() func() int64 {
+		var now atomic.Int64
+		return func() int64 { return now.Add(int64(time.Hour)) } // an hour between any two looks
+	}
+	silent := make(chan struct{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/none" {
+			return
+		}
+		_, _ = w.Write(make([]byte, 1000))
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-silent:
+		case <-r.Context().Done():
+		}
+	})
+	s := httptest.NewServer(handler)
+	t.Cleanup(s.Close)
+	t.Cleanup(func() { close(silent) }) // before it
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: s.URL, bytes: true, mono: hours(), realClock: true})
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		req, err := http.NewRequestWithContext(ctx, "GET", "http://"+g.addr+"/silent", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+g.key)
+		resp, err := client.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if _, err := io.ReadFull(resp.Body, make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		g.usedAtLast(0, 1000)
+	})
+	t.Run("tunnel", func(t *testing.T) {
+		g := start(t, setup{upstream: "http://" + switching(t, "hello"), bytes: true, mono: hours(), realClock: true})
+		c := g.dial(t)
+		c.upgrade(g, "")
+		c.wantText("hello")
+		c.Send("0123456789")
+		c.wantText("0123456789")
+		g.usedAtLast(10, 15)
+		c.closeWrite()
+		c.wantEnd("bye")
+	})
+}
+
 // Guarantee: a request that needs more than a limit ever has is told so, and not to wait.
 func TestRequestsLargerThanTheirLimit(t *testing.T) {
 	overBoth(t, func(t *testing.T, client http.RoundTripper) {

@@ -63,8 +63,9 @@ type conn struct {
 	callMu        sync.Mutex
 	call          *send.H2Try // of the exchange, while the sweeper may interrupt it
 	sweeper       sweeper
-	denied        accesslog.Result // set by the sweeper ahead of cutAccess
-	tunneled      *admit.Admission // of the tunnel, set ahead of phaseTunnel; then the sweeper's
+	denied        accesslog.Result               // set by the sweeper ahead of cutAccess
+	tunneled      *admit.Admission               // of the tunnel, set ahead of phaseTunnel; then the sweeper's
+	detached      atomic.Pointer[proxy.Detached] // the tunnel, once it has begun
 
 	shard *registryShard
 	index int

@@ -101,6 +101,7 @@ type sweeper struct {
 
 	admission *admit.Admission // of the exchange whose phase is marked as held
 	begun     int64            // when it was decided, by the clock of the review
+	metered   bool             // its charge depends on the bytes that pass
 }
 
 func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, draining bool) {
@@ -160,11 +161,15 @@ func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) 
 		if s.admission == nil {
 			s.admission = new(admit.Admission)
 		}
-		*s.admission, s.begun = c.x.Verdict.Admission(c.x.Method), c.x.BegunAt()
+		*s.admission, s.begun, s.metered = c.x.Verdict.Admission(c.x.Method), c.x.BegunAt(), c.x.IsMetered()
 		c.phase.unhold()
 		return word | held
 	}
 	// The mark says that the exchange is the one of s.admission.
+	if s.metered && c.phase.hold(word) {
+		c.x.Passed(0, 0)
+		c.phase.unhold()
+	}
 	if review.Unchanged(s.admission) || review.Now().Mono-s.begun < int64(proxy.ReviewAfter) || !c.phase.hold(word) {
 		return word
 	}
@@ -175,8 +180,11 @@ func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) 
 	return word
 }
 
-// tunnel ends a tunnel that may not go on.
+// tunnel charges what has passed of a tunnel, and ends one that may not go on.
 func (s *sweeper) tunnel(c *conn, review *admit.Review, word uint64) {
+	if d := c.detached.Load(); d != nil {
+		d.Settle()
+	}
 	switch {
 	case cut(word>>8) == cutAccess:
 		_ = c.nc.SetDeadline(past)

@@ -23,6 +23,7 @@ func (c *conn) tunnel(x *exchange) step {
 		return stepClose
 	}
 	record := x.Detach(x.attempt.Status())
+	c.detached.Store(record)
 	toUpstream := append([]byte(nil), x.in[x.after:x.stop]...)
 	c.engine.release(x)
 	c.x = nil

@@ -201,6 +201,9 @@ func (s *stream) sweep(review *admit.Review, now int64) {
 	if s.since != 0 && now-s.since >= (proxy.StartedAfter+tickTime).Milliseconds() {
 		s.EmitStarted()
 	}
+	if s.since != 0 {
+		s.Passed(0, 0)
+	}
 	if result := s.review(review); result != accesslog.Forwarded {
 		s.denied = result
 		s.cut(cutAccess)
