@@ -13,8 +13,6 @@ MODULES := . bench conformance deploy/helm tools/release
 GO_IN = GOWORK=$$(.ci/work $$module) $(GO) -C $$module
 # One package more is tested at once than there are processors: the tests of servers wait for a part of their time.
 AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
-# The packages whose tests take longest begin first, so that none of them runs alone at the end.
-LONGEST := ./e2e/... ./wire ./internal/cli ./internal/server ./internal/ratelimit ./internal/control ./internal/store/postgres
 FUZZTIME ?= 1000x
 DURATION ?= 1h
 # Everything is built without cgo, as what is released: the binaries are static. Only the race detector
@@ -69,9 +67,7 @@ test: deps ## Run all tests, with the race detector.
 # again. The target vet has the checks that go test would make of its own.
 .PHONY: test-go
 test-go: deps ## Run the tests in Go, with the race detector.
-	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do \
-		first=; if [ $$module = . ]; then first="$(LONGEST)"; fi; \
-		CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 20m $$first ./...; done
+	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 30m ./...; done
 	for module in deploy/helm tools/release; do $(GO_IN) test -vet=off -p $(AT_ONCE) ./...; done
 
 .PHONY: soak

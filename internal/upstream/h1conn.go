@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"math"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -147,9 +148,8 @@ func (c *H1Conn) look(fd uintptr) { c.unasked = hasUnasked(fd, c.wrote) }
 // becomes idle only if nothing has arrived for restTime. Until then no request gets it, not even a
 // waiting one.
 func (c *H1Conn) Rest() {
-	if c.resting == nil {
-		c.resting = time.AfterFunc(c.pool.owner.rest, c.rested)
-		return
+	if c.resting == nil { // another request may have the connection as soon as the timer fires
+		c.resting = time.AfterFunc(math.MaxInt64, c.rested)
 	}
 	c.resting.Reset(c.pool.owner.rest)
 }
