@@ -1227,6 +1227,11 @@ type CreateGatewayRequest struct {
 	// Example: free
 	DefaultPlan *string `json:"default_plan,omitempty"`
 
+	// DefaultPlanID Identifier of the plan of default_plan, in its place.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	DefaultPlanID *string `json:"default_plan_id,omitempty"`
+
 	// ErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 	//
 	// Example: openai

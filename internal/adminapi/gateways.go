@@ -130,6 +130,9 @@ func (c *call) newGateway(body gatewayBody) (in control.NewGateway, err error) {
 	if body["config"].Kind() != '"' {
 		c.refuse(fault.Join(c.required("name"), c.required("upstream_url")))
 	}
+	if in.DefaultPlanID, err = body.defaultPlanID(); err != nil {
+		return in, err
+	}
 	in.Settings, err = c.settings(body, true)
 	return in, err
 }
@@ -149,6 +152,9 @@ func (a *API) updateGateway(c *call, body gatewayBody) (response, error) {
 		return response{}, err
 	}
 	if p.AllowDuplicate, err = body.allowsDuplicate(); err != nil {
+		return response{}, err
+	}
+	if p.DefaultPlanID, err = body.defaultPlanID(); err != nil {
 		return response{}, err
 	}
 	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match)

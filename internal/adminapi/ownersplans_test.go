@@ -199,5 +199,19 @@ func TestGatewayShowsItsDefaultPlan(t *testing.T) {
 		t.Errorf("got %s, want the plan's name", listed.raw)
 	}
 	s.do(request{method: "PATCH", path: path, body: `{"default_plan": "none", "timeout": "1ms"}`}).refused(422, "validation_failed", "default_plan")
-	s.do(request{method: "PATCH", path: path, body: `{"default_plan_id": "` + plan + `"}`}).refused(422, "validation_failed", "default_plan_id")
+
+	// The identifier may stand for the name.
+	patch := func(body string) *response { return s.do(request{method: "PATCH", path: path, body: body}) }
+	if r := patch(`{"default_plan_id": null}`).want(200); strings.Contains(r.raw, "default_plan") {
+		t.Errorf("got %s, want no default plan", r.raw)
+	}
+	if r := patch(`{"default_plan_id": "` + plan + `"}`).want(200); r.text("default_plan") != "free" {
+		t.Errorf("got %s, want the plan", r.raw)
+	}
+	patch(`{"default_plan_id": "`+plan+`", "default_plan": "free"}`).refused(422, "validation_failed", "default_plan")
+	patch(`{"default_plan_id": "plan_01jz8y5c3te9b8r2m6q4v7x0bb", "name": ""}`).refused(422, "validation_failed", "default_plan_id")
+	made := s.do(request{method: "POST", path: "/v1/gateways", body: `{"name": "second", "upstream_url": "http://127.0.0.1:9", "default_plan_id": "` + plan + `"}`}).want(201)
+	if made.text("default_plan") != "free" {
+		t.Errorf("got %s, want the plan", made.raw)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -25,6 +26,7 @@ import (
 type createGatewayRequest struct {
 	Spec           *string `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
 	AllowDuplicate *bool   `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a name that another gateway of the account has. Otherwise it is a 409." example:"true"`
+	DefaultPlanID  *string `json:"default_plan_id,omitempty" nullable:"true" minLength:"1" doc:"Identifier of the plan of default_plan, in its place." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	Config         *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
 }
 
@@ -40,7 +42,8 @@ func (createGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema
 
 // updateGatewayRequest is the body of updateGateway, beside the settings.
 type updateGatewayRequest struct {
-	AllowDuplicate *bool `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a new name that another gateway of the account has. Otherwise it is a 409." example:"true"`
+	AllowDuplicate *bool   `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a new name that another gateway of the account has. Otherwise it is a 409." example:"true"`
+	DefaultPlanID  *string `json:"default_plan_id,omitempty" nullable:"true" minLength:"1" doc:"Identifier of the plan of default_plan, in its place; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
 }
 
 // TransformSchema adds the settings to the schema.
@@ -114,6 +117,13 @@ func (b gatewayBody) allowsDuplicate() (allowed bool, err error) {
 		err = unmarshal(value, &allowed)
 	}
 	return allowed, err
+}
+
+// defaultPlanID returns the field default_plan_id.
+func (b gatewayBody) defaultPlanID() (control.Optional[string], error) {
+	content, given := b["default_plan_id"]
+	id, err := b.text("default_plan_id")
+	return control.Optional[string]{Present: given, Null: given && content.Kind() == 'n', Value: id}, err
 }
 
 // settings returns what a body changes. null in a creation means the same as an absent field. If a value

@@ -16,8 +16,10 @@ import (
 // NewGateway is what a gateway is created from: settings, and at most one document.
 type NewGateway struct {
 	Settings gateway.Patch // applied to the defaults
-	Spec     string        // an OpenAPI document; "" for none
-	Config   string        // a configuration file, whose settings are applied after Settings; "" for none
+	// DefaultPlanID is the identifier of a plan, in place of Settings.DefaultPlan.
+	DefaultPlanID Optional[string]
+	Spec          string // an OpenAPI document; "" for none
+	Config        string // a configuration file, whose settings are applied after Settings; "" for none
 	// AllowDuplicate allows a name that another gateway of the account has.
 	AllowDuplicate bool
 }
@@ -160,6 +162,7 @@ func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway,
 			problems = append(problems, fault.Invalid(required.field, "is required: give it here, or as gateway.%s in config", required.field))
 		}
 	}
+	problems = append(problems, s.nameDefaultPlan(ctx, actor, in.DefaultPlanID, &settings))
 	edit, err := s.readPatchOf(ctx, actor, &settings, false)
 	n.edits = []*gatewayEdit{edit}
 	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {

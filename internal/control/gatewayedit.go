@@ -5,6 +5,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/plan"
 )
 
 // gatewayEdit is a gateway.Patch whose settings were each checked by themselves.
@@ -50,6 +51,26 @@ func (s *Service) readPatchOf(ctx context.Context, actor *Actor, p *gateway.Patc
 		return planNamed(ctx, tx, actor.Account.ID, p.DefaultPlan.Value, "default_plan")
 	})
 	return e, fault.Join(err, bad)
+}
+
+// nameDefaultPlan sets DefaultPlan of p to the name of the plan that a call gives by its identifier instead.
+func (s *Service) nameDefaultPlan(ctx context.Context, actor *Actor, planID Optional[string], p *gateway.Patch) error {
+	if !planID.Present {
+		return nil
+	}
+	choice := PlanChoice{ID: planID}
+	found, err := read(ctx, s, actor, func(tx ReadTx) (*plan.Plan, error) { return choice.find(ctx, tx, actor, "default_") })
+	if p.DefaultPlan.Present {
+		p.DefaultPlan = gateway.Member[string]{}
+		return fault.Join(err, fault.Invalid("default_plan", "must not be given together with default_plan_id: give one of them"))
+	}
+	if err != nil {
+		return err
+	}
+	if p.DefaultPlan = (gateway.Member[string]{Present: true, Null: found == nil}); found != nil {
+		p.DefaultPlan.Value = found.Name
+	}
+	return nil
 }
 
 // putSetting makes e set one setting, if p has it.

@@ -107,6 +107,8 @@ func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, actor *A
 // GatewayUpdate is what an update changes.
 type GatewayUpdate struct {
 	gateway.Patch
+	// DefaultPlanID is the identifier of a plan, in place of DefaultPlan.
+	DefaultPlanID Optional[string]
 	// AllowDuplicate allows a name that another gateway of the account has.
 	AllowDuplicate bool
 }
@@ -114,8 +116,9 @@ type GatewayUpdate struct {
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p GatewayUpdate, m Match) (*gateway.Gateway, error) {
-	edit, err := s.readPatchOf(ctx, actor, &p.Patch, false)
-	if err != nil {
+	err := s.nameDefaultPlan(ctx, actor, p.DefaultPlanID, &p.Patch)
+	edit, bad := s.readPatchOf(ctx, actor, &p.Patch, false)
+	if err = fault.Join(err, bad); err != nil {
 		return nil, err
 	}
 	unlock, err := s.lockTable(ctx, actor, gatewayID)

@@ -38,11 +38,11 @@ func (s *Service) RotateOwnKey(ctx context.Context, actor *Actor, gatewayID stri
 		if err != nil {
 			return nil, err
 		}
+		if next, err := w.rotatesAgain(ctx, k); err != nil || w.now.Before(next) {
+			return nil, cmp.Or(err, rotatedToday(w.now, next))
+		}
 		if k.RotatedTo != "" {
 			return nil, fault.New(fault.Conflict, "the key was already rotated: use the key that replaced it")
-		}
-		if next := k.HolderRotatedAt.Add(holderRotatesEvery); !k.HolderRotatedAt.IsZero() && w.now.Before(next) {
-			return nil, rotatedToday(w.now, next)
 		}
 		for _, room := range []func() error{
 			func() error { return s.roomForKey(ctx, w, k) },
@@ -55,6 +55,24 @@ func (s *Service) RotateOwnKey(ctx context.Context, actor *Actor, gatewayID stri
 		}
 		return s.rotate(ctx, w, k, overlapDays, time.Time{})
 	})
+}
+
+// rotatesAgain returns from when on a holder may rotate a key of the chain of k again. The key that replaced k says when that
+// was, if it did.
+func (w *work) rotatesAgain(ctx context.Context, k *apikey.Key) (time.Time, error) {
+	at := k.HolderRotatedAt
+	if k.RotatedTo != "" {
+		switch next, err := w.Key(ctx, k.AccountID, k.RotatedTo); {
+		case err == nil && next.HolderRotatedAt.After(at):
+			at = next.HolderRotatedAt
+		case err != nil && fault.CodeOf(err) != fault.NotFound:
+			return time.Time{}, err
+		}
+	}
+	if at.IsZero() {
+		return at, nil
+	}
+	return at.Add(holderRotatesEvery), nil
 }
 
 // checkHolder returns fault.Unauthorized unless a is the holder of a key.

@@ -2103,6 +2103,11 @@ export interface components {
              */
             default_plan?: string | null;
             /**
+             * @description Identifier of the plan of default_plan, in its place.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            default_plan_id?: string | null;
+            /**
              * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
              * @example openai
              * @enum {string|null}
@@ -5244,6 +5249,11 @@ export interface components {
              * @example free
              */
             default_plan?: string | null;
+            /**
+             * @description Identifier of the plan of default_plan, in its place; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            default_plan_id?: string | null;
             /**
              * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
              * @example openai
