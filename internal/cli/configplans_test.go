@@ -107,3 +107,25 @@ func TestPlanThatChangedIsNotOverwritten(t *testing.T) {
 		t.Errorf("exit status %d of the repetition: %s", status, said)
 	}
 }
+
+// Guarantee: the name of a new plan is the argument or --name, and not both.
+func TestNameOfANewPlan(t *testing.T) {
+	s := keygatetest.Start(t)
+	env := map[string]string{"KEYGATE_URL": s.AdminURL(), "KEYGATE_API_KEY": s.AdminKey}
+	for _, c := range []struct {
+		args   []string
+		status int
+	}{
+		{[]string{"first", "--limit", "all=9/s"}, 0},
+		{[]string{"--name", "second", "--limit", "all=9/s"}, 0},
+		{[]string{"third", "--name", "third", "--limit", "all=9/s"}, 2},
+		{[]string{"--limit", "all=9/s"}, 2},
+	} {
+		if status, _, said := runWith(t, env, append([]string{"plans", "create"}, c.args...)...); status != c.status {
+			t.Errorf("%q: exit status %d, want %d: %s", c.args, status, c.status, said)
+		}
+	}
+	if limitsOf(t, s, "first") != "all" || limitsOf(t, s, "second") != "all" {
+		t.Error("the plans were not created")
+	}
+}

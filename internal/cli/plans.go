@@ -172,7 +172,7 @@ func (a *app) printPlan(p *client.Plan) error {
 }
 
 func newPlansCreate(a *app) *cobra.Command {
-	o := &planFlags{app: a}
+	o, named := &planFlags{app: a}, ""
 	c := &cobra.Command{
 		Use: "create NAME --limit LIMIT", Short: "Create a plan",
 		Long: `Create a plan: a named set of limits that keys, owners and gateways share by reference.
@@ -187,6 +187,7 @@ directory. The file may have its name.`,
 		Args: atMost(1),
 	}
 	o.add(c.Flags())
+	c.Flags().StringVar(&named, "name", "", "`name` of the plan, in place of the argument")
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := noneEmpty(c); err != nil {
 			return err
@@ -195,6 +196,10 @@ directory. The file may have its name.`,
 			return err
 		}
 		name := strings.Join(args, "")
+		if name != "" && named != "" {
+			return usagef("the plan has two names, %s and --name %s: give one of them", name, named)
+		}
+		name = cmp.Or(name, named)
 		in := client.CreatePlanRequest{Name: name, Title: given(o.title), TimeZone: given(o.zone)}
 		if c.Flags().Changed("anchor-day") {
 			in.AnchorDay = &o.anchor
@@ -207,7 +212,7 @@ directory. The file may have its name.`,
 		case in.Name == "":
 			return usagef("no name given: give it as the argument, as in keygate plans create free")
 		case name != "" && name != in.Name:
-			return usagef("the argument is %s but the file has the name %s: give only one", name, in.Name)
+			return usagef("the command says %s but the file has the name %s: give only one", name, in.Name)
 		}
 		api, err := o.connect()
 		if err != nil {
