@@ -116,7 +116,7 @@ func TestSelfService(t *testing.T) {
 	for _, key := range []string{k.Secret, secret} {
 		want("a route with each key", ask("GET", "/orders", key, ""), 200)
 	}
-	want("another rotation of the old key", ask("POST", "/.keygate/rotate", k.Secret, week), 409)
+	want("another rotation of the old key", ask("POST", "/.keygate/rotate", k.Secret, week), 429)
 	s.Restart()
 	got = want("another rotation", ask("POST", "/.keygate/rotate", secret, week), 429)
 	seconds, err := strconv.Atoi(got.Header.Get("Retry-After"))
