@@ -42,7 +42,7 @@ func (a *AccountBudget) takeSlot() bool {
 	for {
 		used := a.all.slots.used.Load()
 		if used >= MaxAddresses/4*3 {
-			a.all.isShort()
+			a.all.short.Notify()
 		}
 		if used >= most {
 			a.addresses.Add(-1)

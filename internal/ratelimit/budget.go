@@ -3,6 +3,8 @@ package ratelimit
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Budget bounds the memory of the buckets and daily counts of limits with per: key or per: address, of each account
@@ -16,7 +18,7 @@ type Budget struct {
 	used    atomic.Int64
 	refused atomic.Int64
 	slots   addressSlots
-	short   chan struct{}
+	short   service.Signal
 
 	mu       sync.Mutex
 	accounts map[string]*AccountBudget
@@ -24,7 +26,7 @@ type Budget struct {
 
 // NewBudget returns a budget of limit bytes.
 func NewBudget(limit int64) *Budget {
-	return &Budget{max: limit, short: make(chan struct{}, 1), accounts: map[string]*AccountBudget{}}
+	return &Budget{max: limit, short: service.NewSignal(), accounts: map[string]*AccountBudget{}}
 }
 
 // Of returns the budget of an account. Budgets are never forgotten, because only operators create accounts.
@@ -64,21 +66,13 @@ func (a *AccountBudget) fits(n int64) bool {
 	}
 	left, own := a.all.max-a.all.used.Load()-n, a.used.Load()+n
 	if left < a.all.max/4 || own > 2*left {
-		a.all.isShort()
+		a.all.short.Notify()
 	}
 	if own <= 3*left {
 		return true
 	}
 	a.all.refused.Add(1)
 	return false
-}
-
-// isShort makes Short receive a value.
-func (b *Budget) isShort() {
-	select {
-	case b.short <- struct{}{}:
-	default:
-	}
 }
 
 // add counts n bytes, which may be negative.

@@ -42,8 +42,8 @@ type QuotaKeeper struct {
 	settles atomic.Int64          // how often requests have settled what the word of a quota does not have
 	saved   atomic.Int64          // how many of these are in the store
 	queue   atomic.Pointer[Quota] // the quotas that have asked, linked by next
-	wake    chan struct{}         // holds a token if somebody waits for the next round
-	soon    chan struct{}         // holds a token if there is work for which nobody waits
+	wake    service.Signal        // somebody waits for the next round
+	soon    service.Signal        // there is work for which nobody waits
 	group   service.Group
 
 	// Used only by the goroutine.
@@ -89,7 +89,7 @@ func NewQuotaKeeper(cfg QuotaKeeperConfig) (*QuotaKeeper, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Process = cmp.Or(cfg.Process, rand.Text())
-	k := &QuotaKeeper{cfg: cfg, wake: make(chan struct{}, 1), soon: make(chan struct{}, 1), round: &round{done: make(chan struct{})}}
+	k := &QuotaKeeper{cfg: cfg, wake: service.NewSignal(), soon: service.NewSignal(), round: &round{done: make(chan struct{})}}
 	for i := range k.shards {
 		empty := newIndex[Quota](0)
 		k.shards[i].current.Store(&empty)
@@ -225,7 +225,7 @@ func (k *QuotaKeeper) take() []*Quota {
 		q.queued.Store(false)
 	}
 	if len(k.rest) > 0 {
-		k.signal()
+		k.wake.Notify()
 	}
 	return k.pending
 }
@@ -453,7 +453,7 @@ func (k *QuotaKeeper) answer(ctx context.Context) {
 		if q := k.byKey(&keys[i]); q != nil {
 			q.recall.Store(true)
 			k.enqueue(q)
-			k.signal()
+			k.wake.Notify()
 		}
 	}
 }
@@ -540,7 +540,7 @@ func (k *QuotaKeeper) wait(ctx context.Context, q *Quota, t *QuotaTerms, amount 
 		err = failing
 		if err == nil {
 			k.enqueue(q)
-			k.signal() // the round that has begun may take q from the queue, and then current must begin, too
+			k.wake.Notify() // the round that has begun may take q from the queue, and then current must begin, too
 			err = k.await(ctx, current, late.C, q)
 		}
 		if refused := q.refused.Load(); err == nil && refused != nil {
@@ -629,7 +629,7 @@ func (k *QuotaKeeper) Sync(ctx context.Context) error {
 		if stopped || failing != nil {
 			return nil
 		}
-		k.signal()
+		k.wake.Notify()
 		select {
 		case <-current.done:
 		case <-late.C:
@@ -653,7 +653,7 @@ func (k *QuotaKeeper) settleOwn(ctx context.Context, own []*Quota) error {
 		for _, q := range own {
 			k.enqueue(q)
 		}
-		k.signal() // as in wait
+		k.wake.Notify() // as in wait
 		select {
 		case <-current.done:
 			if current.err != nil {
@@ -702,7 +702,7 @@ func (k *QuotaKeeper) Granted(ctx context.Context, key QuotaKey) error {
 	return k.Settle(ctx, []QuotaKey{key})
 }
 
-// enqueue adds q to the queue of quotas that ask. The next round begins soon, unless signal is called. It neither blocks
+// enqueue adds q to the queue of quotas that ask. The next round begins soon, unless wake is notified. It neither blocks
 // nor allocates.
 func (k *QuotaKeeper) enqueue(q *Quota) {
 	if q.queued.Swap(true) {
@@ -715,16 +715,5 @@ func (k *QuotaKeeper) enqueue(q *Quota) {
 			break
 		}
 	}
-	signal(k.soon)
-}
-
-// signal makes the next round begin at once.
-func (k *QuotaKeeper) signal() { signal(k.wake) }
-
-// signal puts a token into c, unless it holds one.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	k.soon.Notify()
 }

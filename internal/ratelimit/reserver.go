@@ -41,7 +41,7 @@ type Reserver struct {
 	log   *slog.Logger
 
 	queue atomic.Pointer[Daily] // the caps that have asked for a range, linked by next
-	wake  chan struct{}         // holds a token if there is work to do
+	wake  service.Signal        // there is work to do
 
 	mu                         sync.Mutex
 	limits                     map[limitKey]*dailyLimit
@@ -93,7 +93,7 @@ func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 	}
 	return &Reserver{
 		store: cfg.Store, node: cfg.Node, now: cfg.Now, steer: cfg.Steer, nodes: cfg.Nodes, log: cfg.Log,
-		wake:   make(chan struct{}, 1),
+		wake:   service.NewSignal(),
 		limits: make(map[limitKey]*dailyLimit),
 		round:  &round{done: make(chan struct{})},
 		day:    -1,
@@ -122,7 +122,7 @@ func (r *Reserver) limit(k limitKey, capacity int64) *dailyLimit {
 	}
 	if limit.capacity.Swap(capacity) != capacity {
 		r.resized = append(r.resized, limit)
-		r.signal()
+		r.wake.Notify()
 	}
 	return limit
 }
@@ -136,7 +136,7 @@ func (r *Reserver) Drop(limitID string) {
 		if limit := r.limits[k]; limit != nil {
 			delete(r.limits, k)
 			r.dropped = append(r.dropped, limit)
-			r.signal()
+			r.wake.Notify()
 		}
 	}
 }
@@ -168,7 +168,7 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 		if failing != nil {
 			return failing
 		}
-		r.signal()
+		r.wake.Notify()
 		select {
 		case <-current.done:
 			if current.err != nil {
@@ -207,14 +207,7 @@ func (r *Reserver) enqueue(d *Daily) {
 			break
 		}
 	}
-	r.signal()
-}
-
-func (r *Reserver) signal() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.wake.Notify()
 }
 
 // takeQueue empties the queue and appends its caps to into.

@@ -96,7 +96,7 @@ type Sharing struct {
 	told  told
 
 	queue atomic.Pointer[Lease] // the leases that ask for tokens, linked by next
-	wake  chan struct{}         // holds a token if there is work to do
+	wake  service.Signal        // there is work to do
 
 	mu       sync.Mutex
 	stopped  bool
@@ -140,7 +140,7 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Sharing{
-		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), catching: make(chan struct{}, 1),
+		cfg: cfg, log: cfg.Log, wake: service.NewSignal(), catching: make(chan struct{}, 1),
 		indebted: map[*Lease]bool{}, shares: map[shareKey]*Params{},
 	}
 	s.Reshare()
@@ -256,14 +256,7 @@ func (s *Sharing) enqueue(e *Lease) {
 			break
 		}
 	}
-	s.signal()
-}
-
-func (s *Sharing) signal() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Notify()
 }
 
 // owe counts a request of the given amount that was admitted by e while the store was lost.
@@ -335,7 +328,7 @@ func (s *Sharing) join(legs []leg) (*trip, int64) {
 	defer s.mu.Unlock()
 	r := s.pend(legs)
 	r.requests++
-	s.signal()
+	s.wake.Notify()
 	return r, r.requests - 1
 }
 

@@ -40,8 +40,8 @@ type SlotKeeper struct {
 	alone       atomic.Int64                // slots whose alone is true
 	unconfirmed atomic.Int64                // requests that began without a claim
 	queue       atomic.Pointer[sharedSlots] // those that have asked, linked by next
-	wake        chan struct{}               // holds a token if there is work to do
-	later       chan struct{}               // the same for work that can wait for lingers
+	wake        service.Signal              // there is work to do
+	later       service.Signal              // there is work that can wait for lingers
 	group       service.Group
 
 	// Used only by the goroutine.
@@ -85,7 +85,7 @@ func NewSlotKeeper(cfg SlotKeeperConfig) (*SlotKeeper, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Process = cmp.Or(cfg.Process, rand.Text())
-	k := &SlotKeeper{cfg: cfg, wake: make(chan struct{}, 1), later: make(chan struct{}, 1), round: &round{done: make(chan struct{})}, active: map[int64]*sharedSlots{}}
+	k := &SlotKeeper{cfg: cfg, wake: service.NewSignal(), later: service.NewSignal(), round: &round{done: make(chan struct{})}, active: map[int64]*sharedSlots{}}
 	k.turn.Store(1)
 	return k, nil
 }
@@ -147,7 +147,7 @@ func (k *SlotKeeper) Regained() {
 		return
 	}
 	k.turn.Store(1 + uint64(k.regained.Add(1))%(slotTurns-1))
-	k.signal()
+	k.wake.Notify()
 }
 
 // Count returns of how many subjects this process has slots. With a nil SlotKeeper it returns 0.
@@ -274,7 +274,7 @@ func (k *SlotKeeper) take() (taken []*sharedSlots) {
 	taken, k.rest = all, nil
 	if len(all) > slotsAtOnce {
 		taken, k.rest = takeUrgentFirst(nil, all, slotsAtOnce, (*sharedSlots).isUrgent, func(s *sharedSlots) string { return s.account })
-		k.signal()
+		k.wake.Notify()
 	}
 	for _, s := range taken {
 		s.queued.Store(false)
@@ -427,7 +427,7 @@ func (s *sharedSlots) wait(ctx context.Context, most int64, w *slotWaiting) (err
 			return k.unless(failing)
 		}
 		k.enqueue(s)
-		k.signal() // the round that has begun may take s from the queue, and then current must begin, too
+		k.wake.Notify() // the round that has begun may take s from the queue, and then current must begin, too
 		select {
 		case <-current.done:
 			if w.answered = true; current.err != nil {
@@ -494,17 +494,14 @@ func (s *sharedSlots) canDecide(most int64) bool {
 // enqueue adds s to the queue of slots that ask. It neither blocks nor allocates.
 func (k *SlotKeeper) enqueue(s *sharedSlots) {
 	if k.push(s) {
-		k.signal()
+		k.wake.Notify()
 	}
 }
 
 // enqueueLater does what enqueue does, for work that can wait for lingers.
 func (k *SlotKeeper) enqueueLater(s *sharedSlots) {
 	if k.push(s) {
-		select {
-		case k.later <- struct{}{}:
-		default:
-		}
+		k.later.Notify()
 	}
 }
 
@@ -519,12 +516,5 @@ func (k *SlotKeeper) push(s *sharedSlots) bool {
 		if k.queue.CompareAndSwap(head, s) {
 			return true
 		}
-	}
-}
-
-func (k *SlotKeeper) signal() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
 	}
 }

@@ -198,7 +198,7 @@ func (s *Sharing) lose(err error) {
 		s.stats.losses.Add(1)
 	}
 	s.mu.Unlock()
-	s.signal()
+	s.wake.Notify()
 }
 
 // tryAgain checks whether the lost store can be used again. If so, every lease reports what it has
@@ -382,7 +382,7 @@ func (s *Sharing) arrive(trips []*trip, questions []Question, now Instant, err e
 	for _, r := range trips {
 		close(r.done)
 	}
-	s.signal()
+	s.wake.Notify()
 }
 
 // land takes the answer t to r about one of its legs.
