@@ -32,24 +32,21 @@ func lowerBound(x, n uint64, a float64) float64 {
 	if x == 0 {
 		return 0
 	}
-	needed := evidence(x, n, a)
-	outside, inside := 0.0, float64(x)/float64(n)
-	for range bisections {
-		if q := (outside + inside) / 2; logLikelihood(x, n, q) > needed {
-			inside = q
-		} else {
-			outside = q
-		}
-	}
-	return outside
+	return bound(x, n, a, 0)
 }
 
 func upperBound(x, n uint64, a float64) float64 {
 	if x == n {
 		return 1
 	}
-	needed := evidence(x, n, a)
-	inside, outside := float64(x)/float64(n), 1.0
+	return bound(x, n, a, 1)
+}
+
+const bisections = 48
+
+// bound returns the bound between the observed rate and a rate outside of the bounds, which it approaches from outside.
+func bound(x, n uint64, a, outside float64) float64 {
+	needed, inside := evidence(x, n, a), float64(x)/float64(n)
 	for range bisections {
 		if q := (outside + inside) / 2; logLikelihood(x, n, q) > needed {
 			inside = q
@@ -59,8 +56,6 @@ func upperBound(x, n uint64, a float64) float64 {
 	}
 	return outside
 }
-
-const bisections = 48
 
 // logLikelihood returns the logarithm of qˣ(1−q)ⁿ⁻ˣ for 0 < q < 1.
 func logLikelihood(x, n uint64, q float64) float64 {
