@@ -43,7 +43,7 @@ type Address struct {
 type EjectionStatus struct {
 	Since, Until time.Duration
 	Reason       Result // of the last failure before it
-	Failures     int    // in a row, before it
+	Failures     int    // in a row, that led to it
 	Number       int    // by which base was multiplied
 	hard         bool   // failures to connect and resets were reason enough
 }

@@ -23,7 +23,7 @@ func benchConfig(n, weights int, p Policy) *Config {
 	return c
 }
 
-// budgetRequest is a request of the model of a retry budget.
+// budgetRequest is a request in the model of TestRetryBudget.
 type budgetRequest struct {
 	began  time.Duration
 	second int64

@@ -1,12 +1,11 @@
-//go:build unix
-
 package balance
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // The bar of section 2 is 300 ns for a pick of 256 targets, 4 µs with hash, and no allocation.
@@ -31,7 +30,7 @@ func BenchmarkRequest(b *testing.B) {
 			a := Attempts{HasValue: true, Small: true}
 			now := time.Duration(0)
 			b.ReportAllocs()
-			before := cpuTime()
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				now += 100
 				a.Value += golden
@@ -46,18 +45,10 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// cpuTime returns the processor time of this process: on a machine that others use, it is nearer to the truth than the time
+// reportCPU reports the processor time of an operation: on a machine that others use, it is nearer to the truth than the time
 // that has passed.
-func cpuTime() int64 {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return u.Utime.Nano() + u.Stime.Nano()
-}
-
-func reportCPU(b *testing.B, before int64) {
-	b.ReportMetric(float64(cpuTime()-before)/float64(b.N), "cpu-ns/op")
+func reportCPU(b *testing.B, before time.Duration) {
+	b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 func BenchmarkRetry(b *testing.B) {
@@ -66,7 +57,7 @@ func BenchmarkRetry(b *testing.B) {
 			u := NewFleet(nil).Upstream(0, Name{"acc", "gw", "default"}, benchConfig(n, 1, LeastRequests))
 			a := Attempts{Small: true}
 			b.ReportAllocs()
-			before := cpuTime()
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				a.Begin(0, u)
 				a.Pick(0)
@@ -85,7 +76,7 @@ func BenchmarkRequestParallel(b *testing.B) {
 	start := time.Now()
 	b.ReportAllocs()
 	b.SetParallelism(32) // goroutines for each core
-	before := cpuTime()
+	before := proctest.CPUTime(b)
 	b.RunParallel(func(pb *testing.PB) {
 		a := Attempts{Small: true}
 		for pb.Next() {
@@ -106,7 +97,7 @@ func BenchmarkView(b *testing.B) {
 		for _, weights := range []int{1, 10, 256} {
 			b.Run(fmt.Sprint(p, " ", weights), func(b *testing.B) {
 				u := NewFleet(nil).Upstream(0, Name{"acc", "gw", "default"}, benchConfig(256, weights, p))
-				before := cpuTime()
+				before := proctest.CPUTime(b)
 				for b.Loop() {
 					u.mu.Lock()
 					u.current.Load().rotation = nil

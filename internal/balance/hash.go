@@ -1,10 +1,13 @@
 package balance
 
 // HashValue returns the hash of a value for the policy Hash and for splits. It is the same on every node.
-func HashValue(value []byte) uint64 {
+func HashValue(value []byte) uint64 { return mix(fnv(fnvOffset, value)) }
+
+// hashStrings returns a hash of texts, which says where each ends.
+func hashStrings(of ...string) uint64 {
 	h := uint64(fnvOffset)
-	for _, c := range value {
-		h = (h ^ uint64(c)) * fnvPrime
+	for _, s := range of {
+		h = (fnv(h, s) ^ 0xff) * fnvPrime
 	}
 	return mix(h)
 }
@@ -15,15 +18,12 @@ const (
 	fnvPrime  = 1099511628211
 )
 
-func hashStrings(of ...string) uint64 {
-	h := uint64(fnvOffset)
-	for _, s := range of {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * fnvPrime
-		}
-		h = (h ^ 0xff) * fnvPrime
+// fnv goes on with the hash h.
+func fnv[T string | []byte](h uint64, text T) uint64 {
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * fnvPrime
 	}
-	return mix(h)
+	return h
 }
 
 // mix is the finalizer of SplitMix64.

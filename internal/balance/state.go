@@ -36,7 +36,7 @@ type Transition struct {
 	Check   string // ID of the Check that found it; "" for an ejection and its end
 	State   State  // Unhealthy, Ejected or Healthy
 	Reason  string
-	Count   int           // the failures in a row behind it
+	Count   int           // the failures in a row that led to it
 	Until   time.Duration // of an ejection
 }
 

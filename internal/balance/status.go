@@ -91,8 +91,8 @@ func (h *Health) healthySince() time.Duration {
 // Failures returns how many attempts ended with a result, for metrics.
 func (t *Target) Failures(r Result) uint64 { return t.failures[r].Load() }
 
-// AllUnhealthy reports whether no target takes part without restriction, so that requests go to all that do not drain
-// (section 2). It is false if there are none.
+// AllUnhealthy reports whether every target that does not drain is unhealthy, ejected or half-open: requests then go to all of
+// them (section 2). It is false if all drain.
 func (u *Upstream) AllUnhealthy(now time.Duration) bool {
 	v := u.view(now)
 	return v.allUnhealthy && len(v.targets) > 0
