@@ -162,8 +162,7 @@ func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway,
 			problems = append(problems, fault.Invalid(required.field, "is required: give it here, or as gateway.%s in config", required.field))
 		}
 	}
-	problems = append(problems, s.nameDefaultPlan(ctx, actor, in.DefaultPlanID, &settings))
-	edit, err := s.readPatchOf(ctx, actor, &settings, false)
+	edit, err := s.readPatchOf(ctx, actor, in.DefaultPlanID, &settings, false)
 	n.edits = []*gatewayEdit{edit}
 	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
 		n.edits = append(n.edits, &n.doc.edit)

@@ -52,7 +52,7 @@ func (s *Service) readConfiguration(ctx context.Context, actor *Actor, content [
 		return nil, err
 	}
 	d := &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, section: config.Gateway, positions: positions}
-	edit, err := s.readPatchOf(ctx, actor, &config.Gateway, true)
+	edit, err := s.readPatchOf(ctx, actor, Optional[string]{}, &config.Gateway, true)
 	if err != nil {
 		return nil, d.located(fault.Prefixed("gateway", err))
 	}

@@ -40,37 +40,22 @@ func (s *Service) readPatch(actor *Actor, p *gateway.Patch, fromFile bool) (*gat
 	return e, fault.Join(problems...)
 }
 
-// readPatchOf is readPatch for a patch that a call gives, of which it also checks that the account has the default plan:
-// everything that is wrong is said at once. The transaction finds the plan again.
-func (s *Service) readPatchOf(ctx context.Context, actor *Actor, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
+// readPatchOf is readPatch for a patch that a call gives. The call may give the default plan by its identifier instead of its
+// name. readPatchOf also checks that the account has that plan: everything that is wrong is said at once. The transaction
+// finds the plan again.
+func (s *Service) readPatchOf(ctx context.Context, actor *Actor, planID Optional[string], p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
+	choice := PlanChoice{ID: planID, Name: p.DefaultPlan}
+	if !choice.given() {
+		return s.readPatch(actor, p, fromFile)
+	}
+	found, bad := read(ctx, s, actor, func(tx ReadTx) (*plan.Plan, error) { return choice.find(ctx, tx, actor, "default_") })
+	if planID.Present && bad == nil {
+		if p.DefaultPlan = (gateway.Member[string]{Present: true, Null: found == nil}); found != nil {
+			p.DefaultPlan.Value = found.Name
+		}
+	}
 	e, err := s.readPatch(actor, p, fromFile)
-	if !p.DefaultPlan.Present || p.DefaultPlan.Null {
-		return e, err
-	}
-	_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) {
-		return planNamed(ctx, tx, actor.Account.ID, p.DefaultPlan.Value, "default_plan")
-	})
 	return e, fault.Join(err, bad)
-}
-
-// nameDefaultPlan sets DefaultPlan of p to the name of the plan that a call gives by its identifier instead.
-func (s *Service) nameDefaultPlan(ctx context.Context, actor *Actor, planID Optional[string], p *gateway.Patch) error {
-	if !planID.Present {
-		return nil
-	}
-	choice := PlanChoice{ID: planID}
-	found, err := read(ctx, s, actor, func(tx ReadTx) (*plan.Plan, error) { return choice.find(ctx, tx, actor, "default_") })
-	if p.DefaultPlan.Present {
-		p.DefaultPlan = gateway.Member[string]{}
-		return fault.Join(err, fault.Invalid("default_plan", "must not be given together with default_plan_id: give one of them"))
-	}
-	if err != nil {
-		return err
-	}
-	if p.DefaultPlan = (gateway.Member[string]{Present: true, Null: found == nil}); found != nil {
-		p.DefaultPlan.Value = found.Name
-	}
-	return nil
 }
 
 // putSetting makes e set one setting, if p has it.

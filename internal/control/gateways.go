@@ -116,9 +116,8 @@ type GatewayUpdate struct {
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p GatewayUpdate, m Match) (*gateway.Gateway, error) {
-	badPlan := s.nameDefaultPlan(ctx, actor, p.DefaultPlanID, &p.Patch)
-	edit, err := s.readPatchOf(ctx, actor, &p.Patch, false)
-	if err := fault.Join(badPlan, err); err != nil {
+	edit, err := s.readPatchOf(ctx, actor, p.DefaultPlanID, &p.Patch, false)
+	if err != nil {
 		return nil, err
 	}
 	unlock, err := s.lockTable(ctx, actor, gatewayID)
