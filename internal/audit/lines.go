@@ -245,14 +245,18 @@ func appendJSONString(dst []byte, s string) []byte {
 // a tab, and then a quote within the line's first cell means nothing.
 const otherSeparators = ";\t\r\n"
 
+// formulaBegins are the bytes with which a formula begins.
+const formulaBegins = "=+-@"
+
 // PlainCell returns s as a cell of CSV in which no spreadsheet finds a formula, by whichever separator it divides lines: there
 // is an apostrophe ahead of what would begin one.
 func PlainCell(s string) string {
-	if s == "" || strings.IndexByte("=+-@\t\r", s[0]) < 0 && !strings.ContainsAny(s, otherSeparators) {
+	isFormula := s != "" && strings.IndexByte(formulaBegins+"\t\r", s[0]) >= 0
+	if !isFormula && !strings.ContainsAny(s, otherSeparators) {
 		return s
 	}
 	dst := make([]byte, 0, len(s)+4)
-	if strings.IndexByte("=+-@\t\r", s[0]) >= 0 {
+	if isFormula {
 		dst = append(dst, '\'')
 	}
 	begins := false // a cell, with the next byte
@@ -262,7 +266,7 @@ func PlainCell(s string) string {
 		case strings.IndexByte(otherSeparators, c) >= 0:
 			begins = true
 		case begins && c != ' ' && c != '"':
-			if begins = false; strings.IndexByte("=+-@", c) >= 0 {
+			if begins = false; strings.IndexByte(formulaBegins, c) >= 0 {
 				dst = append(dst, '\'')
 			}
 		}

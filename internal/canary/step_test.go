@@ -15,7 +15,7 @@ func testConfig() *Config {
 	return &Config{Next: "next", Other: "default", Hold: minute(10), MinRequests: 1000, Errors: true, MoreThan: 1, P95Ratio: 1.5}
 }
 
-// addCallers adds requests of as many callers, with the bad ones shared evenly.
+// addCallers adds requests, of which some are bad, shared evenly between a number of callers.
 func addCallers(s *Step, side Side, callers, requests, bad uint64) {
 	for c := range callers {
 		s.Add(side, c, Counts{requests*(c+1)/callers - requests*c/callers, bad*(c+1)/callers - bad*c/callers})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -191,14 +192,12 @@ func TestLimitsOfBytesKnowOfLongExchanges(t *testing.T) {
 // usedAtLast waits until the limits have counted as many bytes.
 func (g *harness) usedAtLast(wantIn, wantOut int64) {
 	g.t.Helper()
-	for deadline := time.Now().Add(testTimeout); ; time.Sleep(50 * time.Millisecond) { //nolint:forbidigo // until a sweep
-		in, out := g.used()
-		if in == wantIn && out == wantOut {
-			return
-		}
-		if time.Now().After(deadline) {
-			g.t.Fatalf("the limits have counted %d bytes in and %d out, want %d and %d", in, out, wantIn, wantOut)
-		}
+	var in, out int64
+	if !awaittest.Holds(func() bool {
+		in, out = g.used()
+		return in == wantIn && out == wantOut
+	}) {
+		g.t.Fatalf("the limits have counted %d bytes in and %d out, want %d and %d", in, out, wantIn, wantOut)
 	}
 }
 
