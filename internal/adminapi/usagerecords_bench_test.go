@@ -32,7 +32,7 @@ func BenchmarkUsageExport(b *testing.B) {
 		}
 		uses = append(uses, u)
 	}
-	if err := s.db.CloseUsage(b.Context(), &usage.Closing{AccountID: s.operator(), Start: hour, Made: usage.Encode(uses)}, s.clock.Now()); err != nil {
+	if _, err := s.db.CloseUsage(b.Context(), &usage.Closing{AccountID: s.operator(), Start: hour, Made: usage.Encode(uses)}, s.clock.Now()); err != nil {
 		b.Fatal(err)
 	}
 	c := must(client.New(client.Config{URL: s.http.URL, Key: s.admin}))(b)

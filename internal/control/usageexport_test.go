@@ -41,7 +41,7 @@ func TestStepsOfAUsageExportAreBounded(t *testing.T) {
 		if n%90 == 40 {
 			u.Key, _ = id.Parse(id.Key, wanted)
 		}
-		h.must(h.db.CloseUsage(ctx(), &usage.Closing{AccountID: caller.Account.ID, Start: start, Made: usage.Encode([]*usage.Use{&u})}, h.clock.now()))
+		h.must(second(h.db.CloseUsage(ctx(), &usage.Closing{AccountID: caller.Account.ID, Start: start, Made: usage.Encode([]*usage.Use{&u})}, h.clock.now())))
 	}
 	for _, c := range []struct {
 		key  string

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -121,6 +122,18 @@ func Each(body []byte, yield func(*Use) error) error {
 		return errBody
 	}
 	return nil
+}
+
+// First returns the identity of the first use of a body, which is its least.
+func First(body []byte) (first Identity, err error) {
+	err = Each(body, func(u *Use) error {
+		first = u.Identity
+		return errEnough
+	})
+	if errors.Is(err, errEnough) {
+		return first, nil
+	}
+	return first, cmp.Or(err, errBody)
 }
 
 // Total returns the number of requests that a body counts; 0 if it is damaged.

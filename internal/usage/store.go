@@ -39,8 +39,19 @@ type Closing struct {
 	Tier      Tier
 	Start     int64 // Unix second at which the hour or day begins
 	Made      []Body
+	// Kept is what of the chunks does not become final: it makes chunks in state Merged.
+	Kept []Body
 	// Chunks are the sequence numbers of chunks, and Blocks the numbers of blocks of tier Hours, that go.
 	Chunks, Blocks []int64
+	// Tell, unless it is 0, raises usage.finalized with this number of records: those of Made, and of earlier closings that
+	// raised none. After a crash it names those that were made since.
+	Tell int
+}
+
+// Closed is what a closing has made.
+type Closed struct {
+	Last int64   // the number of the last block of Made; 0 if there are none
+	Kept []int64 // the sequence numbers of the chunks of Kept
 }
 
 // Records returns the number of records.
@@ -67,9 +78,9 @@ type Store interface {
 	UsageState(ctx context.Context, until time.Time) (closed time.Time, complete bool, err error)
 	// EndUsage notes that all hours before until were closed, and forgets processes that have marked no time since forget.
 	EndUsage(ctx context.Context, until, forget time.Time) error
-	// CloseUsage carries out a closing, and raises usage.finalized for one of tier Hours. If one of the chunks or blocks does
-	// not exist, it changes nothing and returns fault.Conflict: another node was faster.
-	CloseUsage(ctx context.Context, c *Closing, now time.Time) error
+	// CloseUsage carries out a closing. If one of the chunks or blocks does not exist, it changes nothing and returns
+	// fault.Conflict: another node was faster.
+	CloseUsage(ctx context.Context, c *Closing, now time.Time) (*Closed, error)
 	// UsageBlocks calls yield for each block that q selects, in the order of their numbers, until yield returns an error,
 	// which it returns. yield must not keep the block.
 	UsageBlocks(ctx context.Context, q BlockQuery, yield func(*Block) error) error

@@ -96,6 +96,18 @@ func (t *Table) Follow(body []byte) error {
 	})
 }
 
+// Cut removes the uses whose identities are least or follow it, and returns them as Sorted does.
+func (t *Table) Cut(least *Identity) []*Use {
+	cut := Table{uses: map[Identity]*Use{}}
+	for i, u := range t.uses {
+		if i.Compare(least) >= 0 {
+			cut.uses[i] = u
+			delete(t.uses, i)
+		}
+	}
+	return cut.Sorted()
+}
+
 // Finish makes records of the table: it returns the uses as Sorted does, each amount with the sequence that follows those
 // which Follow has found.
 func (t *Table) Finish() []*Use {

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/usage"
 )
 
@@ -49,8 +50,9 @@ func (s *Store) EndUsage(ctx context.Context, until, forget time.Time) error {
 }
 
 // CloseUsage implements usage.Store.
-func (s *Store) CloseUsage(ctx context.Context, c *usage.Closing, now time.Time) error {
-	return s.engine.Write(ctx, Durable, func(t *Writer) error {
+func (s *Store) CloseUsage(ctx context.Context, c *usage.Closing, now time.Time) (made *usage.Closed, err error) {
+	err = s.engine.Write(ctx, Durable, func(t *Writer) (err error) {
+		made = &usage.Closed{}
 		gone := []struct {
 			query string
 			args  []any
@@ -71,32 +73,58 @@ func (s *Store) CloseUsage(ctx context.Context, c *usage.Closing, now time.Time)
 				return fault.New(fault.Conflict, "another node has closed the usage meanwhile")
 			}
 		}
-		if len(c.Made) == 0 {
-			return t.Ready(ctx)
+		if made.Kept, err = t.keepUsage(ctx, c); err != nil {
+			return err
 		}
-		if err := t.insertUsage(ctx, c); err != nil || c.Tier != usage.Hours {
+		if made.Last, err = t.insertUsage(ctx, c); err != nil || c.Tell == 0 {
 			return err
 		}
 		return t.tellUsage(ctx, c, now)
 	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
 }
 
-// insertUsage adds the blocks of a closing. Their numbers are taken from a row of the account, which stays locked until the
-// end of the transaction, so that no block appears before one with a smaller number.
-func (t *Writer) insertUsage(ctx context.Context, c *usage.Closing) error {
-	var last int64
-	err := t.Query(ctx, "number blocks of usage", `INSERT INTO usage_numbers AS n (account_id, tier, last) VALUES ($1, $2, $3)
+// keepUsage adds the chunks of what a closing keeps, and returns their sequence numbers.
+func (t *Writer) keepUsage(ctx context.Context, c *usage.Closing) (seqs []int64, err error) {
+	if len(c.Kept) == 0 {
+		return nil, nil
+	}
+	bodies := make([][]byte, len(c.Kept))
+	for i := range c.Kept {
+		bodies[i] = c.Kept[i].Bytes
+	}
+	none := make([]byte, len(traffic.Chunk{}.First))
+	err = t.QueryEach(ctx, "keep usage", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING seq`,
+		[]any{c.AccountID, int64(traffic.Usage), int64(traffic.Open), int64(traffic.Merged), c.Start, none, none, bodies},
+		func(r *Row) error {
+			seqs = append(seqs, 0)
+			return r.Scan(&seqs[len(seqs)-1])
+		})
+	return seqs, err
+}
+
+// insertUsage adds the blocks of a closing, and returns the number of the last one. Their numbers are taken from a row of the
+// account, which stays locked until the end of the transaction, so that no block appears before one with a smaller number.
+func (t *Writer) insertUsage(ctx context.Context, c *usage.Closing) (last int64, err error) {
+	if len(c.Made) == 0 {
+		return 0, t.Ready(ctx)
+	}
+	err = t.Query(ctx, "number blocks of usage", `INSERT INTO usage_numbers AS n (account_id, tier, last) VALUES ($1, $2, $3)
 		ON CONFLICT (account_id, tier) DO UPDATE SET last = n.last + excluded.last RETURNING last`, []any{c.AccountID, int64(c.Tier), int64(len(c.Made))},
 		func(r *Row) error { return r.Scan(&last) })
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var numbers []int64
 	var bodies [][]byte
 	for i := range c.Made {
 		numbers, bodies = append(numbers, last-int64(len(c.Made))+int64(i)+1), append(bodies, c.Made[i].Bytes)
 	}
-	return t.QueueEach(ctx, "insert blocks of usage", `INSERT INTO usage_blocks (account_id, tier, number, start, body)
+	return last, t.QueueEach(ctx, "insert blocks of usage", `INSERT INTO usage_blocks (account_id, tier, number, start, body)
 		SELECT account_id, tier, number, start, body FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bytea[]) AS b (account_id, tier, number, start, body)`,
 		slices.Repeat([]string{c.AccountID}, len(numbers)), slices.Repeat([]int64{int64(c.Tier)}, len(numbers)), numbers,
 		slices.Repeat([]int64{c.Start}, len(numbers)), bodies)
@@ -112,7 +140,7 @@ func (t *Writer) tellUsage(ctx context.Context, c *usage.Closing, now time.Time)
 		return err
 	}
 	start := time.Unix(c.Start, 0).UTC()
-	e, err := event.New(c.AccountID, event.UsageFinalized, now, event.Finalized{PeriodStart: start, PeriodEnd: start.Add(time.Hour), Records: c.Records()})
+	e, err := event.New(c.AccountID, event.UsageFinalized, now, event.Finalized{PeriodStart: start, PeriodEnd: start.Add(time.Hour), Records: c.Tell})
 	if err != nil {
 		return err
 	}

@@ -46,15 +46,34 @@ func (h *harness) openChunk(accountID string, hour int64) int64 {
 	return slices.Max(seqs)
 }
 
-func (h *harness) mustClose(c *usage.Closing, now time.Time) {
+func (h *harness) mustClose(c *usage.Closing, now time.Time) *usage.Closed {
 	h.Helper()
-	if err := h.CloseUsage(h.Context(), c, now); err != nil {
+	made, err := h.CloseUsage(h.Context(), c, now)
+	if err != nil {
 		h.Fatal(err)
+	}
+	return made
+}
+
+// wantKept checks the chunks that a closing has kept.
+func (h *harness) wantKept(accountID string, hour int64, made *usage.Closed, want ...string) {
+	h.Helper()
+	list, err := h.TrafficBacklog(h.Context(), traffic.Open, traffic.Merged, hour+1, 10)
+	if err != nil || len(list) != 1 || list[0].AccountID != accountID || list[0].Part != traffic.Usage || list[0].Start != hour || !slices.Equal(list[0].Seqs, made.Kept) {
+		h.Errorf("got the chunks %+v and the error %v, want %v", list, err, made.Kept)
+	}
+	var bodies []string
+	err = h.TrafficChunks(h.Context(), made.Kept, func(c *traffic.Chunk) error {
+		bodies = append(bodies, string(c.Body))
+		return nil
+	})
+	if err != nil || !slices.Equal(bodies, want) {
+		h.Errorf("got the chunks %q and the error %v, want %q", bodies, err, want)
 	}
 }
 
-// Guarantee: a closing puts blocks in the place of chunks, all or nothing and once; blocks are numbered without gaps; each
-// closing of hours raises one event.
+// Guarantee: a closing puts blocks and chunks in the place of chunks, all or nothing and once; blocks are numbered without
+// gaps; a closing that tells of records raises one event.
 func testUsageClosing(h *harness) {
 	const hour = 3600 * 400_000
 	now := time.Unix(hour+3605, 0).UTC()
@@ -63,15 +82,18 @@ func testUsageClosing(h *harness) {
 		h.Errorf("got the end %d and the error %v, want 0", end, err)
 	}
 	first, second := h.openChunk(a, hour), h.openChunk(a, hour)
-	h.mustClose(&usage.Closing{AccountID: a, Start: hour, Chunks: []int64{first, second}, Made: []usage.Body{{Bytes: []byte("one"), Records: 2}, {Bytes: []byte("two"), Records: 3}}}, now)
+	made := h.mustClose(&usage.Closing{AccountID: a, Start: hour, Chunks: []int64{first, second}, Tell: 5,
+		Made: []usage.Body{{Bytes: []byte("one"), Records: 2}, {Bytes: []byte("two"), Records: 3}}, Kept: []usage.Body{{Bytes: []byte("kept")}, {Bytes: []byte("too")}}}, now)
+	h.wantKept(a, hour, made, "kept", "too")
 	again := &usage.Closing{AccountID: a, Start: hour, Chunks: []int64{second, h.openChunk(a, hour)}, Made: []usage.Body{{Bytes: []byte("never")}}}
-	if err := h.CloseUsage(h.Context(), again, now); fault.CodeOf(err) != fault.Conflict {
+	if _, err := h.CloseUsage(h.Context(), again, now); fault.CodeOf(err) != fault.Conflict {
 		h.Errorf("a chunk that was closed before: got %v, want a conflict", err)
 	}
 	again.Chunks, again.Made = again.Chunks[1:], []usage.Body{{Bytes: []byte("three"), Records: 1}}
 	h.mustClose(again, now)
-	if numbers, bodies := h.usageBlocks(usage.BlockQuery{AccountID: a}); !slices.Equal(numbers, []int64{1, 2, 3}) || !slices.Equal(bodies, []string{"one", "two", "three"}) {
-		h.Errorf("got the blocks %v with %q", numbers, bodies)
+	h.mustClose(&usage.Closing{AccountID: a, Start: hour, Chunks: made.Kept, Tell: 7}, now)
+	if numbers, bodies := h.usageBlocks(usage.BlockQuery{AccountID: a}); made.Last != 2 || !slices.Equal(numbers, []int64{1, 2, 3}) || !slices.Equal(bodies, []string{"one", "two", "three"}) {
+		h.Errorf("got the blocks %v with %q, the last of the first two is said to be %d", numbers, bodies, made.Last)
 	}
 	for _, q := range []usage.BlockQuery{{AccountID: "acct_other"}, {AccountID: a, Tier: usage.Days}, {AccountID: a, From: hour + 1}, {AccountID: a, Before: hour}, {AccountID: a, First: 4}} {
 		if numbers, _ := h.usageBlocks(q); len(numbers) != 0 {
@@ -100,7 +122,7 @@ func testUsageClosing(h *harness) {
 	}
 	day := &usage.Closing{AccountID: a, Tier: usage.Days, Start: hour - hour%86400, Blocks: []int64{1, 3}, Made: []usage.Body{{Bytes: []byte("day")}}}
 	h.mustClose(day, now)
-	if err := h.CloseUsage(h.Context(), day, now); fault.CodeOf(err) != fault.Conflict {
+	if _, err := h.CloseUsage(h.Context(), day, now); fault.CodeOf(err) != fault.Conflict {
 		h.Errorf("blocks that are gone: got %v, want a conflict", err)
 	}
 	if numbers, _ := h.usageBlocks(usage.BlockQuery{AccountID: a}); !slices.Equal(numbers, []int64{2}) {

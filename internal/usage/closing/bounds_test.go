@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/usage"
@@ -22,27 +24,37 @@ type watched struct {
 	refuses     string
 	calls       int
 	rows, bytes int // of the largest closing
+	told        []int
+	most        int // closings of chunks, then the error; 0 bounds nothing
+	then        error
 }
 
 var errRefused = errors.New("refused")
 
-func (w *watched) CloseUsage(ctx context.Context, c *usage.Closing, now time.Time) error {
+func (w *watched) CloseUsage(ctx context.Context, c *usage.Closing, now time.Time) (*usage.Closed, error) {
 	if c.AccountID == w.refuses && c.Tier == usage.Hours {
-		return errRefused
+		return nil, errRefused
 	}
-	w.calls++
+	if w.calls++; w.most > 0 && w.calls > w.most && len(c.Chunks) > 0 {
+		return nil, w.then
+	}
 	size := 0
-	for i := range c.Made {
-		size += len(c.Made[i].Bytes)
+	for _, b := range slices.Concat(c.Made, c.Kept) {
+		size += len(b.Bytes)
 	}
-	w.rows, w.bytes = max(w.rows, len(c.Made)+len(c.Chunks)+len(c.Blocks)), max(w.bytes, size)
-	return w.DB.CloseUsage(ctx, c, now)
+	w.rows, w.bytes = max(w.rows, len(c.Made)+len(c.Kept)+len(c.Chunks)+len(c.Blocks)), max(w.bytes, size)
+	made, err := w.DB.CloseUsage(ctx, c, now)
+	if err == nil && c.Tell > 0 {
+		w.told = append(w.told, c.Tell)
+	}
+	return made, err
 }
 
-// Guarantee: no closing writes more than 2,000 rows and some 16 MiB, however many keys with however long names of owners
-// were used, and all of it is counted once.
+// Guarantee: no closing reads or writes more than 64 chunks and some 2 MiB, however many keys with however long names of
+// owners were used and however often. All of them together make one record of each identity, with all that was counted, and
+// raise one event.
 func TestClosingIsBounded(t *testing.T) {
-	const owners = 60_000
+	const owners, flushes = 10_000, 7
 	f := newFixture(t)
 	f.complete = true
 	batch := make([]accesslog.Entry, owners)
@@ -53,15 +65,57 @@ func TestClosingIsBounded(t *testing.T) {
 		binary.BigEndian.PutUint32(e.Key[12:], uint32(n+1))
 		e.SetPeriod(0, math.MaxInt64)
 	}
-	f.m.Take(batch)
+	for i := range flushes {
+		f.m.Take(batch[i : owners-i]) // the chunks do not begin with the same identities
+		if err := f.m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	db := &watched{DB: f.db}
 	f.closer = mustClose(t, closing.Config{Store: db, Alone: true, Now: func() time.Time { return f.now }, Flush: f.m.Sync})
 	f.at(11, 0, 4)
-	if db.rows > 1990 || db.bytes > 17<<20 || db.calls < 2 {
-		t.Errorf("the largest of %d closings has %d rows and %d bytes; want at least 2, with at most 1,990 rows and 17 MiB", db.calls, db.rows, db.bytes)
+	if db.rows > 200 || db.bytes > 2<<20 || db.calls < 2 {
+		t.Errorf("the largest of %d closings has %d rows and %d bytes; want at least 2, with at most 200 rows and 2 MiB", db.calls, db.rows, db.bytes)
 	}
-	if _, units := f.final(usage.Hours); units != owners {
-		t.Errorf("got %d units, want %d", units, owners)
+	records, units := f.final(usage.Hours)
+	if records != owners || units != owners*flushes-flushes*(flushes-1) {
+		t.Errorf("got %d records with %d units, want %d with %d", records, units, owners, owners*flushes-flushes*(flushes-1))
+	}
+	if want := []int{records}; !slices.Equal(db.told, want) {
+		t.Errorf("the events name %v records, want %v", db.told, want)
+	}
+}
+
+// Guarantee: if another node makes the rest of an hour's records final, or the store fails, an event still names those that
+// this one made.
+func TestRecordsAreTold(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		most int
+		err  error
+	}{{"another node is faster", 2, fault.New(fault.Conflict, "gone")}, {"the store fails", 2, errRefused}} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			f.complete = true
+			for n := range byte(6) { // a chunk each
+				e := accesslog.Entry{Record: accesslog.Record{Start: f.now.UnixMicro(), Account: uuid(1), Key: uuid(n + 1), Gateway: uuid(3), Status: 200}}
+				e.SetPeriod(0, math.MaxInt64)
+				f.m.Take([]accesslog.Entry{e})
+				if err := f.m.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			db := &watched{DB: f.db, most: test.most, then: test.err}
+			closer := mustClose(t, closing.Config{Store: db, Alone: true, Now: func() time.Time { return f.now }, Flush: f.m.Sync})
+			closer.SetBounds(2, 1)
+			f.now = f.now.Add(time.Hour)
+			if err := closer.Step(t.Context()); errors.Is(err, errRefused) != errors.Is(test.err, errRefused) {
+				t.Errorf("got the error %v", err)
+			}
+			if records, _ := f.final(usage.Hours); records == 0 || records == 6 || !slices.Equal(db.told, []int{records}) {
+				t.Errorf("the events name %v records; want the %d that are final, and some", db.told, records)
+			}
+		})
 	}
 }
 

@@ -46,16 +46,11 @@ const (
 	// closeTimeout is how long a node that lives and stores nothing holds up the closing of an hour.
 	closeTimeout = 2 * time.Hour
 	// remembered is how long a process that has stopped is known.
-	remembered = 48 * time.Hour
-	// mostRows, mostIdentities and mostBytes bound what one closing reads, in memory and in the transaction that it writes,
-	// which has a block for each 32 KiB. What is left of the account and hour makes records with the next sequence.
-	mostRows       = 1000
-	mostIdentities = 1 << 18
-	mostBytes      = 16 << 20
-	setsAtOnce     = 5000
-	trimBatch      = 200
-	complainEvery  = time.Minute
-	mostFailed     = 6 // then a closing that fails is tried once in 2⁶ − 1 periods, about a minute
+	remembered    = 48 * time.Hour
+	setsAtOnce    = 5000
+	trimBatch     = 200
+	complainEvery = time.Minute
+	mostFailed    = 6 // then a closing that fails is tried once in 2⁶ − 1 periods, about a minute
 )
 
 // Closer closes hours until Stop.
@@ -67,7 +62,9 @@ type Closer struct {
 	failed int       // how often Step has failed since it succeeded, at most mostFailed
 	skip   int       // how many periods pass until the next attempt
 	lag    atomic.Int64
-	group  service.Group
+	// mostParts and mostBytes are the constants, but in tests.
+	mostParts, mostBytes int
+	group                service.Group
 }
 
 // New returns a Closer that works after Start. The only error is a missing Config.Store or Config.Flush.
@@ -84,7 +81,7 @@ func New(cfg Config) (*Closer, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Closer{cfg: cfg}, nil
+	return &Closer{cfg: cfg, mostParts: mostParts, mostBytes: mostBytes}, nil
 }
 
 // Start closes hours in the background until Stop.
@@ -204,53 +201,99 @@ func (c *Closer) close(ctx context.Context, until time.Time) error {
 	}
 }
 
-// closeSet makes records of chunks of one account and hour.
-func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) error {
-	for len(seqs) > 0 {
+// closeSet makes records of chunks of one account and hour, in closings of bounded size. Each makes those of some identities
+// final, and keeps what it has read of others.
+func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) (err error) {
+	p := parts{mostParts: c.mostParts, mostBytes: c.mostBytes, read: func(seqs []int64, f func(int64, []byte) error) error {
+		return c.cfg.Store.TrafficChunks(ctx, seqs, func(chunk *traffic.Chunk) error { return f(chunk.Seq, chunk.Body) })
+	}}
+	if err := p.find(seqs); err != nil {
+		return err
+	}
+	m := maker{Closer: c, account: of.account, tier: usage.Hours, start: of.start, own: map[int64]bool{}}
+	defer func() { err = errors.Join(err, m.end(ctx)) }()
+	for p.next() != nil {
 		var sum usage.Table
-		done := 0
-		err := c.cfg.Store.TrafficChunks(ctx, seqs[:min(len(seqs), mostRows)], func(chunk *traffic.Chunk) error {
-			if err := sum.AddBody(chunk.Body); err != nil {
-				return fmt.Errorf("chunk %d: %w", chunk.Seq, err)
-			}
-			if done++; isFull(&sum) {
-				return errEnough
-			}
-			return nil
-		})
-		if err != nil && !errors.Is(err, errEnough) {
-			return err
-		}
-		if done == 0 { // another node was faster
-			return nil
-		}
-		err = c.finish(ctx, &usage.Closing{AccountID: of.account, Tier: usage.Hours, Start: of.start, Chunks: seqs[:done]}, &sum)
+		taken, err := p.take(&sum, sum.AddBody)
 		if err != nil {
-			return err
+			return unlessFaster(err)
 		}
-		seqs = seqs[done:]
+		closing := &usage.Closing{Chunks: taken}
+		if next := p.next(); next != nil {
+			closing.Kept = usage.Encode(sum.Cut(next))
+		}
+		made, err := m.finish(ctx, closing, &sum, p.next() == nil)
+		if err != nil {
+			return unlessFaster(err)
+		}
+		p.add(closing.Kept, made.Kept)
 	}
 	return nil
 }
 
-// isFull reports whether a closing has read enough.
-func isFull(sum *usage.Table) bool { return sum.Len() >= mostIdentities || sum.Size() >= mostBytes }
+// unlessFaster returns err, or nil if it says that another node was faster.
+func unlessFaster(err error) error {
+	if fault.CodeOf(err) == fault.Conflict {
+		return nil
+	}
+	return err
+}
 
-// errEnough stops reading early.
-var errEnough = errors.New("enough")
+// maker makes the records of an account and an hour or day.
+type maker struct {
+	*Closer
+	account string
+	tier    usage.Tier
+	start   int64
+	own     map[int64]bool // blocks that it has made, which have no identity in common with those that it will make
+	untold  int            // number of records that became final and that no event has named
+}
 
-// finish numbers the uses of a closing and stores them. If another node was faster, it does nothing.
-func (c *Closer) finish(ctx context.Context, closing *usage.Closing, sum *usage.Table) error {
-	earlier := usage.BlockQuery{AccountID: closing.AccountID, Tier: closing.Tier, From: closing.Start, Before: closing.Start + 1, Limit: math.MaxInt32}
-	err := c.cfg.Store.UsageBlocks(ctx, earlier, func(b *usage.Block) error { return sum.Follow(b.Body) })
+// finish numbers the uses of a closing and carries it out. isLast says that there is no other.
+func (m *maker) finish(ctx context.Context, closing *usage.Closing, sum *usage.Table, isLast bool) (*usage.Closed, error) {
+	earlier := usage.BlockQuery{AccountID: m.account, Tier: m.tier, From: m.start, Before: m.start + 1, Limit: math.MaxInt32}
+	err := m.cfg.Store.UsageBlocks(ctx, earlier, func(b *usage.Block) error {
+		if m.own[b.Number] {
+			return nil
+		}
+		return sum.Follow(b.Body)
+	})
 	if err != nil {
-		return fmt.Errorf("read earlier records: %w", err)
+		return nil, fmt.Errorf("read earlier records: %w", err)
 	}
 	closing.Made = usage.Encode(sum.Finish())
-	if err := c.cfg.Store.CloseUsage(ctx, closing, c.cfg.Now()); err != nil && fault.CodeOf(err) != fault.Conflict {
-		return fmt.Errorf("store records: %w", err)
+	return m.store(ctx, closing, isLast)
+}
+
+// store carries out a closing.
+func (m *maker) store(ctx context.Context, closing *usage.Closing, isLast bool) (*usage.Closed, error) {
+	closing.AccountID, closing.Tier, closing.Start = m.account, m.tier, m.start
+	untold := m.untold + closing.Records()
+	if isLast && m.tier == usage.Hours {
+		closing.Tell, untold = untold, 0
 	}
-	return nil
+	made, err := m.cfg.Store.CloseUsage(ctx, closing, m.cfg.Now())
+	if err != nil {
+		return nil, fmt.Errorf("store records: %w", err)
+	}
+	if m.tier == usage.Days {
+		return made, nil
+	}
+	m.untold = untold
+	for n := range int64(len(closing.Made)) {
+		m.own[made.Last-n] = true
+	}
+	return made, nil
+}
+
+// end tells of records that became final in closings of which none was the last: the next one failed, or another node was
+// faster with it.
+func (m *maker) end(ctx context.Context) error {
+	if m.untold == 0 {
+		return nil
+	}
+	_, err := m.store(context.WithoutCancel(ctx), &usage.Closing{}, true)
+	return err
 }
 
 // roll makes records of days of those of hours that are past their retention.
@@ -285,25 +328,38 @@ func (c *Closer) roll(ctx context.Context) error {
 	}
 }
 
-// rollDay makes records of a day of blocks of its hours.
+// rollDay makes records of a day of blocks of its hours. An identity that is in blocks of several closings has a record of
+// each.
 func (c *Closer) rollDay(ctx context.Context, day set, hours []usage.OldBlocks) error {
-	for len(hours) > 0 {
-		var sum usage.Table
-		closing := &usage.Closing{AccountID: day.account, Tier: usage.Days, Start: day.start}
-		for len(hours) > 0 && len(closing.Blocks) < mostRows && !isFull(&sum) {
-			some := hours[0].Numbers[:min(len(hours[0].Numbers), mostRows-len(closing.Blocks))]
-			q := usage.BlockQuery{AccountID: day.account, Tier: usage.Hours, From: hours[0].Start, Before: hours[0].Start + 1, First: some[0], Limit: len(some)}
-			err := c.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error { return sum.AddDay(b.Body) })
+	p := parts{mostParts: c.mostParts, mostBytes: c.mostBytes, read: func(numbers []int64, f func(int64, []byte) error) error {
+		for _, n := range numbers {
+			q := usage.BlockQuery{AccountID: day.account, Tier: usage.Hours, From: day.start, Before: day.start + 86400, First: n, Limit: 1}
+			err := c.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error {
+				if b.Number != n { // it is gone
+					return nil
+				}
+				return f(n, b.Body)
+			})
 			if err != nil {
 				return err
 			}
-			closing.Blocks = append(closing.Blocks, some...)
-			if hours[0].Numbers = hours[0].Numbers[len(some):]; len(hours[0].Numbers) == 0 {
-				hours = hours[1:]
-			}
 		}
-		if err := c.finish(ctx, closing, &sum); err != nil {
+		return nil
+	}}
+	for _, h := range hours {
+		if err := p.find(h.Numbers); err != nil {
 			return err
+		}
+	}
+	m := maker{Closer: c, account: day.account, tier: usage.Days, start: day.start}
+	for p.next() != nil {
+		var sum usage.Table
+		taken, err := p.take(&sum, sum.AddDay)
+		if err != nil {
+			return unlessFaster(err)
+		}
+		if _, err := m.finish(ctx, &usage.Closing{Blocks: taken}, &sum, p.next() == nil); err != nil {
+			return unlessFaster(err)
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -19,7 +20,12 @@ import (
 	"github.com/keygate/keygate/internal/usage/closing"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) { leaktest.Main(withPostgres{m}) }
+
+// withPostgres runs tests that may need PostgreSQL.
+type withPostgres struct{ m *testing.M }
+
+func (w withPostgres) Run() int { return postgrestest.Main(w.m) }
 
 // identity is what the model counts by.
 type identity struct {
@@ -253,6 +259,7 @@ func (w *world) start(n int) {
 	if err != nil {
 		w.Fatal(err)
 	}
+	w.closers[n].SetBounds(rapid.IntRange(2, 5).Draw(w.T, "parts at once"), rapid.IntRange(1, 2000).Draw(w.T, "bytes at once"))
 }
 
 // fixture is a store with one meter and one closer.
