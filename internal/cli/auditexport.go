@@ -29,8 +29,9 @@ func newAuditExport(a *app) *cobra.Command {
 		Short: "Export the audit log as JSON lines or CSV, or its sealed blocks for audit-log verify",
 		Long: `Write the records of the audit log, oldest first, to standard output or a file, as
 JSON lines or as CSV with a header row. The export has the log as it is when the
-command begins, in constant memory for any number of records. In CSV, a cell that a
-spreadsheet would take for a formula begins with an apostrophe.
+command begins, in constant memory for any number of records. In CSV, an
+apostrophe is ahead of what a spreadsheet would take for a formula: = + - or @ at the
+start of a cell, or behind a semicolon, tab or line end in it.
 
 A file gets its name once it is complete; until then it is FILE.part. If the export
 breaks off, the exit status is not 0, what was written ends with a complete record,

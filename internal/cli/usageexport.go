@@ -45,8 +45,9 @@ After the server's data was restored from a backup, go on with a new cursor file
 --since the hour of the backup: the old cursor would pass over new records.
 
 A file gets its name once it is complete; until then it is FILE.part. CURSORFILE.lock keeps
-two exports from using a cursor file at the same time. In CSV, a cell that a spreadsheet
-would take for a formula begins with an apostrophe.`,
+two exports from using a cursor file at the same time. In CSV, an apostrophe is ahead of
+what a spreadsheet would take for a formula: = + - or @ at the start of a cell, or behind
+a semicolon, tab or line end in it.`,
 		Example: "  keygate usage export --cursor-file billing.cursor --file batch.jsonl\n" +
 			"  keygate usage export --since 2026-03-01 --until 2026-04-01 --format csv --file march.csv",
 	}

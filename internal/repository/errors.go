@@ -65,8 +65,8 @@ func explain(ctx context.Context, err error) *Error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return nil
 	case errors.As(err, &refused):
-		if refused.Allowable {
-			return say(Refused, "the server's address is not allowed, because %s: repositories of this account must have public addresses", refused.Reason)
+		if refused.Unlisted {
+			return say(Refused, "the server's address is not allowed: repositories of this account must have public addresses")
 		}
 		return say(Refused, "the server's address is not allowed, because %s", refused.Reason)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):

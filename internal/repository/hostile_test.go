@@ -357,6 +357,21 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
+// Guarantee: an account whose repositories must have public addresses is not told what kind of address was refused, which
+// would show it where a name leads in a network that it cannot reach.
+func TestRefusedAddressesAreNotToldApart(t *testing.T) {
+	c := client(t, repository.Config{})
+	for _, addr := range []string{"127.0.0.1", "10.0.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "224.0.0.1", "[::1]", "[fd00:ec2::254]", "[fe80::1]"} {
+		for _, url := range []string{"https://" + addr + "/x", "ssh://git@" + addr + "/x"} {
+			_, err := head(t, c, repository.Source{URL: url, Public: true, Credential: repository.Credential{SSHKey: sshKey(t, url)}})
+			wantKind(t, err, repository.Refused, "")
+			if want := "the server's address is not allowed: repositories of this account must have public addresses"; err == nil || err.Error() != want {
+				t.Errorf("%s: got the error %v, want %q", url, err, want)
+			}
+		}
+	}
+}
+
 func sshKey(t *testing.T, url string) string {
 	if !strings.HasPrefix(url, "ssh:") {
 		return ""

@@ -42,8 +42,10 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 		return "the signing secret could not be decrypted: rotate it, or start the server with the --secret-key-file that encrypted it"
 	case errors.Is(err, errBadURL):
 		return "the URL is not valid: register it again"
-	case errors.As(err, &refused):
-		return "the receiver's address is not allowed, because " + refused.Reason + ": " + remedy(refused)
+	case errors.As(err, &refused) && !refused.Unlisted:
+		return "the receiver's address is not allowed, because " + refused.Reason + ": use another URL"
+	case refused != nil:
+		return "the receiver's address is not allowed: it must be public, or in a network that the server was started with as --webhook-allow-network"
 	case errors.Is(err, errPlain):
 		return "plain http is not allowed for the receiver's address: use https, or start the server with --webhook-allow-network and the address's network, or with --webhook-allow-http if the address is public"
 	case errors.As(err, &dns):
@@ -72,12 +74,4 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 	default:
 		return "the request failed, or the response is not valid HTTP"
 	}
-}
-
-// remedy returns what to do about an address that is not allowed.
-func remedy(r *netguard.RefusedError) string {
-	if r.Allowable {
-		return "use another URL, or start the server with --webhook-allow-network and the address's network"
-	}
-	return "use another URL"
 }
