@@ -50,11 +50,11 @@ func (s *Service) OpenUsage(ctx context.Context, actor *Actor, f usage.Filter, p
 	if err != nil {
 		return nil, err
 	}
-	open.After(p.After, func(r *usage.Record) bool {
+	err = open.After(p.After, func(r *usage.Record) bool {
 		list = append(list, *r)
 		return len(list) < p.Limit
 	})
-	return list, nil
+	return list, err
 }
 
 func (s *Service) allOpenUsage(ctx context.Context, actor *Actor, f usage.Filter) (*usage.Opened, error) {
@@ -118,13 +118,13 @@ const blocksAtOnce = 32
 func (e *UsageExport) Read(ctx context.Context, most int, yield func(*usage.Record)) (more bool, err error) {
 	read := 0
 	if e.open != nil {
-		e.open.After(e.after, func(r *usage.Record) bool {
+		err := e.open.After(e.after, func(r *usage.Record) bool {
 			yield(r)
 			e.after = r.Cursor()
 			read++
 			return read < most
 		})
-		return read == most, nil
+		return err == nil && read == most, err
 	}
 	to := e.to
 	if to.Block-e.from.Block > blocksAtOnce {

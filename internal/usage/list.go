@@ -162,10 +162,11 @@ var errEnough = errors.New("enough")
 const MostOpen = 1 << 17
 
 // Opened is the open records of an account: what the final records lack so far, in the order of their identities and meters.
-// Their sequences are those that they would have if they became final now.
+// Their sequences are those that they would have if they became final now. They are encoded, since a client may read them
+// slowly and they take less memory so.
 type Opened struct {
 	accountID, meter string // meter filters unless it is ""
-	uses             []*Use
+	bodies           []Body
 }
 
 // Open reads the open records of an account that f selects. If they have more than MostOpen identities, the error is
@@ -202,30 +203,44 @@ func Open(ctx context.Context, source Source, accountID string, f Filter) (*Open
 			return nil, err
 		}
 	}
-	o.uses = sum.Finish()
+	o.bodies = Encode(sum.Finish())
 	return o, nil
 }
 
 // After calls yield for each record behind a cursor of Record.Cursor, or for all for "", until yield returns false. yield must
 // not keep the record.
-func (o *Opened) After(cursor string, yield func(*Record) bool) {
-	at := sort.Search(len(o.uses), func(i int) bool { return o.uses[i].order("\x7f") > cursor }) // meters are ASCII
-	for _, u := range o.uses[at:] {
-		for i := range u.Amounts {
-			order := u.order(u.Amounts[i].Meter)
-			if order <= cursor || o.meter != "" && u.Amounts[i].Meter != o.meter {
-				continue
+func (o *Opened) After(cursor string, yield func(*Record) bool) error {
+	isBehind := func(i *Identity) bool { return i.order("\x7f") > cursor } // meters are ASCII
+	at := sort.Search(len(o.bodies), func(n int) bool { return isBehind(&o.bodies[n].Last) })
+	for _, b := range o.bodies[at:] {
+		err := Each(b.Bytes, func(u *Use) error {
+			if !isBehind(&u.Identity) {
+				return nil
 			}
-			r := u.record(o.accountID, i, Position{})
-			if r.Final, r.order = false, order; !yield(&r) {
-				return
+			for i := range u.Amounts {
+				order := u.order(u.Amounts[i].Meter)
+				if order <= cursor || o.meter != "" && u.Amounts[i].Meter != o.meter {
+					continue
+				}
+				r := u.record(o.accountID, i, Position{})
+				if r.Final, r.order = false, order; !yield(&r) {
+					return errEnough
+				}
 			}
+			return nil
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // order returns a text that sorts as the identity and the meter.
-func (u *Use) order(meter string) string { return hex.EncodeToString(u.append(nil)) + meter }
+func (i *Identity) order(meter string) string { return hex.EncodeToString(i.append(nil)) + meter }
 
 // Cursor returns the text of the position behind a record: for a final one that of a Position, for an open one that for
 // Opened.After.

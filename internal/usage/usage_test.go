@@ -2,8 +2,10 @@ package usage
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -162,6 +164,54 @@ func (chunks) UsageBlocks(context.Context, BlockQuery, func(*Block) error) error
 
 func (chunks) UsageEnd(context.Context, string, Tier) (int64, error) { return 0, nil }
 
+// Guarantee: an export of open records keeps at most 200 bytes of memory for an identity with three meters, however long its
+// client takes, and reads on at each of its cursors.
+func TestOpenRecordsAreSmall(t *testing.T) { // not in parallel: it measures memory
+	var w writer
+	const identities = 1 << 16
+	for n := range identities {
+		u := &Use{Identity: Identity{Until: 3600, Owner: [16]byte{0: byte(n >> 8), 1: byte(n), 2: 1}, Key: [16]byte{0: byte(n >> 8), 1: byte(n), 2: 2}},
+			Texts: Texts{ExternalID: fmt.Sprintf("owner-%012d", n), Plan: "pro", Prefix: fmt.Sprintf("kg_%06d", n)}}
+		for _, meter := range []string{BytesIn, BytesOut, Requests} {
+			u.Count(meter, 1_000_000+int64(n), 1000)
+		}
+		w.use(u)
+	}
+	source := chunks{w.body().Bytes}
+	before := heap()
+	open, err := Open(t.Context(), source, "acct_1", Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if took := heap() - before; took > 200*identities {
+		t.Errorf("the open records take %d bytes each, want at most 200", took/identities)
+	}
+	records, cursor := 0, ""
+	for range 5 {
+		err := open.After(cursor, func(r *Record) bool {
+			if r.Cursor() <= cursor {
+				t.Fatalf("behind the cursor %q is %q", cursor, r.Cursor())
+			}
+			records, cursor = records+1, r.Cursor()
+			return records%50_000 != 0
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if records != 3*identities {
+		t.Errorf("got %d records, want %d", records, 3*identities)
+	}
+	runtime.KeepAlive(source)
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
 // Guarantee: one call reads the open records of at most MostOpen identities; a filter selects some of more.
 func TestOpenRecordsAreBounded(t *testing.T) {
 	t.Parallel()
@@ -178,7 +228,7 @@ func TestOpenRecordsAreBounded(t *testing.T) {
 	open, err := Open(t.Context(), source, "acct_1", Filter{KeyID: id.Format(id.Key, u.Key)})
 	n := 0
 	if err == nil {
-		open.After("", func(*Record) bool { n++; return true })
+		err = open.After("", func(*Record) bool { n++; return true })
 	}
 	if err != nil || n != 1 {
 		t.Errorf("got %d records of a key and the error %v, want 1", n, err)

@@ -174,7 +174,7 @@ func (w *world) check() {
 		w.Fatal(err)
 	}
 	after := ""
-	open.After("", func(r *usage.Record) bool {
+	err = open.After("", func(r *usage.Record) bool {
 		if _, final := w.seen[r.ID]; final {
 			w.Fatalf("the open record %+v has the identifier of a final one", *r)
 		}
@@ -182,12 +182,15 @@ func (w *world) check() {
 			w.Fatalf("the open record %+v is out of order", *r)
 		}
 		first := ""
-		if open.After(after, func(next *usage.Record) bool { first = next.ID; return false }); first != r.ID {
-			w.Fatalf("behind the cursor %q is %s, want %s", after, first, r.ID)
+		if err := open.After(after, func(next *usage.Record) bool { first = next.ID; return false }); err != nil || first != r.ID {
+			w.Fatalf("behind the cursor %q is %s, with the error %v; want %s", after, first, err, r.ID)
 		}
 		after = r.Cursor()
 		return add(r)
 	})
+	if err != nil {
+		w.Fatal(err)
+	}
 	if len(got) != len(w.counted) {
 		w.Fatalf("got %d identities, want %d", len(got), len(w.counted))
 	}
