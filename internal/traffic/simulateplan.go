@@ -80,7 +80,9 @@ func SimulatePlan(ctx context.Context, store ChunkReader, accountID string, w Pl
 	if err := r.read(ctx, store, q, r.of); err != nil {
 		return nil, err
 	}
-	r.play()
+	if err := r.play(ctx); err != nil {
+		return nil, err
+	}
 	return r.result(), nil
 }
 
@@ -149,7 +151,9 @@ type planEntry struct {
 func (r *planReplay) read(ctx context.Context, store ChunkReader, q ChunkQuery, of func(c *Flow) func(int, uint32)) error {
 	return store.ReadTraffic(ctx, q, func(c *Chunk) error {
 		if c.Start != r.minute {
-			r.play()
+			if err := r.play(ctx); err != nil {
+				return err
+			}
 			r.minute = c.Start
 		}
 		if err := arrivals(c.Body, of); err != nil {
@@ -234,9 +238,12 @@ func (r *planReplay) of(c *Flow) func(int, uint32) {
 	}
 }
 
-// play replays the points of the minute through one limit after the other.
-func (r *planReplay) play() {
+// play replays the points of the minute through one limit after the other, unless ctx ends: a limit may take seconds.
+func (r *planReplay) play(ctx context.Context) error {
 	for i := range r.limits {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		r.gather(i)
 		for rest := r.entries; len(rest) > 0; {
 			n := 1
@@ -248,6 +255,7 @@ func (r *planReplay) play() {
 		}
 	}
 	r.points = r.points[:0]
+	return nil
 }
 
 // gather sets the entries of a limit, in the order of their seconds and buckets.
