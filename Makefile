@@ -12,7 +12,8 @@ MODULES := . bench conformance deploy/helm tools/release
 # The go command in each module, in a workspace with the product where the module needs it.
 GO_IN = GOWORK=$$(.ci/work $$module) $(GO) -C $$module
 # One package more is tested at once than there are processors: the tests of servers wait for a part of their time.
-AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN)
+AT_ONCE := $(shell echo $$(($(PROCESSORS) + 1)))
 FUZZTIME ?= 1000x
 DURATION ?= 1h
 # Everything is built without cgo, as what is released: the binaries are static. Only the race detector
@@ -63,11 +64,16 @@ ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 test: deps ## Run all tests, with the race detector.
 	@mkdir -p bin && rm -f $(KEYGATE_LATE_FILE); trap .ci/late EXIT; $(MAKE) --no-print-directory test-go test-memory test-ui
 
-# Those of the Helm chart and of releases run without the race detector, for which their dependencies would be compiled
-# again. The target vet has the checks that go test would make of its own.
+# Some packages of the product run without the race detector, one at a time beside the others. So do those of the Helm chart
+# and of releases, whose dependencies would be compiled again for it. The target vet has the checks that go test would make
+# of its own.
 .PHONY: test-go
 test-go: deps ## Run the tests in Go, with the race detector.
-	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 30m ./...; done
+	@without=$$(.ci/without-race); with=$$($(GO) list ./... | grep -vxF "$$without"); status=0; \
+	$(GO) test -vet=off -p 1 -timeout 30m $$without & beside=$$!; \
+	CGO_ENABLED=1 $(GO) test $(RACE) -vet=off -p $(PROCESSORS) -timeout 30m $$with || status=$$?; \
+	wait $$beside || status=$$?; exit $$status
+	for module in bench conformance; do CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 30m ./...; done
 	for module in deploy/helm tools/release; do $(GO_IN) test -vet=off -p $(AT_ONCE) ./...; done
 
 .PHONY: soak

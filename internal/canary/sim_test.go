@@ -181,7 +181,6 @@ func TestEqualSidesAreNotAborted(t *testing.T) {
 	for _, e := range equalSides {
 		for _, latency := range []bool{false, true} {
 			t.Run(fmt.Sprint(e.name, ", latency ", latency), func(t *testing.T) {
-				t.Parallel()
 				runs := 30
 				if e.of.rate > 100 {
 					runs = 5

@@ -46,11 +46,15 @@ func TestMain(m *testing.M) {
 //	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command
 //	foreign           set FOREIGN to the address of a server that is not Keygate
 func TestScripts(t *testing.T) {
+	programs := scriptPrograms(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
+			if programs != "" {
+				env.Setenv("PATH", programs+string(filepath.ListSeparator)+env.Getenv("PATH"))
+			}
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "settings"))
 			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY", "KEYGATE_CONTEXT", "KEYGATE_GATEWAY"} {

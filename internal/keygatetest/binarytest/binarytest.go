@@ -24,12 +24,20 @@ func Run(m *testing.M, binary *string) int {
 	}
 	defer os.RemoveAll(dir)
 	*binary = filepath.Join(dir, "keygate")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", *binary, "github.com/keygate/keygate/cmd/keygate")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // static and without tables for debuggers, as those that are released
-	build.Stderr = os.Stderr
-	if err := build.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "build keygate:", err)
+	if err := Build(*binary); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
+}
+
+// Build builds keygate as the file binary, as it is released: static, without tables for debuggers and without
+// the race detector.
+func Build(binary string) error {
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-w", "-o", binary, "github.com/keygate/keygate/cmd/keygate")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("build keygate: %w\n%s", err, out)
+	}
+	return nil
 }
