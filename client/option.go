@@ -20,9 +20,9 @@ func IfMatch(etag string) Option {
 	}
 }
 
-// WithEffect returns an Option for a dry run of a push or a rollback: its result then has an Effect,
-// what the change would have done to the requests of the last 24 hours (contract, section 5). The key
-// must be allowed to read the traffic of the gateway. In any other call it is an *Error with status 422.
+// WithEffect returns an Option for TryPlan and for a dry run of a push or a rollback: its result then has
+// an Effect, what the change would have done to the requests of the last 24 hours (contract, section 5).
+// The key must be allowed to read the traffic of the gateway. In any other call it is an *Error with status 422.
 func WithEffect() Option {
 	return func(r *Request) {
 		separator := "?"

@@ -41,6 +41,12 @@ func (c *Client) UpdatePlan(ctx context.Context, planID string, p PlanPatch, opt
 	return call[Plan](ctx, c, http.MethodPatch, planPath(planID), p, options...)
 }
 
+// TryPlan returns what UpdatePlan would make of a plan, with the same errors, and changes nothing. With WithEffect, the
+// Plan also has the Effect that the change would have had.
+func (c *Client) TryPlan(ctx context.Context, planID string, p PlanPatch, options ...Option) (*Plan, error) {
+	return call[Plan](ctx, c, http.MethodPatch, planPath(planID)+"?dry_run=true", p, options...)
+}
+
 // DeletePlan deletes a plan and returns the record as it was before. For a plan that is in use it returns an *Error with
 // status 409, which says by how many keys, owners and gateways.
 func (c *Client) DeletePlan(ctx context.Context, planID string, options ...Option) (*Plan, error) {

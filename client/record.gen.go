@@ -522,6 +522,30 @@ func (e PlanLimitPer) Valid() bool {
 	}
 }
 
+// Values of PlanLimitEffectChange.
+const (
+	PlanLimitEffectChangeAdded     PlanLimitEffectChange = "added"
+	PlanLimitEffectChangeChanged   PlanLimitEffectChange = "changed"
+	PlanLimitEffectChangeRemoved   PlanLimitEffectChange = "removed"
+	PlanLimitEffectChangeUnchanged PlanLimitEffectChange = "unchanged"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PlanLimitEffectChange) Valid() bool {
+	switch e {
+	case PlanLimitEffectChangeAdded:
+		return true
+	case PlanLimitEffectChangeChanged:
+		return true
+	case PlanLimitEffectChangeRemoved:
+		return true
+	case PlanLimitEffectChangeUnchanged:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of PlanLimitInputOverage.
 const (
 	PlanLimitInputOverageAllow  PlanLimitInputOverage = "allow"
@@ -2329,7 +2353,8 @@ type Plan struct {
 	AnchorDay int64 `json:"anchor_day"`
 
 	// When the plan was created.
-	CreatedAt time.Time `json:"created_at"`
+	CreatedAt time.Time   `json:"created_at"`
+	Effect    *PlanEffect `json:"effect,omitempty"`
 
 	// Limits of the plan.
 	Limits []PlanLimit `json:"limits"`
@@ -2358,6 +2383,50 @@ type Plan struct {
 	//
 	// Example: ["the gateway gw_01jz8y5c3te9b8r2m6q4v7x0aa has no route /orders","so the limit per-minute does not apply to it at present"]
 	Warnings *[]string `json:"warnings,omitempty"`
+}
+
+// PlanEffect is the schema PlanEffect of the OpenAPI document.
+type PlanEffect struct {
+	// true if the newest requests are missing, because the store did not take them;
+	// otherwise absent.
+	Incomplete *bool `json:"incomplete,omitempty"`
+
+	// IncompleteReason Why requests are missing; absent if none are.
+	//
+	// Example: the newest records are missing, and are added as soon as the store takes them: the disk is full
+	IncompleteReason *string `json:"incomplete_reason,omitempty"`
+
+	// Keys Distinct keys of these requests.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// Limits of the changed plan in its order, then those that it no longer has. A request
+	// that several of them refuse counts for the first.
+	Limits []PlanLimitEffect `json:"limits"`
+
+	// Refused How many of these requests the changed plan would refuse.
+	//
+	// Example: 12
+	Refused int64 `json:"refused"`
+
+	// RefusedBefore How many of them the plan in force refuses in the same replay.
+	//
+	// Example: 0
+	RefusedBefore int64 `json:"refused_before"`
+
+	// Requests Requests to which a limit of the plan applies, before or after the change: of keys that have the plan now, by themselves, by their owner or as the default of their gateway.
+	//
+	// Example: 1204
+	Requests int64 `json:"requests"`
+
+	// Start of the time that the effect covers; it ends with the call.
+	Since time.Time `json:"since"`
+
+	// Unknown Other requests that may be of keys with the plan: those of keys beyond the first 10000.
+	//
+	// Example: 0
+	Unknown int64 `json:"unknown"`
 }
 
 // PlanLimit is the schema PlanLimit of the OpenAPI document.
@@ -2419,6 +2488,36 @@ type PlanLimitOverage string
 
 // PlanLimitPer is an enumerated string; see its constants.
 type PlanLimitPer string
+
+// PlanLimitEffect is the schema PlanLimitEffect of the OpenAPI document.
+type PlanLimitEffect struct {
+	// What the change does to the limit. Requests of an unchanged one may differ, because
+	// other limits come before it.
+	Change PlanLimitEffectChange `json:"change"`
+
+	// Limit Name of the limit.
+	//
+	// Example: per-minute
+	Limit string `json:"limit"`
+
+	// Refused How many requests the limit would refuse after the change.
+	//
+	// Example: 12
+	Refused int64 `json:"refused"`
+
+	// RefusedBefore How many requests the limit of this name refuses now.
+	//
+	// Example: 0
+	RefusedBefore int64 `json:"refused_before"`
+
+	// Unknown How many requests the limit may refuse besides: those of which it counts something else than the request, those in flight at once, and those that a quota admits in a window that began before the last 24 hours.
+	//
+	// Example: 0
+	Unknown int64 `json:"unknown"`
+}
+
+// PlanLimitEffectChange is an enumerated string; see its constants.
+type PlanLimitEffectChange string
 
 // PlanLimitInput is the schema PlanLimitInput of the OpenAPI document.
 type PlanLimitInput struct {

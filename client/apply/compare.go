@@ -69,6 +69,9 @@ type Difference struct {
 	Gateway []client.SettingChange `json:"gateway"`        // never nil; in a Push it may be
 	Plan    []client.SettingChange `json:"plan,omitempty"` // what a plan has, with a field for each limit
 
+	// PlanEffect is what the update of a plan would have done to the requests of the last 24 hours; only if the Config asks.
+	PlanEffect *client.PlanEffect `json:"plan_effect,omitempty"`
+
 	file *File  // nil for what is deleted
 	etag string // of the gateway or plan; "" if it does not exist yet
 	plan *planStep
@@ -241,6 +244,9 @@ func (a *Applier) tryPush(ctx context.Context, d *Difference, options ...client.
 	})
 	if err != nil {
 		return err
+	}
+	if d.comes && a.cfg.Effect {
+		push.Warnings = append(push.Warnings, fmt.Sprintf("the plan %s becomes the default plan: the effect does not count what its limits would refuse, see keygate limits simulate", d.file.config.Gateway.DefaultPlan.Value))
 	}
 	if d.set(push); len(d.Gateway)+len(d.Added)+len(d.Removed)+len(d.Changed) == 0 {
 		d.Action = Keep

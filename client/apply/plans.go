@@ -127,7 +127,21 @@ func (a *Applier) lookAtPlan(ctx context.Context, d *Difference, present *client
 		d.Action = Keep
 	}
 	d.hide()
+	if d.Action == Update && a.cfg.Effect {
+		return a.tryPlan(ctx, d)
+	}
 	return nil
+}
+
+// tryPlan sets the effect of the update of a plan.
+func (a *Applier) tryPlan(ctx context.Context, d *Difference) error {
+	tried, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Plan, error) {
+		return a.cfg.Client.TryPlan(ctx, d.PlanID, d.patch(), client.IfMatch(d.etag), client.WithEffect())
+	})
+	if err == nil {
+		d.PlanEffect = tried.Effect
+	}
+	return err
 }
 
 // planChanged returns an error if the update d would change something else now than when Compare returned it.

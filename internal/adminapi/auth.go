@@ -173,11 +173,11 @@ func (c *call) authorize() error {
 	return fault.Denied("the scope of this key, %s, does not allow this call: use a key with a sufficient scope", c.principal.Scope)
 }
 
-// authorizeEffect refuses a call that asks for the effect of a push unless the key may also read the
+// authorizeEffect refuses a call that asks for the effect of a change unless the key may also read the
 // traffic report and simulate limits, which say the same.
 func (c *call) authorizeEffect() error {
 	if !slices.ContainsFunc(c.op.query, func(q queryParam) bool { return q.name == "effect" }) || c.request.URL.Query().Get("effect") != "true" ||
-		c.principal.Scope.Allows("GET", "/reports/traffic") || c.principal.Scope.Allows("POST", "/gateways/"+c.params["gateway_id"]+"/limits/simulate") {
+		c.principal.Scope.Allows("GET", "/reports/traffic") || c.params["gateway_id"] != "" && c.principal.Scope.Allows("POST", "/gateways/"+c.params["gateway_id"]+"/limits/simulate") {
 		return nil
 	}
 	return fault.Denied("the scope of this key, %s, does not allow to read traffic, which effect=true shows: use a key that may also GET /v1/reports/traffic, or call without effect", c.principal.Scope)

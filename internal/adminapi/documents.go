@@ -39,17 +39,8 @@ func boolParam(name, doc string) queryParam {
 }
 
 func effectParam() queryParam {
-	return queryParam{
-		name: "effect", doc: "If true, with dry_run=true, also returns what the push would have done to the requests of the last 24 hours. " +
-			"Needs a key whose scope also allows GET /v1/reports/traffic or the simulation of limits of the gateway. It counts as a search.",
-		schema: &huma.Schema{Type: huma.TypeBoolean},
-		check: func(v string) error {
-			if v != "true" && v != "false" {
-				return fault.Invalid("effect", "must be true or false")
-			}
-			return nil
-		},
-	}
+	return boolParam("effect", "If true, with dry_run=true, also returns what the push would have done to the requests of the last 24 hours. "+
+		"Needs a key whose scope also allows GET /v1/reports/traffic or the simulation of limits of the gateway. It counts as a search.")
 }
 
 func (a *API) documentOperations() []operation {
@@ -127,13 +118,13 @@ func (c *call) push(f func(context.Context, *control.Actor, string, []byte, bool
 	return c.withEffect(ok(presentPush(result)), result)
 }
 
-// wantsEffect reports whether the call asks for the effect of a push.
+// wantsEffect reports whether the call asks for the effect of a change.
 func (c *call) wantsEffect() bool { return c.query.Get("effect") == "true" }
 
 // checkEffect checks that a call that asks for an effect is a dry run.
 func (c *call) checkEffect() error {
 	if c.wantsEffect() && c.query.Get("dry_run") != "true" {
-		return fault.Invalid("effect", "needs dry_run=true: it is what the push would have done")
+		return fault.Invalid("effect", "needs dry_run=true: it is what the change would have done")
 	}
 	return nil
 }

@@ -51,3 +51,53 @@ func presentEffect(e *control.Effect, missing string) *effectRecord {
 	}
 	return out
 }
+
+type planEffectRecord struct {
+	Since         time.Time               `json:"since" doc:"Start of the time that the effect covers; it ends with the call."`
+	Requests      int64                   `json:"requests" doc:"Requests to which a limit of the plan applies, before or after the change: of keys that have the plan now, by themselves, by their owner or as the default of their gateway." example:"1204"`
+	Keys          int64                   `json:"keys" doc:"Distinct keys of these requests." example:"3"`
+	Refused       int64                   `json:"refused" doc:"How many of these requests the changed plan would refuse." example:"12"`
+	RefusedBefore int64                   `json:"refused_before" doc:"How many of them the plan in force refuses in the same replay." example:"0"`
+	Unknown       int64                   `json:"unknown" doc:"Other requests that may be of keys with the plan: those of keys beyond the first 10000." example:"0"`
+	Limits        []planLimitEffectRecord `json:"limits" nullable:"false" doc:"Limits of the changed plan in its order, then those that it no longer has. A request that several of them refuse counts for the first."`
+
+	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
+}
+
+type planLimitEffectRecord struct {
+	Limit         string `json:"limit" doc:"Name of the limit." example:"per-minute"`
+	Change        string `json:"change" enum:"added,removed,changed,unchanged" doc:"What the change does to the limit. Requests of an unchanged one may differ, because other limits come before it."`
+	Refused       int64  `json:"refused" doc:"How many requests the limit would refuse after the change." example:"12"`
+	RefusedBefore int64  `json:"refused_before" doc:"How many requests the limit of this name refuses now." example:"0"`
+	Unknown       int64  `json:"unknown" doc:"How many requests the limit may refuse besides: those of which it counts something else than the request, those in flight at once, and those that a quota admits in a window that began before the last 24 hours." example:"0"`
+}
+
+// tryPlan answers a dry run of an update of a plan, with its effect if the call asks for it.
+func (a *API) tryPlan(c *call, patch control.PlanPatch) (response, error) {
+	t, err := a.cfg.Control.TryPlan(c.ctx, &c.actor, c.params["plan_id"], patch, c.match)
+	if err != nil {
+		return response{}, err
+	}
+	record := presentPlan(&t.Plan)
+	record.Warnings = t.Warnings
+	if c.wantsEffect() {
+		e, err := searching(c, func() (*control.PlanEffect, error) { return a.cfg.Control.PlanEffect(c.ctx, &c.actor, t) })
+		if err != nil {
+			return response{}, err
+		}
+		record.Effect = presentPlanEffect(e, c.completeness.Missing)
+	}
+	return withETag(record, t.Version), nil
+}
+
+func presentPlanEffect(e *control.PlanEffect, missing string) *planEffectRecord {
+	out := &planEffectRecord{
+		Since: e.Since, Requests: e.Requests, Keys: e.Keys, Refused: e.Refused, RefusedBefore: e.RefusedBefore, Unknown: e.Unknown,
+		Limits: make([]planLimitEffectRecord, len(e.Limits)), Incomplete: missing != "", IncompleteReason: missing,
+	}
+	for i, l := range e.Limits {
+		out.Limits[i] = planLimitEffectRecord{Limit: l.Limit, Change: string(l.Change), Refused: l.Refused, RefusedBefore: l.RefusedBefore, Unknown: l.Unknown}
+	}
+	return out
+}

@@ -84,6 +84,7 @@ type planRecord struct {
 	TimeZone  string            `json:"time_zone" doc:"IANA name of the time zone of the plan's calendar windows." example:"UTC"`
 	AnchorDay int               `json:"anchor_day" doc:"Day on which the plan's months begin." example:"1"`
 	CreatedAt time.Time         `json:"created_at" doc:"When the plan was created."`
+	Effect    *planEffectRecord `json:"effect,omitempty" doc:"What the change would have done to the requests of the last 24 hours. Only with effect=true."`
 	Warnings  []string          `json:"warnings,omitempty" nullable:"false" doc:"Only in the response to a creation or change: paths in the routes of limits that match no route of the gateway. Absent if there are none." example:"the gateway gw_01jz8y5c3te9b8r2m6q4v7x0aa has no route /orders, so the limit per-minute does not apply to it at present"`
 }
 
@@ -166,7 +167,12 @@ func (a *API) planOperations() []operation {
 		id: "updatePlan", method: http.MethodPatch, path: "/v1/plans/{plan_id}", tag: "Plans",
 		summary:     "Update a plan",
 		description: "Changes the given fields; null clears an optional field. When the call returns, the limits are in force for all keys and owners that have the plan. What was used of a limit that keeps its name stays used.",
-		body:        reflect.TypeFor[updatePlanRequest](), ifMatch: true,
+		query: []queryParam{
+			boolParam("dry_run", "If true, returns what the plan would be, without changing anything."),
+			boolParam("effect", "If true, with dry_run=true, also returns what the change would have done to the requests of the last 24 hours. "+
+				"Needs a key whose scope also allows GET /v1/reports/traffic. It counts as a search."),
+		},
+		body: reflect.TypeFor[updatePlanRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
 		run: takes(a.updatePlan),
 	}, {
@@ -210,9 +216,14 @@ func (a *API) getPlan(c *call) (response, error) {
 
 func (a *API) updatePlan(c *call, req updatePlanRequest) (response, error) {
 	limits := control.Optional[[]plan.LimitInput]{Present: req.Limits.Present, Null: req.Limits.Null, Value: limitInputs(req.Limits.Value)}
-	return respond(changedPlanResponse)(a.cfg.Control.UpdatePlan(c.ctx, &c.actor, c.params["plan_id"], control.PlanPatch{
-		Name: setTo(req.Name), Title: req.Title.Optional, Limits: limits, TimeZone: req.TimeZone.Optional, AnchorDay: req.AnchorDay.Optional,
-	}, c.match))
+	patch := control.PlanPatch{Name: setTo(req.Name), Title: req.Title.Optional, Limits: limits, TimeZone: req.TimeZone.Optional, AnchorDay: req.AnchorDay.Optional}
+	if err := c.checkEffect(); err != nil {
+		return response{}, err
+	}
+	if c.query.Get("dry_run") == "true" {
+		return a.tryPlan(c, patch)
+	}
+	return respond(changedPlanResponse)(a.cfg.Control.UpdatePlan(c.ctx, &c.actor, c.params["plan_id"], patch, c.match))
 }
 
 func (a *API) deletePlan(c *call) (response, error) {

@@ -117,7 +117,7 @@ func (o *configRun) printMarkdown(list []*apply.Difference) error {
 		}
 		c := comparison{title: "Gateway " + terminal.Code(d.Name), settings: d.Gateway, push: d.Push}
 		if d.Kind == apply.Plan {
-			c.title, c.settings, c.plan = "Plan "+terminal.Code(d.Name), d.Plan, true
+			c.title, c.settings, c.plan, c.planEffect = "Plan "+terminal.Code(d.Name), d.Plan, true, d.PlanEffect
 		}
 		switch d.Action {
 		case apply.Create:
@@ -170,6 +170,7 @@ func (o *configRun) write(w io.Writer, d *apply.Difference, when tense) {
 	}
 	if d.Kind == apply.Plan {
 		o.writeSettings(w, "plan", d.Plan)
+		o.writePlanEffect(w, d.PlanEffect)
 		o.printWarnings(d.Warnings)
 		return
 	}

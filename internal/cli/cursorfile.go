@@ -12,7 +12,7 @@ import (
 // maxCursorBytes limits a cursor, so that another file is not taken for one.
 const maxCursorBytes = 4096
 
-// cursorFile is a file with the cursor of the last complete export. It is locked until close.
+// cursorFile is a file with the cursor behind the usage records that were read completely. It is locked until close.
 type cursorFile struct {
 	path   string
 	cursor string // "" if there is no file yet
@@ -38,7 +38,7 @@ func (f *cursorFile) read() error {
 		return fmt.Errorf("lock %s: %w", f.lock.Name(), err)
 	}
 	if !locked {
-		return fmt.Errorf("another export uses %s: wait until it ends", f.path)
+		return fmt.Errorf("another command uses %s: wait until it ends", f.path)
 	}
 	content, err := os.ReadFile(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -49,7 +49,7 @@ func (f *cursorFile) read() error {
 	}
 	f.cursor = strings.TrimSpace(string(content))
 	if f.cursor == "" || len(f.cursor) > maxCursorBytes || strings.ContainsFunc(f.cursor, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		return fmt.Errorf("%s does not hold a cursor: remove it to export everything again, or name another file", f.path)
+		return fmt.Errorf("%s does not hold a cursor: remove it to begin with the first record, or name another file", f.path)
 	}
 	return nil
 }
@@ -57,7 +57,7 @@ func (f *cursorFile) read() error {
 // replace replaces the cursor. The file has the earlier or the new one at any time, also after a power failure.
 func (f *cursorFile) replace(cursor string) (err error) {
 	part := f.path + ".part"
-	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an export that was killed
+	if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a command that was killed
 		return err
 	}
 	to, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

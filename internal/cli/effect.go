@@ -32,6 +32,37 @@ func effectText(e *client.Effect) string {
 		terminal.NumberOf(e.Requests, "request", "requests"), terminal.NumberOf(e.Keys, "key", "keys"), refusedText(e.Refused, e.RefusedBefore, e.AtMost))
 }
 
+// planEffectText says in a sentence what a change of a plan would have done.
+func planEffectText(e *client.PlanEffect) string {
+	text := "No request of the last 24 hours was one that this plan limits."
+	if e.Requests > 0 {
+		text = fmt.Sprintf("%s with %s in the last 24 hours had this plan. %s",
+			terminal.NumberOf(e.Requests, "request", "requests"), terminal.NumberOf(e.Keys, "key", "keys"), refusedText(e.Refused, e.RefusedBefore, false))
+	}
+	if e.Unknown > 0 {
+		text += fmt.Sprintf(" Of %d more it is not known whether they had it: there were too many keys.", e.Unknown)
+	}
+	return text
+}
+
+// writePlanEffect writes the effect of the change of a plan, if it was asked for: a sentence, and a line for each limit.
+func (a *app) writePlanEffect(w io.Writer, e *client.PlanEffect) {
+	if e == nil {
+		return
+	}
+	fmt.Fprintln(w, terminal.Yellow.Paint(a.Colours(w) && e.Refused > e.RefusedBefore, "! "+planEffectText(e)))
+	for _, l := range e.Limits {
+		if l.Change == client.PlanLimitEffectChangeUnchanged && l.Refused == l.RefusedBefore {
+			continue
+		}
+		fmt.Fprintf(w, "!   %s (%s): %s", l.Limit, l.Change, refusedText(l.Refused, l.RefusedBefore, false))
+		if l.Unknown > 0 {
+			fmt.Fprintf(w, " Of %s it is not known.", terminal.NumberOf(l.Unknown, "request", "requests"))
+		}
+		fmt.Fprintln(w)
+	}
+}
+
 // refusedText says how many requests would be refused.
 func refusedText(refused, before int64, atMost bool) string {
 	text := "None would be refused"

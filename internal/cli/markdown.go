@@ -29,6 +29,8 @@ type comparison struct {
 	plan     bool   // whether it is a plan, which has no routes
 	settings []client.SettingChange
 	push     *client.Push // nil for a gateway that is deleted
+
+	planEffect *client.PlanEffect // nil if nothing asked for it
 }
 
 // writeMarkdown writes comparisons as a comment. Texts that others choose, such as paths, are code, in which
@@ -88,6 +90,17 @@ func markdown(title string, all []comparison, rows int) string {
 		}
 		if len(p.Warnings) > 0 {
 			b.WriteByte('\n')
+		}
+		if e := c.planEffect; e != nil {
+			fmt.Fprintf(&b, "**%s**\n\n", planEffectText(e))
+			if e.IncompleteReason != nil {
+				fmt.Fprintf(&b, "Incomplete: %s.\n\n", terminal.Code(*e.IncompleteReason))
+			}
+			var limits [][]string
+			for _, l := range e.Limits {
+				limits = append(limits, []string{terminal.Code(l.Limit), string(l.Change), fmt.Sprint(l.Refused), fmt.Sprint(l.RefusedBefore), fmt.Sprint(l.Unknown)})
+			}
+			terminal.MarkdownTable(&b, []string{"Limit", "Change", "Refused", "Refused now", "Unknown"}, limits, rows)
 		}
 		if e := p.Effect; e != nil {
 			fmt.Fprintf(&b, "**%s**\n\n", effectText(e))

@@ -171,6 +171,19 @@ func (a *app) printPlan(p *client.Plan) error {
 	return nil
 }
 
+// printTriedPlan prints the result of a dry run of an update.
+func (a *app) printTriedPlan(p *client.Plan, err error) error {
+	if err != nil {
+		return err
+	}
+	if err := a.printPlan(p); err != nil || !a.ForPeople() {
+		return err
+	}
+	a.writePlanEffect(a.Out, p.Effect)
+	fmt.Fprintln(a.Out, "Nothing was changed (dry run).")
+	return nil
+}
+
 func newPlansCreate(a *app) *cobra.Command {
 	o, named := &planFlags{app: a}, ""
 	c := &cobra.Command{
@@ -259,6 +272,7 @@ func newPlansGet(a *app) *cobra.Command {
 
 func newPlansUpdate(a *app) *cobra.Command {
 	o, name := &planFlags{app: a}, ""
+	dryRun, effect := false, false
 	c := &cobra.Command{
 		Use: "update PLAN_ID", Short: "Change a plan; an empty value clears a field",
 		Long: `Change a plan. Its limits are in force for all keys and owners that have it when the
@@ -272,7 +286,12 @@ With --file, everything of the plan is replaced. A name in the file renames the 
 	}
 	c.Flags().StringVar(&name, "name", "", "`name` of the plan")
 	o.add(c.Flags())
+	c.Flags().BoolVar(&dryRun, "dry-run", false, "show what the plan would be, but change nothing")
+	effectFlag(c.Flags(), &effect)
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		if effect && !dryRun {
+			return usagef("--effect is for a dry run: give --dry-run too")
+		}
 		if !slices.ContainsFunc([]string{"name", "title", "limit", "time-zone", "anchor-day", "file"}, c.Flags().Changed) {
 			return usagef("nothing to change: give at least one of --name, --title, --limit, --time-zone, --anchor-day and --file")
 		}
@@ -301,6 +320,9 @@ With --file, everything of the plan is replaced. A name in the file renames the 
 				return err
 			}
 			p.Limits = client.Set(limits)
+		}
+		if dryRun {
+			return a.printTriedPlan(api.TryPlan(ctx, id, p, effectOptions(effect)...))
 		}
 		changed, err := api.UpdatePlan(ctx, id, p)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,8 @@ import (
 type usageExport struct {
 	*app
 	usageFlags
-	format, file, cursorFile string
+	cursor       usageCursor
+	format, file string
 }
 
 func newUsageExport(a *app) *cobra.Command {
@@ -55,7 +55,7 @@ a semicolon, tab or line end in it.`,
 	o.add(f)
 	f.StringVar(&o.format, "format", client.FormatJSONL, "`format`: jsonl (one JSON object per line), csv or cloudevents")
 	f.StringVar(&o.file, "file", "", "`file` to create, with mode 0600; it must not exist")
-	f.StringVar(&o.cursorFile, "cursor-file", "", "`file` with the cursor of the last complete export")
+	o.cursor.add(f)
 	return c
 }
 
@@ -72,19 +72,10 @@ func (o *usageExport) check(c *cobra.Command) (err error) {
 		return usagef("export does not take -o: use --format jsonl, csv or cloudevents")
 	case !slices.Contains([]string{client.FormatJSONL, client.FormatCSV, client.FormatCloudEvents}, o.format):
 		return usagef("--format must be jsonl, csv or cloudevents, not %q", o.format)
-	case o.cursorFile == "":
-		return nil
-	case o.filter.State == "open":
-		return usagef("--cursor-file cannot be used with --state open: open records change until they are final")
-	case samePath(o.cursorFile, o.file):
+	case o.cursor.path != "" && samePath(o.cursor.path, o.file):
 		return usagef("--cursor-file and --file must be two files")
 	}
-	for _, flag := range [][2]string{{"since", o.span.since}, {"until", o.span.until}} {
-		if _, exact := exactTime(flag[1]); flag[1] != "" && !exact {
-			return usagef("--%s must be a time or a date with --cursor-file, such as 2026-03-01: the cursor belongs to the filters, and %q is another time in each export", flag[0], flag[1])
-		}
-	}
-	return nil
+	return o.cursor.check(&o.usageFlags)
 }
 
 // samePath reports whether two paths name the same file, apart from links.
@@ -94,7 +85,7 @@ func samePath(x, y string) bool {
 	return y != "" && errX == nil && errY == nil && ax == ay
 }
 
-func (o *usageExport) run(c *cobra.Command, _ []string) (err error) {
+func (o *usageExport) run(c *cobra.Command, _ []string) error {
 	if err := o.check(c); err != nil {
 		return err
 	}
@@ -105,23 +96,7 @@ func (o *usageExport) run(c *cobra.Command, _ []string) (err error) {
 	if err := o.resolve(o.app, api); err != nil {
 		return err
 	}
-	if o.cursorFile == "" {
-		_, err := o.export(c.Context(), api, "")
-		return err
-	}
-	cursor, err := openCursorFile(o.cursorFile)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, cursor.close()) }()
-	next, err := o.export(c.Context(), api, cursor.cursor)
-	if err != nil {
-		return err
-	}
-	if err := cursor.replace(next); err != nil {
-		return fmt.Errorf("%w\nThe output is complete, but %s was not replaced: the next export has these records again", err, o.cursorFile)
-	}
-	return nil
+	return o.cursor.with(func(cursor string) (string, error) { return o.export(c.Context(), api, cursor) })
 }
 
 // export writes the records behind a cursor, and returns the cursor behind them when the output is durable.
@@ -130,7 +105,7 @@ func (o *usageExport) export(ctx context.Context, api *client.Client, cursor str
 	out := o.Out
 	var file *os.File
 	if o.file != "" {
-		if o.cursorFile != "" {
+		if o.cursor.path != "" {
 			// What an export that was killed has left. Its records come again.
 			if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
 				return "", err
@@ -142,13 +117,9 @@ func (o *usageExport) export(ctx context.Context, api *client.Client, cursor str
 		out = file
 	}
 	x := o.exporter(out, o.format)
-	err = x.copy(func() (io.ReadCloser, error) {
-		body, after, err := api.OpenUsageExport(ctx, o.format, o.filter, cursor)
-		if err == nil && after == "" && o.cursorFile != "" {
-			return nil, errors.Join(errors.New("the response has no header X-Keygate-Cursor: does a proxy before the server remove it?"), body.Close())
-		}
-		next = after
-		return body, o.explain(err)
+	err = x.copy(func() (body io.ReadCloser, err error) {
+		body, next, err = o.cursor.open(ctx, api, o.format, o.filter, cursor)
+		return body, err
 	})
 	x.clear()
 	if err != nil {
@@ -170,26 +141,4 @@ func (o *usageExport) export(ctx context.Context, api *client.Client, cursor str
 		return "", err
 	}
 	return next, syncDir(filepath.Dir(o.file))
-}
-
-// explain returns the error for a call with a cursor, in which a cursor that the server refuses is that of the file.
-func (o *usageExport) explain(err error) error {
-	var refused *client.Error
-	if o.cursorFile == "" || !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity || refused.Field != "cursor" {
-		return err
-	}
-	return fmt.Errorf("the cursor in %s belongs to an export with other filters or of another account: give the filters and the account of that export, or name another file to export everything again (%w)", o.cursorFile, err)
-}
-
-// syncRegular makes what was written durable if w is a regular file.
-func syncRegular(w io.Writer) error {
-	f, ok := w.(*os.File)
-	if !ok {
-		return nil
-	}
-	info, err := f.Stat()
-	if err != nil || !info.Mode().IsRegular() {
-		return err
-	}
-	return f.Sync()
 }

@@ -127,6 +127,41 @@ func TestUsageExportsWithACursorFile(t *testing.T) {
 	absent(t, cursor+".part")
 }
 
+// Guarantee: a list with a cursor file has the records that the lists and exports before it with the file lacked. One that
+// breaks off, or whose output is refused, shows nothing and leaves the file as it was.
+func TestUsageListsWithACursorFile(t *testing.T) {
+	u := newUsageServer(t)
+	cursor := filepath.Join(t.TempDir(), "cursor")
+	entry := func(id string) string {
+		return `{"usage_id":"` + id + `","sequence":1,"period_start":"2026-03-01T12:00:00Z","period_end":"2026-03-01T13:00:00Z","meter":"requests","units":1,"requests":1,"state":"final"}`
+	}
+	list := func(want int, wantOut string, args ...string) {
+		t.Helper()
+		if status, out, errOut := runWith(t, u.env, append([]string{"usage", "list", "-o", "id", "--cursor-file", cursor}, args...)...); status != want || out != wantOut {
+			t.Errorf("%q: got status %d and %q\n%swant %d and %q", args, status, out, errOut, want, wantOut)
+		}
+	}
+	u.records = []string{entry("one"), entry("two")}
+	list(2, "", "--limit", "1")
+	list(2, "", "--state", "open")
+	list(2, "", "--since", "24h")
+	absent(t, cursor)
+	list(0, "one\ntwo\n")
+	list(0, "")
+	u.records = append(u.records, entry("three"))
+	before := readFile(t, cursor)
+	u.breaks = true
+	list(7, "")
+	if u.breaks = false; readFile(t, cursor) != before {
+		t.Error("a list that broke off replaced the cursor")
+	}
+	list(6, "", "--meter", "requests")
+	list(0, "three\n")
+	u.records = append(u.records, entry("four"))
+	u.want(entry("four")+"\n", "--cursor-file", cursor)
+	list(0, "")
+}
+
 // Guarantee: an export that breaks off leaves the cursor file as it was, whether there was one or not, and no file with
 // output. Repeated, it loses nothing.
 func TestBrokenUsageExportKeepsTheCursor(t *testing.T) {
@@ -270,7 +305,7 @@ func TestUsageExportsExcludeEachOther(t *testing.T) {
 	u.records = []string{"one"}
 	u.meddle = func() { // while the first runs
 		u.meddle = func() {}
-		if status, out, errOut := u.export("--cursor-file", cursor); status != 1 || out != "" || !strings.Contains(errOut, "another export uses "+cursor) {
+		if status, out, errOut := u.export("--cursor-file", cursor); status != 1 || out != "" || !strings.Contains(errOut, "another command uses "+cursor) {
 			t.Errorf("got status %d, %q and\n%s", status, out, errOut)
 		}
 	}

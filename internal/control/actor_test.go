@@ -155,6 +155,10 @@ func callsOnOwnersAndPlans(h *harness, c *control.Actor, on target) map[string]f
 			return second(h.UpdatePlan(ctx, c, "plan_x", control.PlanPatch{Title: value("P")}, nil))
 		},
 		"DeletePlan": func(ctx context.Context) error { return second(h.DeletePlan(ctx, c, "plan_x", nil)) },
+		"TryPlan": func(ctx context.Context) error {
+			return second(h.TryPlan(ctx, c, "plan_x", control.PlanPatch{Title: value("P")}, nil))
+		},
+		"PlanEffect": func(ctx context.Context) error { return second(h.PlanEffect(ctx, c, &control.PlanTrial{})) },
 		"SimulatePlan": func(ctx context.Context) error {
 			return second(h.SimulatePlan(ctx, c, on.gatewayID, control.PlanInput{}))
 		},

@@ -87,6 +87,10 @@ func (s *Service) Effect(ctx context.Context, actor *Actor, r *PushResult) (*Eff
 	}
 	out, warnings := e.result(counted)
 	r.Warnings = append(r.Warnings, warnings...)
+	if before, after := p.before.DefaultPlan, p.after.DefaultPlan; before != after {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the default plan changes from %s to %s: the effect does not count what limits of plans would refuse because of it",
+			cmp.Or(before, "none"), cmp.Or(after, "none")))
+	}
 	return out, nil
 }
 

@@ -39,7 +39,7 @@ func unmatchedWarnings(ctx context.Context, tx PlanReader, actor *Actor, gateway
 // account's configuration.
 type wantedRoutes struct {
 	order []wantedRoute
-	exact map[string]bool
+	exact map[string]bool // as plan.Nameless returns them
 	below map[string]bool // "/prefix" for "/prefix/*"
 }
 
@@ -57,10 +57,11 @@ func (w *wantedRoutes) want(gatewayID string, p *plan.Plan) {
 				w.exact, w.below = map[string]bool{}, map[string]bool{}
 			}
 			w.order = append(w.order, wantedRoute{p.Name, l.Name, path})
-			if prefix, ok := strings.CutSuffix(path, "/*"); ok {
+			nameless := plan.Nameless(path)
+			if prefix, ok := strings.CutSuffix(nameless, "/*"); ok {
 				w.below[prefix] = true
 			} else {
-				w.exact[path] = true
+				w.exact[nameless] = true
 			}
 		}
 	}
@@ -69,7 +70,7 @@ func (w *wantedRoutes) want(gatewayID string, p *plan.Plan) {
 // find removes the paths that match a route of table, as plan.Limit.Covers says.
 func (w *wantedRoutes) find(table []gateway.Route) {
 	for i := 0; i < len(table) && len(w.exact)+len(w.below) > 0; i++ {
-		path := table[i].Path
+		path := plan.Nameless(table[i].Path)
 		delete(w.exact, path)
 		delete(w.below, path)
 		for at := 0; at < len(path) && len(w.below) > 0; at++ {
@@ -84,8 +85,9 @@ func (w *wantedRoutes) warnings() []string {
 	var named []string
 	unmatched := 0
 	for _, r := range w.order {
-		prefix, wild := strings.CutSuffix(r.path, "/*")
-		if wild && !w.below[prefix] || !wild && !w.exact[r.path] {
+		nameless := plan.Nameless(r.path)
+		prefix, wild := strings.CutSuffix(nameless, "/*")
+		if wild && !w.below[prefix] || !wild && !w.exact[nameless] {
 			continue
 		}
 		if unmatched++; unmatched <= namedUnmatched {

@@ -2,13 +2,11 @@ package control
 
 import (
 	"context"
-	"slices"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/plan"
-	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -73,65 +71,11 @@ func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gateway
 		return w, err
 	}
 	for i := range p.Limits {
-		l := &p.Limits[i]
-		w.Limits[i] = traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != "" || l.IsConcurrency() || anyCosts(table, gatewayID, l)}
-		if l.IsQuota() {
-			c, err := p.Calendar(l.Quota.Unit, "", 0)
-			if err != nil {
-				return w, err
-			}
-			w.Limits[i].Quota = &traffic.QuotaLimit{Count: l.Quota.Count, Calendar: c, Allow: l.OverageOrDefault() == plan.OverageAllow}
+		if w.Limits[i], err = trafficLimit(p, &p.Limits[i], map[string][]gateway.Route{gatewayID: table}); err != nil {
+			return w, err
 		}
-		w.Limits[i].Routes = coveredRoutes(table, gatewayID, l)
 	}
-	w.Owners = func(ctx context.Context, keys [][16]byte) (map[[16]byte][16]byte, error) {
-		return read(ctx, s, actor, func(tx ReadTx) (map[[16]byte][16]byte, error) { return ownersOf(ctx, tx, actor, keys) })
-	}
+	w.Callers = s.callers(actor, "")
 	w.Buckets, err = sharedBuckets(ctx, tx, actor)
 	return w, err
-}
-
-// coveredRoutes returns the routes of a gateway that a limit applies to; nil for all.
-func coveredRoutes(table []gateway.Route, gatewayID string, l *plan.Limit) map[[16]byte]bool {
-	covered := map[[16]byte]bool{}
-	switch {
-	case l.GatewayID == "":
-		return nil
-	case l.GatewayID != gatewayID:
-		return covered
-	case len(l.Routes) == 0:
-		return nil
-	}
-	for i := range table {
-		if l.Covers(gatewayID, table[i].Path) {
-			route, _ := id.Parse(id.Route, table[i].ID)
-			covered[route] = true
-		}
-	}
-	return covered
-}
-
-// anyCosts reports whether a route that a limit applies to has a cost of the meter requests, which the recorded counts do not
-// have.
-func anyCosts(table []gateway.Route, gatewayID string, l *plan.Limit) bool {
-	paths := plan.NewPaths(l.Routes)
-	return (l.GatewayID == "" || l.GatewayID == gatewayID) && slices.ContainsFunc(table, func(r gateway.Route) bool {
-		return r.Cost.Of(ratelimit.Requests) >= 0 && paths.Cover(r.Path)
-	})
-}
-
-// ownersOf returns the owners of keys, without keys whose owner is not known.
-func ownersOf(ctx context.Context, tx KeyReader, actor *Actor, keys [][16]byte) (map[[16]byte][16]byte, error) {
-	owners := make(map[[16]byte][16]byte, len(keys))
-	for _, key := range keys {
-		k, err := tx.Key(ctx, actor.Account.ID, id.Format(id.Key, key))
-		if fault.CodeOf(err) == fault.NotFound {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		owners[key], _ = id.Parse(id.Owner, k.OwnerID)
-	}
-	return owners, nil
 }

@@ -83,13 +83,18 @@ func TestValidate(t *testing.T) {
 
 // Guarantee: a limit covers the routes that it names, and with /prefix/* whatever is below the prefix.
 func TestCovers(t *testing.T) {
-	l := plan.Limit{GatewayID: "gw_1", Routes: []string{"/orders/{id}", "/v1/*"}}
+	long := "/{id}/" + strings.Repeat("x", 249)
+	l := plan.Limit{GatewayID: "gw_1", Routes: []string{"/orders/{id}", "/v1/*", "/users/{id}/files/{name}/*", long}}
 	for _, c := range []struct {
 		gateway, path string
 		want          bool
 	}{
 		{"gw_1", "/orders/{id}", true}, {"gw_1", "/orders", false}, {"gw_1", "/v1", true}, {"gw_1", "/v1/a/{b}", true}, {"gw_1", "/v1/*", true},
 		{"gw_1", "/v10", false}, {"gw_2", "/orders/{id}", false},
+		// The names of parameters do not matter, and the rest does.
+		{"gw_1", "/orders/{order}", true}, {"gw_1", "/orders/{id}/items", false}, {"gw_1", "/orders/{id}.json", false}, {"gw_1", "/orders/id", false},
+		{"gw_1", "/users/{user}/files/{file}/x", true}, {"gw_1", "/users/{user}/files", false}, {"gw_1", "/users/{user}/files/{file}", true},
+		{"gw_1", long, true}, {"gw_1", long + "x", false}, {"gw_1", long + "/x", false},
 	} {
 		if got := l.Covers(c.gateway, c.path); got != c.want {
 			t.Errorf("%s %s: got %v, want %v", c.gateway, c.path, got, c.want)
@@ -97,5 +102,9 @@ func TestCovers(t *testing.T) {
 	}
 	if everywhere := (plan.Limit{}); !everywhere.Covers("gw_2", "/a") {
 		t.Error("a limit without gateway and routes does not cover a route")
+	}
+	paths := plan.NewPaths(l.Routes)
+	if n := testing.AllocsPerRun(100, func() { paths.Cover("/users/{someone}/files/{a-file-with-a-long-name}/x"); paths.Cover(long) }); n > 0 {
+		t.Errorf("%v allocations, want none", n)
 	}
 }

@@ -21,16 +21,44 @@ const (
 	maxPlanPoints = 1 << 21 // triples of a second, a route and a key, within one minute
 )
 
-// PlanWhat names the limits of a plan to simulate, and the gateway on whose requests to simulate them: those with a key, as
-// if it were the plan of every key and owner.
+// PlanWhat names the limits of a plan to simulate, and the requests to simulate them on: those with a key.
 type PlanWhat struct {
-	Gateway [16]byte
-	Limits  []PlanLimit // at most 8
+	Gateway [16]byte    // through which the requests came; zeros for all gateways of the account
+	Limits  []PlanLimit // at most 16. Those of one side have no effect on those of the other
 	// Buckets has the bucket of each key that shares its bucket with another key.
 	Buckets map[[16]byte][16]byte
-	// Owners returns the owner of each of the keys, at most MaxPlanOwners, or zeros for a key without one. A key of which
-	// that is not known is not in the map. It is called once, if a limit is PerOwner.
-	Owners func(ctx context.Context, keys [][16]byte) (map[[16]byte][16]byte, error)
+	// Callers returns whose the keys are, at most MaxPlanOwners. A key of which that is not known is not in the map. It is
+	// called once, if a limit is PerOwner, or if there is OnlyUsers.
+	Callers func(ctx context.Context, keys [][16]byte) (map[[16]byte]Caller, error)
+	// OnlyUsers leaves out the requests to which the limits do not apply, by what Callers says. Otherwise the plan is
+	// simulated as if it were that of every key and owner.
+	OnlyUsers bool
+	Defaults  map[[16]byte]bool // the gateways whose default plan it is; for OnlyUsers
+}
+
+// Caller is whose a key is, and which limits of the plan apply to its requests.
+type Caller struct {
+	Owner            [16]byte // zeros if it has none
+	PerKey, PerOwner PlanUse
+}
+
+// PlanUse is whether a plan's limits of one kind apply to the requests of a key.
+type PlanUse uint8
+
+// The uses.
+const (
+	OtherPlan   PlanUse = iota // no: another plan comes first
+	ThisPlan                   // yes
+	DefaultPlan                // through the gateways whose default it is
+)
+
+// applies reports whether a limit of the plan applies to requests through a gateway.
+func (c *Caller) applies(perOwner, isDefault bool) bool {
+	use := c.PerKey
+	if perOwner {
+		use = c.PerOwner
+	}
+	return use == ThisPlan || use == DefaultPlan && isDefault
 }
 
 // PlanLimit is one limit of a plan: a rate, or a quota.
@@ -40,14 +68,20 @@ type PlanLimit struct {
 	PerOwner bool        // the keys of an owner share a bucket
 	// NotRequests says that the limit counts something else, which is not known of single requests.
 	NotRequests bool
+	Gateway     [16]byte // through which it applies; zeros for all
 	// Routes are the routes that the limit applies to; nil for all.
 	Routes map[[16]byte]bool
+	Side   Side // of a comparison; Before for all limits of a simulation
 }
 
 // SimulatedPlan is the result of a simulation of a plan.
 type SimulatedPlan struct {
-	Simulated
-	Limits []SimulatedLimit // of the plan, in its order
+	Simulated                  // of the side Before
+	Since     time.Time        // requests from then on count
+	Limits    []SimulatedLimit // of PlanWhat, in its order
+	Users     int64            // distinct keys of Requests
+	// Unknown is how many requests are left out because it is not known whether the limits apply; for OnlyUsers.
+	Unknown int64
 }
 
 // SimulatedLimit is what one limit of a plan refused of what the limits before it in the plan admitted.
@@ -59,21 +93,24 @@ type SimulatedLimit struct {
 	Unknown int64
 }
 
-// SimulatePlan replays the requests of the last 24 hours that reached the limits of a gateway through the limits of a
+// SimulatePlan replays the requests of the last 24 hours that reached the limits of gateways through the limits of a
 // plan, as Simulate does for one limit. A request that several limits refuse counts for the first of them.
 func SimulatePlan(ctx context.Context, store ChunkReader, accountID string, w PlanWhat, now time.Time) (*SimulatedPlan, error) {
 	r := &planReplay{
 		PlanWhat: w, limits: make([]limitReplay, len(w.Limits)), numbers: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix(),
-		out: &SimulatedPlan{Limits: make([]SimulatedLimit, len(w.Limits))},
 	}
-	perOwner := false
+	r.out = &SimulatedPlan{Since: time.Unix(r.begin, 0).UTC(), Limits: make([]SimulatedLimit, len(w.Limits))}
+	ask := w.OnlyUsers
 	for i, l := range w.Limits {
 		r.limits[i] = r.newLimit(l)
-		perOwner = perOwner || l.PerOwner
+		ask = ask || l.PerOwner
 	}
-	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1, Only: &w.Gateway}
-	if perOwner {
-		if err := r.findOwners(ctx, store, q); err != nil {
+	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1}
+	if w.Gateway != ([16]byte{}) {
+		q.Only = &w.Gateway
+	}
+	if ask {
+		if err := r.findCallers(ctx, store, q); err != nil {
 			return nil, err
 		}
 	}
@@ -130,16 +167,18 @@ func (r *planReplay) newLimit(l PlanLimit) limitReplay {
 
 type planKey struct {
 	replayedKey
+	caller  Caller
 	owner   [16]byte // the bucket of limits with PerOwner
 	unknown bool     // whose key it is
+	used    bool     // it has points
 }
 
 // planPoint is the requests of one key on one route in one second.
 type planPoint struct {
 	key     uint32
-	count   uint32 // what the limits so far have admitted
+	count   [sides]uint32 // what the limits so far have admitted
 	second  uint8
-	applies uint8 // a bit for each limit
+	applies uint16 // a bit for each limit
 }
 
 type planEntry struct {
@@ -160,16 +199,16 @@ func (r *planReplay) read(ctx context.Context, store ChunkReader, q ChunkQuery, 
 			return fmt.Errorf("read traffic chunk %d: %w", c.Seq, err)
 		}
 		if r.full || len(r.points) > maxPlanPoints {
-			return fault.Invalid("plan", "cannot be simulated on this gateway: too many keys used it in the last 24 hours")
+			return fault.Invalid("plan", "cannot be simulated: too many keys were used in the last 24 hours")
 		}
 		return ctx.Err()
 	})
 }
 
-// findOwners numbers the keys that used the gateway, and finds out whose they are.
-func (r *planReplay) findOwners(ctx context.Context, store ChunkReader, q ChunkQuery) error {
+// findCallers numbers the keys that were used, and finds out whose they are.
+func (r *planReplay) findCallers(ctx context.Context, store ChunkReader, q ChunkQuery) error {
 	err := r.read(ctx, store, q, func(c *Flow) func(int, uint32) {
-		if c.Gateway == r.Gateway && c.Key != ([16]byte{}) {
+		if r.isOf(c) && c.Key != ([16]byte{}) {
 			r.number(c.Key)
 		}
 		return nil
@@ -181,15 +220,16 @@ func (r *planReplay) findOwners(ctx context.Context, store ChunkReader, q ChunkQ
 	for i := range asked {
 		asked[i] = r.keys[i].key
 	}
-	owners, err := r.Owners(ctx, asked)
+	callers, err := r.Callers(ctx, asked)
 	if err != nil {
 		return err
 	}
 	for i := range r.keys {
 		k := &r.keys[i]
-		owner, known := owners[k.key]
-		if k.unknown = !known; owner != ([16]byte{}) {
-			k.owner = owner
+		caller, known := callers[k.key]
+		k.caller, k.unknown = caller, !known
+		if caller.Owner != ([16]byte{}) {
+			k.owner = caller.Owner
 		}
 	}
 	return nil
@@ -215,27 +255,64 @@ func (r *planReplay) number(key [16]byte) uint32 {
 	return n
 }
 
+// isOf reports whether requests are replayed for their gateway.
+func (r *planReplay) isOf(c *Flow) bool {
+	return c.Gateway == r.Gateway || r.Gateway == [16]byte{}
+}
+
 // of returns the function for a flow's requests, or nil if no limit applies to them.
 func (r *planReplay) of(c *Flow) func(int, uint32) {
-	if c.Gateway != r.Gateway || c.Key == ([16]byte{}) {
+	if !r.isOf(c) || c.Key == ([16]byte{}) {
 		return nil
 	}
-	applies := uint8(0)
-	for i, l := range r.Limits {
-		if l.Routes == nil || l.Routes[c.Route] {
-			applies |= 1 << i
-		}
-	}
+	applies := r.covering(c)
 	if applies == 0 {
 		return nil
 	}
 	number := r.number(c.Key)
-	return func(second int, n uint32) {
-		if n > 0 && r.minute+int64(second) >= r.begin {
-			r.points = append(r.points, planPoint{second: uint8(second), key: number, count: n, applies: applies})
-			r.out.Requests += int64(n)
+	if r.full {
+		return nil
+	}
+	if k := &r.keys[number]; r.OnlyUsers && !k.unknown {
+		if applies &= r.usedBy(&k.caller, r.Defaults[c.Gateway]); applies == 0 {
+			return nil
 		}
 	}
+	return func(second int, n uint32) {
+		if n == 0 || r.minute+int64(second) < r.begin {
+			return
+		}
+		if k := &r.keys[number]; r.OnlyUsers && k.unknown {
+			r.out.Unknown += int64(n)
+			return
+		} else if !k.used {
+			k.used = true
+			r.out.Users++
+		}
+		r.points = append(r.points, planPoint{second: uint8(second), key: number, count: [sides]uint32{n, n}, applies: applies})
+		r.out.Requests += int64(n)
+	}
+}
+
+// covering returns the limits that apply on the route of a flow, as bits.
+func (r *planReplay) covering(c *Flow) (limits uint16) {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if (l.Routes == nil || l.Routes[c.Route]) && (l.Gateway == c.Gateway || l.Gateway == [16]byte{}) {
+			limits |= 1 << i
+		}
+	}
+	return limits
+}
+
+// usedBy returns the limits that apply to a caller, as bits.
+func (r *planReplay) usedBy(c *Caller, isDefault bool) (limits uint16) {
+	for i := range r.Limits {
+		if c.applies(r.Limits[i].PerOwner, isDefault) {
+			limits |= 1 << i
+		}
+	}
+	return limits
 }
 
 // play replays the points of the minute through one limit after the other, unless ctx ends: a limit may take seconds.
@@ -261,15 +338,16 @@ func (r *planReplay) play(ctx context.Context) error {
 // gather sets the entries of a limit, in the order of their seconds and buckets.
 func (r *planReplay) gather(limit int) {
 	r.entries = r.entries[:0]
+	side := r.Limits[limit].Side
 	for i := range r.points {
 		p := &r.points[i]
 		k := &r.keys[p.key]
 		switch {
-		case p.applies&(1<<limit) == 0 || p.count == 0:
+		case p.applies&(1<<limit) == 0 || p.count[side] == 0:
 		case !r.Limits[limit].PerOwner:
 			r.entries = append(r.entries, planEntry{k.bucket, p})
 		case k.unknown:
-			r.out.Limits[limit].Unknown += int64(p.count)
+			r.out.Limits[limit].Unknown += int64(p.count[side])
 		default:
 			r.entries = append(r.entries, planEntry{k.owner, p})
 		}
@@ -281,10 +359,10 @@ func (r *planReplay) gather(limit int) {
 
 // playTogether replays the requests of one second that share a bucket of a limit.
 func (r *planReplay) playTogether(limit int, entries []planEntry) {
-	at := r.minute + int64(entries[0].point.second)
+	at, side := r.minute+int64(entries[0].point.second), r.Limits[limit].Side
 	r.counts = r.counts[:0]
 	for _, e := range entries {
-		r.counts = append(r.counts, int64(e.point.count))
+		r.counts = append(r.counts, int64(e.point.count[side]))
 	}
 	refused, unknown := r.limits[limit](at, entries[0].bucket, r.counts)
 	r.out.Limits[limit].Unknown += unknown
@@ -293,8 +371,11 @@ func (r *planReplay) playTogether(limit int, entries []planEntry) {
 			continue
 		}
 		p := entries[i].point
-		p.count -= uint32(n)
+		p.count[side] -= uint32(n)
 		r.out.Limits[limit].Refused += n
+		if side != Before {
+			continue
+		}
 		k := &r.keys[p.key]
 		if k.refused == 0 || at < k.first {
 			k.first = at

@@ -62,11 +62,12 @@ func TestSimulationOfPlans(t *testing.T) {
 	}
 	w := traffic.PlanWhat{
 		Buckets: map[[16]byte][16]byte{young: b}, // of a rotation
-		Owners: func(_ context.Context, keys [][16]byte) (map[[16]byte][16]byte, error) {
+		Callers: func(_ context.Context, keys [][16]byte) (map[[16]byte]traffic.Caller, error) {
 			if len(keys) != 5 {
 				t.Errorf("asked for the owners of %d keys, want 5", len(keys))
 			}
-			return map[[16]byte][16]byte{a: identifier(9), b: identifier(9), young: identifier(9), alone: {}}, nil
+			one := traffic.Caller{Owner: identifier(9)}
+			return map[[16]byte]traffic.Caller{a: one, b: one, young: one, alone: {}}, nil
 		},
 		Limits: []traffic.PlanLimit{
 			{Limit: perDay(3), Routes: map[[16]byte]bool{orders: true}}, // a, alone, stranger: 1 of 4; b and young: 5 of 8
@@ -85,6 +86,41 @@ func TestSimulationOfPlans(t *testing.T) {
 	}
 	if sum != got.Refused {
 		t.Errorf("got %d refused requests, want the sum over keys, which is %d", got.Refused, sum)
+	}
+}
+
+// Guarantee: a comparison of a plan's limits counts the requests of the keys that have the plan, and through the gateways whose
+// default it is of those without one, over all gateways together. Neither side changes what the other one refuses. Requests
+// of keys that are not known are counted apart.
+func TestComparisonOfPlans(t *testing.T) {
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	p := &planRequests{Meter: newMeter(t, sqlitetest.Open(t, sqlite.Config{}), c), t: t, account: id.NewFast(), at: c.now().Add(-time.Hour)}
+	one, two, route := id.NewFast(), id.NewFast(), id.NewFast()
+	has, other, default1, stranger := identifier(1), identifier(2), identifier(3), identifier(4)
+	for _, p.gateway = range [][16]byte{one, two} {
+		for _, key := range [][16]byte{has, other, default1, stranger} {
+			p.take(route, key, 4)
+		}
+	}
+	p.gateway = [16]byte{}
+	w := traffic.PlanWhat{
+		OnlyUsers: true, Defaults: map[[16]byte]bool{one: true},
+		Callers: func(context.Context, [][16]byte) (map[[16]byte]traffic.Caller, error) {
+			return map[[16]byte]traffic.Caller{
+				has: {PerKey: traffic.ThisPlan, PerOwner: traffic.OtherPlan}, other: {}, default1: {PerKey: traffic.DefaultPlan, PerOwner: traffic.DefaultPlan},
+			}, nil
+		},
+		Limits: []traffic.PlanLimit{
+			{Limit: perDay(5)},                                    // of has 3 of 8, of default1 none of 4
+			{Limit: perDay(1), PerOwner: true},                    // of default1 3 of 4
+			{Limit: perDay(2), Side: traffic.After},               // 6 of 8, 2 of 4
+			{Limit: perDay(3), Side: traffic.After, Gateway: two}, // nothing of the 2 of has that are left
+		},
+	}
+	got := p.simulate(w)
+	want := []traffic.SimulatedLimit{{Refused: 3}, {Refused: 3}, {Refused: 8}, {}}
+	if !slices.Equal(got.Limits, want) || got.Requests != 12 || got.Users != 2 || got.Unknown != 8 {
+		t.Errorf("got %+v of %d requests of %d keys and %d unknown, want %+v of 12 of 2 and 8", got.Limits, got.Requests, got.Users, got.Unknown, want)
 	}
 }
 
@@ -139,12 +175,12 @@ func TestSimulationOfQuotas(t *testing.T) {
 			t.Errorf("%+v: got %+v of %d requests, want %+v of 15", *one.limit.Quota, got.Limits[0], got.Requests, one.want)
 		}
 	}
-	owners := func(context.Context, [][16]byte) (map[[16]byte][16]byte, error) {
-		return map[[16]byte][16]byte{a: identifier(9), b: identifier(9)}, nil
+	callers := func(context.Context, [][16]byte) (map[[16]byte]traffic.Caller, error) {
+		return map[[16]byte]traffic.Caller{a: {Owner: identifier(9)}, b: {Owner: identifier(9)}}, nil
 	}
 	together := quota(calendar.Day, 4, false)
 	together.PerOwner = true
-	got := p.simulate(traffic.PlanWhat{Limits: []traffic.PlanLimit{together, {Limit: perDay(100)}}, Owners: owners})
+	got := p.simulate(traffic.PlanWhat{Limits: []traffic.PlanLimit{together, {Limit: perDay(100)}}, Callers: callers})
 	if got.Limits[0] != (traffic.SimulatedLimit{Refused: 6 + 1, Unknown: 4}) || len(got.Keys) != 2 {
 		t.Errorf("got %+v and %+v, want 7 refused of both keys", got.Limits, got.Keys)
 	}

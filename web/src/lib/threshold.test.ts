@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { passedLast, type Threshold } from './threshold';
+import { passedLast, type Threshold, windowKey } from './threshold';
 
 const now = Date.parse('2026-11-29T12:00:00Z');
 const event = (of: Partial<Threshold>) => ({
@@ -39,4 +39,13 @@ test('the thresholds that were passed', () => {
     ['own_a', 'per-month', 100],
     ['own_c', 'ever', 80],
   ]);
+});
+
+// Guarantee: the windows that are shown have keys of their own, also if their parts would join to the same text.
+test('the key of a window', () => {
+  const key = (of: Partial<Threshold>) => windowKey({ ...event({}).data, ...of });
+  expect(key({ percent: 100, plan: 'free' })).toBe(key({}));
+  expect(
+    new Set([key({}), key({ limit: 'a b', meter: 'c' }), key({ limit: 'a', meter: 'b c' }), key({ owner_id: null, key_id: 'own_a' })]).size,
+  ).toBe(4);
 });

@@ -8,13 +8,16 @@ export function passedLast(events: Pick<Schemas['Event'], 'data'>[], now: number
   const highest = new Map<string, Threshold>();
   for (const { data } of events) {
     if (!isThreshold(data) || (data.window_end && Date.parse(data.window_end) <= now)) continue;
-    const window = JSON.stringify([data.owner_id, data.key_id, data.limit, data.meter, data.window_start]);
+    const window = windowKey(data);
     const known = highest.get(window);
     if (!known) highest.set(window, data);
     else if (Number(data.percent) > Number(known.percent)) highest.set(window, data); // keeps its position
   }
   return [...highest.values()];
 }
+
+// windowKey names the window of the quota that passed a threshold, and whom it counts.
+export const windowKey = (t: Threshold): string => JSON.stringify([t.owner_id, t.key_id, t.limit, t.meter, t.window_start]);
 
 const isThreshold = (data: unknown): data is Threshold =>
   typeof data === 'object' && data !== null && 'limit' in data && 'percent' in data && 'window_start' in data;

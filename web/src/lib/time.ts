@@ -35,12 +35,21 @@ const point = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short',
 // minuteOf shows a Unix time in seconds to the minute, in the browser's zone, as all of a chart does.
 export const minuteOf = (seconds: number): string => point.format(new Date(seconds * 1000));
 
+const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
+const minute = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
+const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
+
+// tick shows a time of the x axis of a chart, a Unix time in seconds; step is the distance to the next one in seconds.
+export function tick(time: number, step: number): string {
+  const date = new Date(time * 1000);
+  if (step >= 86_400 || (date.getHours() === 0 && date.getMinutes() === 0 && date.getSeconds() === 0)) return day.format(date);
+  return (step < 60 ? clock : minute).format(date);
+}
+
 // zone names the browser's zone at a Unix time in seconds: "UTC", "GMT+2".
 export const zone = (seconds: number): string =>
   new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' }).formatToParts(new Date(seconds * 1000)).find((p) => p.type === 'timeZoneName')
     ?.value ?? '';
-
-const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 
 // timeOfDay shows a time of today, such as 14:03:20, in the browser's zone.
 export const timeOfDay = (iso: string): string => clock.format(new Date(iso));

@@ -1,6 +1,6 @@
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
-import { minuteOf, zone } from '../lib/time';
+import { minuteOf, tick, zone } from '../lib/time';
 
 interface Series {
   label: string;
@@ -107,15 +107,6 @@ export default function Plot({ times, series, format, height, onZoom, whole }: P
     };
   }, [height, whole]);
   return <div ref={box} aria-hidden="true" className="h-full w-full overflow-hidden" />;
-}
-
-const hour = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit' });
-const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' });
-
-// tick shows a time of the x axis; step is the distance to the next one in seconds.
-function tick(time: number, step: number): string {
-  const date = new Date(time * 1000);
-  return step >= 86_400 || (date.getHours() === 0 && date.getMinutes() === 0) ? day.format(date) : hour.format(date);
 }
 
 // isolated returns the points without a neighbour, which no line would show.

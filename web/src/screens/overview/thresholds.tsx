@@ -3,7 +3,7 @@ import { useList } from '../../api/hooks';
 import { useNames } from '../../api/names';
 import { serverNow } from '../../api/client';
 import { unitsOf } from '../../lib/usage';
-import { passedLast, type Threshold } from '../../lib/threshold';
+import { passedLast, type Threshold, windowKey } from '../../lib/threshold';
 import { Panel, Status, Time } from '../../ui/basic';
 import { Table } from '../../ui/table';
 
@@ -33,7 +33,7 @@ export function Thresholds({ still }: { still: boolean }) {
       <Table
         label="Quotas that passed a threshold"
         rows={rows}
-        rowKey={(t) => [t.owner_id, t.key_id, t.limit, t.meter, t.window_start].join(' ')}
+        rowKey={windowKey}
         skeletons={0}
         empty={null}
         columns={[
