@@ -25,8 +25,10 @@ export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run
 # three times as slow. The driver and everything else are checked.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
-# It sleeps a second before each process ends, so that others can still report a race. Less does too.
-export GORACE := atexit_sleep_ms=50
+# It sleeps a second before each process ends, so that others can still report a race. Less does too. What it keeps about
+# memory that is allocated anew is cleared in its old pages up to a megabyte, and not mapped anew from 64 KB on: each mapping
+# interrupts all processors, and a goroutine whose stack grows needs several.
+export GORACE := atexit_sleep_ms=50 clear_shadow_mmap_threshold=1048576
 # Tests add a line to this file when they prove less than their name says, because something came late.
 export KEYGATE_LATE_FILE := $(CURDIR)/bin/late
 

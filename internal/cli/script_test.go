@@ -63,7 +63,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SETTINGS", strings.Join(gateway.SettingNames(), ", "))
 			// The race detector sleeps before a process ends, so that others can still report a race: a second,
 			// for each of some thousand commands.
-			env.Setenv("GORACE", "atexit_sleep_ms=20")
+			env.Setenv("GORACE", "atexit_sleep_ms=20 clear_shadow_mmap_threshold=1048576")
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
