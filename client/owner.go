@@ -14,13 +14,18 @@ type OwnerFilter struct {
 	State      string // active or suspended
 	PlanID     string
 	Query      string // part of the name or of the external ID
+	Usage      bool   // the owners shall have their TightestQuota
 }
 
 func ownerPath(ownerID string) string { return "/v1/owners/" + url.PathEscape(ownerID) }
 
 // Owners lists the owners of the account, newest first.
 func (c *Client) Owners(ctx context.Context, f OwnerFilter) iter.Seq2[Owner, error] {
-	return list[Owner](ctx, c, "/v1/owners", filter("external_id", f.ExternalID, "state", f.State, "plan_id", f.PlanID, "q", f.Query), f.PageSize)
+	query := filter("external_id", f.ExternalID, "state", f.State, "plan_id", f.PlanID, "q", f.Query)
+	if f.Usage {
+		query.Set("usage", "true")
+	}
+	return list[Owner](ctx, c, "/v1/owners", query, f.PageSize)
 }
 
 // Owner returns one owner.

@@ -2291,7 +2291,8 @@ type Owner struct {
 
 	// State of the owner. Gateways refuse the keys of a suspended owner with a 403, whose
 	// code is owner_suspended. The keys keep their own state.
-	State OwnerState `json:"state"`
+	State         OwnerState  `json:"state"`
+	TightestQuota *QuotaUsage `json:"tightest_quota,omitempty"`
 
 	// TimeZone IANA name of the time zone of the owner's calendar windows; null for that of the plan.
 	//

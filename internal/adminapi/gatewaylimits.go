@@ -112,7 +112,7 @@ type simulationRecord struct {
 	Refused  int64                `json:"refused" doc:"Number of those requests that the limit would have refused." example:"340"`
 	Keys     []simulatedKeyRecord `json:"keys" nullable:"false" doc:"Keys with at least one request that would have been refused, most refused first."`
 
-	Limits []simulatedLimitRecord `json:"limits,omitempty" nullable:"false" doc:"Only for a plan: what each of its limits would have refused, in the order of the plan. A request that several would have refused counts for the first of them."`
+	Limits *[]simulatedLimitRecord `json:"limits,omitempty" nullable:"false" doc:"Only for a plan: what each of its limits would have refused, in the order of the plan. A request that several would have refused counts for the first of them."`
 
 	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
 	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
@@ -206,8 +206,12 @@ func presentSimulation(s *control.Simulation, missing string) simulationRecord {
 		Requests: s.Requests, Refused: s.Refused, Keys: make([]simulatedKeyRecord, len(s.Keys)),
 		Incomplete: missing != "", IncompleteReason: missing,
 	}
-	for _, l := range s.Limits {
-		out.Limits = append(out.Limits, simulatedLimitRecord(l))
+	if s.Limits != nil {
+		limits := make([]simulatedLimitRecord, len(s.Limits))
+		for i, l := range s.Limits {
+			limits[i] = simulatedLimitRecord(l)
+		}
+		out.Limits = &limits
 	}
 	for i, k := range s.Keys {
 		out.Keys[i] = simulatedKeyRecord{KeyID: optionalText(k.KeyID), Refused: k.Refused, FirstAt: k.FirstAt.UTC()}

@@ -40,6 +40,8 @@ type ownerRecord struct {
 	TimeZone   *string           `json:"time_zone" doc:"IANA name of the time zone of the owner's calendar windows; null for that of the plan." example:"Europe/Berlin"`
 	AnchorDay  *int64            `json:"anchor_day" doc:"Day on which the owner's months begin; null for that of the plan." example:"15"`
 	CreatedAt  time.Time         `json:"created_at" doc:"When the owner was created."`
+
+	TightestQuota *quotaUsageRecord `json:"tightest_quota,omitempty" doc:"Quota of which the owner has used the greatest share. Only in a list with usage=true, and only if a quota counts the owner. Of an owner without a plan, the first 8 quotas of the default plans of gateways are compared."`
 }
 
 func presentOwner(o *owner.Owner) ownerRecord {
@@ -51,6 +53,14 @@ func presentOwner(o *owner.Owner) ownerRecord {
 		r.Metadata = map[string]string{}
 	}
 	return r
+}
+
+func presentOwnerWithUsage(o *control.OwnerWithUsage) (string, ownerRecord) {
+	r := presentOwner(&o.Owner)
+	if o.Tightest != nil {
+		r.TightestQuota = &presentQuotas([]control.QuotaUsage{*o.Tightest})[0]
+	}
+	return o.ID, r
 }
 
 func ownerResponse(o *owner.Owner) response { return withETag(presentOwner(o), o.Version) }
@@ -71,7 +81,9 @@ func (a *API) ownerOperations() []operation {
 	return []operation{{
 		id: "listOwners", method: http.MethodGet, path: "/v1/owners", tag: "Owners",
 		summary: "List owners", description: "Returns the owners of the account, newest first.",
-		query: append(pageParams(), ownerFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[ownerRecord]](),
+		query: append(append(pageParams(), ownerFilters()...),
+			boolParam("usage", "If true, each owner has tightest_quota, with what it has used as in its usage. It counts as a search.")),
+		success: http.StatusOK, result: reflect.TypeFor[recordedList[ownerRecord]](),
 		run: a.listOwners,
 	}, {
 		id: "createOwner", method: http.MethodPost, path: "/v1/owners", tag: "Owners",
@@ -103,6 +115,13 @@ func (a *API) ownerOperations() []operation {
 func (a *API) listOwners(c *call) (response, error) {
 	filter := control.OwnerFilter{
 		ExternalID: c.query.Get("external_id"), State: owner.State(c.query.Get("state")), PlanID: c.query.Get("plan_id"), Query: c.query.Get("q"),
+	}
+	if c.query.Get("usage") == "true" {
+		return page(c, "owners", c.cursorBinding(ownerFilters()), func(p control.Page) ([]control.OwnerWithUsage, error) {
+			return searching(c, func() ([]control.OwnerWithUsage, error) {
+				return a.cfg.Control.OwnersWithUsage(c.ctx, &c.actor, filter, p)
+			})
+		}, presentOwnerWithUsage)
 	}
 	return page(c, "owners", c.cursorBinding(ownerFilters()), func(p control.Page) ([]owner.Owner, error) {
 		list := func() ([]owner.Owner, error) { return a.cfg.Control.Owners(c.ctx, &c.actor, filter, p) }

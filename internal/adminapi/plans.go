@@ -188,7 +188,7 @@ func (a *API) planOperations() []operation {
 	}, {
 		id: "listOwnersOfPlan", method: http.MethodGet, path: "/v1/plans/{plan_id}/owners", tag: "Plans",
 		summary: "List the owners of a plan", description: "Returns the owners that have the plan, newest first.",
-		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[ownerRecord]](),
+		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[recordedList[ownerRecord]](),
 		run: a.listOwnersOfPlan,
 	}}
 }

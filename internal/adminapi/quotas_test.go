@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -64,6 +65,14 @@ func TestUsage(t *testing.T) {
 		t.Errorf("got %v, want the quota that counts each key", list)
 	}
 	s.get("/v1/owners/own_x/usage").refused(404, "not_found", "")
+	tightest := s.get("/v1/owners?usage=true&external_id=customer-42").want(200)
+	if all := tightest.data(); len(all) != 1 || compact(t, all[0]["tightest_quota"]) != compact(t, list[0]) {
+		t.Errorf("got %s, want the owner with its first quota", tightest.raw)
+	}
+	if r := s.get("/v1/owners?usage=false").want(200); strings.Contains(r.raw, "tightest_quota") {
+		t.Errorf("got %s without usage=true", r.raw)
+	}
+	s.get("/v1/owners?usage=1").refused(422, "validation_failed", "usage")
 }
 
 // Guarantee: units are granted once for each Idempotency-Key, to a quota that counts the owner or the key, and listed page by page.

@@ -566,6 +566,9 @@ func TestSimulationChangesNothing(t *testing.T) {
 			t.Errorf("of a plan: got %s, want %s", r.raw, ofPlan)
 		}
 	}
+	if r := s.post(path, `{"plan": {"limits": []}}`).want(200); r.raw != `{"requests":0,"refused":0,"keys":[],"limits":[]}`+"\n" {
+		t.Errorf("of a plan without limits: got %s, want an empty list", r.raw)
+	}
 	kept := map[string]string{"Idempotency-Key": "once"}
 	body := `{"rate_limit": {"sustained": "1/min"}}`
 	first := s.do(request{method: http.MethodPost, path: path, body: body, header: kept}).want(200)

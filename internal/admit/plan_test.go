@@ -217,6 +217,27 @@ func TestManyLimitsOfPlans(t *testing.T) {
 	}
 }
 
+// Guarantee: a decision with a rate, a quota and a limit of requests in flight, and its end, allocate nothing.
+func TestQuotasAndSlotsAllocateNothing(t *testing.T) {
+	h := newHarness(t)
+	p := h.plan("pro", "a owner 1000000/day", "q owner quota:100000000/month", "c owner 5")
+	h.gateway(nil, route("/", "GET"))
+	o := h.owner("customer", p.ID)
+	_, secret := h.keyOf(&o, "")
+	req := Request{Method: "GET", Host: "any.example", Target: "/", Authorization: "Bearer " + secret, Authorizations: 1}
+	v, used, room := h.get("/", secret), &ratelimit.Used{}, make([]byte, 0, 4096)
+	h.admit.Settle(&v.Charge, used)
+	if n := testing.AllocsPerRun(300, func() {
+		if h.admit.Decide(&req, v); v.Action != Forward || v.Charge.Shown() < 3 {
+			t.Fatalf("got the action %d with %d limits, want the three of the plan, which admit", v.Action, v.Charge.Shown())
+		}
+		v.AppendFields(room)
+		h.admit.Settle(&v.Charge, used)
+	}); n != 0 {
+		t.Errorf("%v allocations, want 0", n)
+	}
+}
+
 // Guarantee: the keys of a suspended owner are 403 owner_suspended when the call that suspends it returns, before the route
 // and the scope are looked at, and work again when it is resumed. Nothing is charged meanwhile.
 func TestSuspendedOwner(t *testing.T) {

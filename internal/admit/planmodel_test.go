@@ -59,12 +59,14 @@ type planModel struct {
 	used    map[counted]*int64
 	grants  map[counted]int64
 	running []flight
+	edits   int // of plans
 }
 
 // flight is a request in flight, with what it counts in until it ends, and the tokens that were taken.
 type flight struct {
-	verdict        *Verdict
-	flying, tokens []*int64
+	verdict               *Verdict
+	flying, tokens, taken []*int64
+	edits                 int // before it
 }
 
 func newPlanModel(t testing.TB) *planModel {
@@ -160,7 +162,7 @@ func (m *planModel) request(t *rapid.T) {
 		t.Fatalf("key %d: got result %d, want %d: limits %v", i, got, want, limits)
 	}
 	left := map[string]int64{}
-	running := flight{verdict: v}
+	running := flight{verdict: v, edits: m.edits}
 	for _, l := range limits {
 		used := m.count(l.counted)
 		switch {
@@ -171,6 +173,8 @@ func (m *planModel) request(t *rapid.T) {
 		default:
 			if *used += l.amount; l.amount == reserved {
 				running.tokens = append(running.tokens, used)
+			} else if l.limit != inFlight && l.limit != ownLimit {
+				running.taken = append(running.taken, used)
 			}
 		}
 		switch {
@@ -216,6 +220,27 @@ func (m *planModel) end(t *rapid.T) {
 	m.running = slices.Delete(m.running, i, i+1)
 }
 
+// release gives back what a request has taken, because nothing of it has reached the upstream. What a rate gives back after its
+// plan was edited depends on how full the bucket was then, so such a request is not released.
+func (m *planModel) release(t *rapid.T) {
+	if len(m.running) == 0 {
+		t.Skip()
+	}
+	i := rapid.IntRange(0, len(m.running)-1).Draw(t, "which")
+	f := m.running[i]
+	if f.edits != m.edits {
+		t.Skip()
+	}
+	m.admit.GiveBack(f.verdict)
+	for _, n := range slices.Concat(f.flying, f.taken) {
+		*n--
+	}
+	for _, n := range f.tokens {
+		*n -= reserved
+	}
+	m.running = slices.Delete(m.running, i, i+1)
+}
+
 // grant grants units of a quota that has been used.
 func (m *planModel) grant(t *rapid.T) {
 	name := rapid.SampledFrom([]string{ofQuota, ofTokens}).Draw(t, "limit")
@@ -242,6 +267,7 @@ func (m *planModel) grant(t *rapid.T) {
 
 // edit replaces the limits of a plan.
 func (m *planModel) edit(t *rapid.T) {
+	m.edits++
 	p := &m.plans[rapid.IntRange(0, len(m.plans)-1).Draw(t, "plan")]
 	var texts []string
 	for _, name := range []string{"a", "b"} {
@@ -291,6 +317,7 @@ func (m *planModel) anyPlan(t *rapid.T) string {
 
 // replace deletes a plan, whoever has it, and makes another that nobody has.
 func (m *planModel) replace(t *rapid.T) {
+	m.edits++
 	p := &m.plans[rapid.IntRange(0, len(m.plans)-1).Draw(t, "deleted")]
 	m.source.DeletePlan(p.ID)
 	maps.DeleteFunc(m.used, func(c counted, _ *int64) bool { return c.planID == p.ID })
@@ -332,7 +359,7 @@ func TestPlansEqualModel(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		m := newPlanModel(t)
 		r.Repeat(map[string]func(*rapid.T){
-			"request": m.request, "request again": m.request, "request once more": m.request, "end": m.end, "end again": m.end, "grant": m.grant, "edit": m.edit, "replace": m.replace,
+			"request": m.request, "request again": m.request, "request once more": m.request, "end": m.end, "end again": m.end, "release": m.release, "grant": m.grant, "edit": m.edit, "replace": m.replace,
 			"owner": m.changeOwner, "key": m.changeKey, "gateway": m.changeDefault,
 			"load": func(*rapid.T) { // everything, because the change log does not have the last change
 				m.source.PutKey(m.keys[0])

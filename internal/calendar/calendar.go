@@ -3,6 +3,7 @@ package calendar
 
 import (
 	"fmt"
+	"iter"
 	"sync"
 	"time"
 	_ "time/tzdata" // zones do not depend on the machine
@@ -86,6 +87,21 @@ func (c Calendar) Window(t time.Time) (start, end time.Time) {
 		}
 		first = earlier
 	}
+}
+
+// Between returns the window that has the time, as far as there is room for it between other windows, which do not have the
+// time: after a change of the zone or the anchor, the next window begins where the last one has ended.
+func (c Calendar) Between(at time.Time, others iter.Seq2[time.Time, time.Time]) (start, end time.Time) {
+	start, end = c.Window(at)
+	for from, to := range others {
+		if !to.After(at) && to.After(start) {
+			start = to
+		}
+		if from.After(at) && from.Before(end) {
+			end = from
+		}
+	}
+	return start, end
 }
 
 // floor returns the date on which the window of the local date of t begins. Dates are midnights in UTC.

@@ -156,6 +156,7 @@ type lister[T any] struct {
 	check   func(c *cobra.Command, args []string) error // of the flags and arguments, before a call; may be nil
 	find    func(ctx context.Context, api *client.Client) (iter.Seq2[T, error], error)
 	columns []terminal.Column
+	shown   func() []terminal.Column // in place of columns, if flags decide
 	row     func(*T) []string
 	empty   func(c *cobra.Command) string // said if there are none
 }
@@ -177,6 +178,9 @@ func lists[T any](a *app, c *cobra.Command, l lister[T]) *cobra.Command {
 		records, err := l.find(c.Context(), api)
 		if err != nil {
 			return err
+		}
+		if l.shown != nil {
+			l.columns = l.shown()
 		}
 		return terminal.PrintList(a.Console, limit, records, terminal.Listing[T]{Columns: l.columns, Row: l.row, Empty: l.empty(c)})
 	}

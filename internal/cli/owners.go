@@ -139,18 +139,29 @@ func newOwnersList(a *app) *cobra.Command {
 	f.StringVar(&filter.State, "state", "", "only owners in this `state`: active or suspended")
 	f.StringVar(&filter.PlanID, "plan", "", "only owners with the plan of this `name` or id")
 	f.StringVarP(&filter.Query, "query", "q", "", "only owners whose name or external ID contains this `text`")
+	f.BoolVar(&filter.Usage, "usage", false, "also show the quota of which each owner has used the greatest share")
+	columns := []terminal.Column{
+		{Name: "OWNER ID", Rank: 3}, {Name: "EXTERNAL ID", Flex: true}, {Name: "NAME", Rank: 2, Flex: true}, {Name: "STATE", State: true}, {Name: "PLAN", Flex: true},
+		{Name: "CREATED", Rank: 1},
+	}
 	return lists(a, c, lister[client.Owner]{
 		options: &filter.ListOptions, check: emptyFlags,
 		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Owner, error], error) {
 			err := a.identify(api, records{plan: &filter.PlanID})
 			return api.Owners(ctx, *filter), err
 		},
-		columns: []terminal.Column{
-			{Name: "OWNER ID", Rank: 3}, {Name: "EXTERNAL ID", Flex: true}, {Name: "NAME", Rank: 2, Flex: true}, {Name: "STATE", State: true}, {Name: "PLAN", Flex: true},
-			{Name: "CREATED", Rank: 1},
+		shown: func() []terminal.Column {
+			if filter.Usage {
+				return append(columns, terminal.Column{Name: "TIGHTEST QUOTA", Flex: true}, terminal.Column{Name: "%"}, terminal.Column{Name: " ", Rank: 4, Bar: true})
+			}
+			return columns
 		},
 		row: func(o *client.Owner) []string {
-			return []string{o.OwnerID, o.ExternalID, str(o.Name), string(o.State), str(o.Plan), a.When(&o.CreatedAt)}
+			row := []string{o.OwnerID, o.ExternalID, str(o.Name), string(o.State), str(o.Plan), a.When(&o.CreatedAt)}
+			if filter.Usage {
+				row = append(row, tightestCells(o.TightestQuota)...)
+			}
+			return row
 		},
 		empty: func(c *cobra.Command) string {
 			return noneMatch(c, "owners", "Create one: keygate owners create EXTERNAL_ID, or keygate keys create --owner EXTERNAL_ID")

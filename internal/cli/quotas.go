@@ -95,15 +95,30 @@ func (q *quotaSubject) usage(ctx context.Context, api *client.Client) ([]client.
 }
 
 func (a *app) usageRow(u *client.QuotaUsage) []string {
-	whole := u.Count + u.Grants
 	ends := "never"
 	if u.WindowEnd != nil {
 		ends = a.When(u.WindowEnd)
 	}
+	share, gauge := shareOf(u)
 	return []string{
-		u.Plan + "." + u.Limit, decimal(u.Used), decimal(whole), fmt.Sprintf("%.1f", 100*float64(u.Used)/float64(whole)), terminal.Gauge(u.Used, whole, 10),
+		u.Plan + "." + u.Limit, decimal(u.Used), decimal(u.Count + u.Grants), share, gauge,
 		decimal(u.Remaining), decimal(u.Grants), decimal(u.Reserved), string(u.Overage), ends,
 	}
+}
+
+// shareOf returns which share of a quota was used, in percent and as a bar.
+func shareOf(u *client.QuotaUsage) (percent, gauge string) {
+	whole := u.Count + u.Grants
+	return fmt.Sprintf("%.1f", 100*float64(u.Used)/float64(whole)), terminal.Gauge(u.Used, whole, 10)
+}
+
+// tightestCells returns the cells of a list of owners for the tightest quota of one; nil if it has none.
+func tightestCells(u *client.QuotaUsage) []string {
+	if u == nil {
+		return []string{"", "", ""}
+	}
+	share, gauge := shareOf(u)
+	return []string{u.Plan + "." + u.Limit, share, gauge}
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -143,10 +143,13 @@ func callsOnOwnersAndPlans(h *harness, c *control.Actor, on target) map[string]f
 		"UpdateOwner": func(ctx context.Context) error {
 			return second(h.UpdateOwner(ctx, c, "own_x", control.OwnerPatch{State: value("suspended")}, nil))
 		},
-		"DeleteOwner":  func(ctx context.Context) error { return second(h.DeleteOwner(ctx, c, "own_x", nil)) },
-		"Plan":         func(ctx context.Context) error { return second(h.Plan(ctx, c, "plan_x")) },
-		"Plans":        func(ctx context.Context) error { return second(h.Plans(ctx, c, control.PlanFilter{}, p)) },
-		"KeysOfPlan":   func(ctx context.Context) error { return second(h.KeysOfPlan(ctx, c, "plan_x", p)) },
+		"DeleteOwner": func(ctx context.Context) error { return second(h.DeleteOwner(ctx, c, "own_x", nil)) },
+		"Plan":        func(ctx context.Context) error { return second(h.Plan(ctx, c, "plan_x")) },
+		"Plans":       func(ctx context.Context) error { return second(h.Plans(ctx, c, control.PlanFilter{}, p)) },
+		"KeysOfPlan":  func(ctx context.Context) error { return second(h.KeysOfPlan(ctx, c, "plan_x", p)) },
+		"OwnersWithUsage": func(ctx context.Context) error {
+			return second(h.OwnersWithUsage(ctx, c, control.OwnerFilter{}, p))
+		},
 		"OwnersOfPlan": func(ctx context.Context) error { return second(h.OwnersOfPlan(ctx, c, "plan_x", p)) },
 		"CreatePlan": func(ctx context.Context) error {
 			return second(h.CreatePlan(ctx, c, control.PlanInput{Name: "p"}))

@@ -60,7 +60,7 @@ func (s *Service) grant(ctx context.Context, actor *Actor, find findSubject, in 
 		if err != nil {
 			return nil, err
 		}
-		return q.quotaNamed(ctx, tx, in.Limit)
+		return q.quotaNamed(ctx, plansOf(tx, actor), in.Limit)
 	})
 	switch missing := fault.CodeOf(bad) == fault.NotFound; {
 	case missing && onlyChecks(ctx):
@@ -106,8 +106,8 @@ func (in *GrantInput) check() error {
 
 // quotaNamed returns the quota of a limit that counts the subject. If there is none, the error is a validation error of
 // the field limit.
-func (q *quotaSubject) quotaNamed(ctx context.Context, tx ReadTx, name string) (*appliedQuota, error) {
-	all, err := q.quotas(ctx, tx)
+func (q *quotaSubject) quotaNamed(ctx context.Context, from *appliedPlans, name string) (*appliedQuota, error) {
+	all, err := q.quotas(ctx, from, mostQuotas)
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func (q *quotaSubject) planID() string {
 
 // limits calls yield for each limit of plans that counts the subject, until it returns false (plans.md, section 3: which
 // limits apply). Its time grows with the number of gateways, if default plans of gateways apply.
-func (q *quotaSubject) limits(ctx context.Context, tx ReadTx, yield func(*plan.Plan, *plan.Limit) bool) error {
+func (q *quotaSubject) limits(ctx context.Context, from *appliedPlans, yield func(*plan.Plan, *plan.Limit) bool) error {
 	if q.key != nil && q.key.Level != apikey.GatewayLevel {
 		return nil
 	}
@@ -130,9 +130,9 @@ func (q *quotaSubject) limits(ctx context.Context, tx ReadTx, yield func(*plan.P
 		onlyGateway = cmp.Or(onlyGateway, q.key.GatewayID)
 		ofPlan, ofDefaults = plan.PerKey, map[plan.Subject]bool{plan.PerKey: planID == "", plan.PerOwner: q.owner == nil}
 	}
-	accountID, more := q.accountID(), true
+	more := true
 	if planID != "" {
-		p, err := tx.Plan(ctx, accountID, planID)
+		p, err := from.plan(ctx, planID)
 		if fault.CodeOf(err) == fault.NotFound { // deleted since the key has ended
 			p, err = &plan.Plan{}, nil
 		}
@@ -149,7 +149,7 @@ func (q *quotaSubject) limits(ctx context.Context, tx ReadTx, yield func(*plan.P
 	if !ofDefaults[plan.PerKey] && !ofDefaults[plan.PerOwner] {
 		return nil
 	}
-	return eachDefaultPlan(ctx, tx, accountID, onlyGateway, func(gatewayID string, p *plan.Plan) bool {
+	return from.eachDefault(ctx, onlyGateway, func(gatewayID string, p *plan.Plan) bool {
 		for i := range p.Limits {
 			l := &p.Limits[i]
 			if ofDefaults[l.Per] && (l.GatewayID == "" || l.GatewayID == gatewayID) && !yield(p, l) {
@@ -167,45 +167,81 @@ func (q *quotaSubject) accountID() string {
 	return q.owner.AccountID
 }
 
-// eachDefaultPlan calls yield for the default plan of each gateway that has one, or of one gateway, until it returns false.
-func eachDefaultPlan(ctx context.Context, tx ReadTx, accountID, onlyGateway string, yield func(gatewayID string, p *plan.Plan) bool) error {
-	known := map[string]*plan.Plan{}
-	each := func(gatewayID, planID string) (more bool, err error) {
-		if planID == "" {
-			return true, nil
+// appliedPlans reads the plans that apply to the subjects of one call, each once.
+type appliedPlans struct {
+	tx        ReadTx
+	accountID string
+	plans     map[string]*plan.Plan // by their identifiers
+	defaults  []gatewayPlan         // of gateways that have one, in their order, as far as they were read
+	after     string                // the last gateway that was read
+	complete  bool                  // all gateways were
+}
+
+type gatewayPlan struct{ gatewayID, planID string }
+
+func plansOf(tx ReadTx, actor *Actor) *appliedPlans {
+	return &appliedPlans{tx: tx, accountID: actor.Account.ID, plans: map[string]*plan.Plan{}}
+}
+
+func (a *appliedPlans) plan(ctx context.Context, planID string) (p *plan.Plan, err error) {
+	if p = a.plans[planID]; p == nil {
+		if p, err = a.tx.Plan(ctx, a.accountID, planID); err == nil {
+			a.plans[planID] = p
 		}
-		if known[planID] == nil {
-			if known[planID], err = tx.Plan(ctx, accountID, planID); err != nil {
-				return false, err
-			}
-		}
-		return yield(gatewayID, known[planID]), nil
 	}
+	return p, err
+}
+
+// eachDefault calls yield for the default plan of each gateway that has one, or of one gateway, until it returns false.
+func (a *appliedPlans) eachDefault(ctx context.Context, onlyGateway string, yield func(gatewayID string, p *plan.Plan) bool) error {
 	if onlyGateway != "" {
-		g, err := tx.Gateway(ctx, accountID, onlyGateway)
+		g, err := a.tx.Gateway(ctx, a.accountID, onlyGateway)
 		if fault.CodeOf(err) == fault.NotFound { // it was deleted
 			return nil
 		}
-		if err == nil {
-			_, err = each(g.ID, g.DefaultPlanID)
+		if err == nil && g.DefaultPlanID != "" {
+			_, err = a.yield(ctx, gatewayPlan{g.ID, g.DefaultPlanID}, yield)
 		}
 		return err
 	}
-	for after := ""; ; {
-		gateways, err := tx.Gateways(ctx, accountID, Page{Limit: plansAtOnce, After: after})
-		if err != nil {
-			return err
-		}
-		for i := range gateways {
-			if more, err := each(gateways[i].ID, gateways[i].DefaultPlanID); err != nil || !more {
+	for i := 0; ; i++ {
+		for i == len(a.defaults) && !a.complete {
+			if err := a.readDefaults(ctx); err != nil {
 				return err
 			}
 		}
-		if len(gateways) < plansAtOnce {
+		if i == len(a.defaults) {
 			return nil
 		}
-		after = gateways[len(gateways)-1].ID
+		if more, err := a.yield(ctx, a.defaults[i], yield); err != nil || !more {
+			return err
+		}
 	}
+}
+
+func (a *appliedPlans) yield(ctx context.Context, of gatewayPlan, yield func(gatewayID string, p *plan.Plan) bool) (more bool, err error) {
+	p, err := a.plan(ctx, of.planID)
+	if err != nil {
+		return false, err
+	}
+	return yield(of.gatewayID, p), nil
+}
+
+// readDefaults reads the next gateways.
+func (a *appliedPlans) readDefaults(ctx context.Context) error {
+	gateways, err := a.tx.Gateways(ctx, a.accountID, Page{Limit: plansAtOnce, After: a.after})
+	if err != nil {
+		return err
+	}
+	for i := range gateways {
+		if g := &gateways[i]; g.DefaultPlanID != "" {
+			a.defaults = append(a.defaults, gatewayPlan{g.ID, g.DefaultPlanID})
+		}
+	}
+	if a.complete = len(gateways) < plansAtOnce; !a.complete {
+		a.after = gateways[len(gateways)-1].ID
+	}
+	return nil
 }
 
 // appliedQuota is a quota that counts a subject.
@@ -216,10 +252,10 @@ type appliedQuota struct {
 	calendar calendar.Calendar
 }
 
-// quotas returns the quotas that count the subject, each name once.
-func (q *quotaSubject) quotas(ctx context.Context, tx ReadTx) (list []appliedQuota, err error) {
+// quotas returns the quotas that count the subject, each name once, and at most so many.
+func (q *quotaSubject) quotas(ctx context.Context, from *appliedPlans, most int) (list []appliedQuota, err error) {
 	seen := map[ratelimit.QuotaKey]bool{}
-	bad := q.limits(ctx, tx, func(p *plan.Plan, l *plan.Limit) bool {
+	bad := q.limits(ctx, from, func(p *plan.Plan, l *plan.Limit) bool {
 		key := ratelimit.QuotaKey{QuotaName: l.QuotaName(q.accountID()), Subject: q.id}
 		if !l.IsQuota() || seen[key] {
 			return true
@@ -230,7 +266,7 @@ func (q *quotaSubject) quotas(ctx context.Context, tx ReadTx) (list []appliedQuo
 			return false
 		}
 		list = append(list, one)
-		return len(list) < mostQuotas
+		return len(list) < most
 	})
 	return list, cmp.Or(bad, err)
 }
@@ -258,8 +294,9 @@ func quotasOf(ctx context.Context, tx ReadTx, actor *Actor, find func(context.Co
 	if err != nil {
 		return nil, err
 	}
+	from := plansOf(tx, actor)
 	for i := range subjects {
-		some, err := subjects[i].quotas(ctx, tx)
+		some, err := subjects[i].quotas(ctx, from, mostQuotas)
 		if err != nil {
 			return nil, err
 		}
@@ -277,19 +314,20 @@ func (s *Service) usageOf(ctx context.Context, actor *Actor, quotas []appliedQuo
 		s.sync(ctx, settling{s.cfg.Quotas, quotas})
 	}
 	now := s.now()
-	windows, err := read(ctx, s, actor, func(tx ReadTx) (map[ratelimit.QuotaKey]*ratelimit.QuotaWindow, error) {
-		windows, subject := map[ratelimit.QuotaKey]*ratelimit.QuotaWindow{}, ""
+	windows, err := read(ctx, s, actor, func(tx ReadTx) (map[ratelimit.QuotaKey][]*ratelimit.QuotaWindow, error) {
+		windows, subject := map[ratelimit.QuotaKey][]*ratelimit.QuotaWindow{}, ""
 		for i := range quotas {
 			if quotas[i].key.Subject == subject { // the quotas of a subject are neighbours
 				continue
 			}
 			subject = quotas[i].key.Subject
-			stored, err := tx.QuotaWindows(ctx, actor.Account.ID, subject, now)
+			stored, err := tx.QuotaWindows(ctx, actor.Account.ID, subject)
 			if err != nil {
 				return nil, err
 			}
 			for i := range stored {
-				windows[stored[i].QuotaKey] = &stored[i].QuotaWindow
+				key := stored[i].QuotaKey
+				windows[key] = append(windows[key], &stored[i].QuotaWindow)
 			}
 		}
 		return windows, nil
@@ -319,13 +357,22 @@ func (t settling) Sync(ctx context.Context) error {
 	return t.engine.Settle(ctx, keys)
 }
 
-// usage returns what was used in a window, or in the one that begins with the first use if w is nil.
-func (a *appliedQuota) usage(w *ratelimit.QuotaWindow, now time.Time) QuotaUsage {
+// usage returns what was used in the window that has the time now among those that are stored, or else in the one that the first
+// use will begin.
+func (a *appliedQuota) usage(stored []*ratelimit.QuotaWindow, now time.Time) QuotaUsage {
 	u := QuotaUsage{Limit: a.limit, Plan: a.plan.Name}
-	if w == nil {
-		u.WindowStart, u.WindowEnd = a.calendar.Window(now)
-		return u
+	for _, w := range stored {
+		if !w.Start.After(now) && w.End.After(now) {
+			u.Grants, u.Used, u.Reserved, u.WindowStart, u.WindowEnd = w.Grants, w.Used(), w.All.Reserved, w.Start, w.End
+			return u
+		}
 	}
-	u.Grants, u.Used, u.Reserved, u.WindowStart, u.WindowEnd = w.Grants, w.Used(), w.All.Reserved, w.Start, w.End
+	u.WindowStart, u.WindowEnd = a.calendar.Between(now, func(yield func(start, end time.Time) bool) {
+		for _, w := range stored {
+			if !yield(w.Start, w.End) {
+				return
+			}
+		}
+	})
 	return u
 }

@@ -152,6 +152,71 @@ func TestUsageIsUpToNow(t *testing.T) {
 	h.wantCode(err, fault.NotFound, "")
 }
 
+// Guarantee: a quota that was not used since its last window is shown with the window that its first use begins, also after the
+// owner got another zone: from the last window's end to the first edge of the new calendar.
+func TestUsageShowsTheWindowOfTheFirstUse(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("acme", "admin")
+	e := h.withEngine()
+	h.plan(c, control.PlanInput{Name: "pro", Limits: []plan.LimitInput{{Name: "each-day", Per: "owner", Quota: "100/day"}}})
+	o := h.owner(c, control.OwnerInput{ExternalID: "a", Plan: control.ChoosePlan("", "pro")})
+	e.used["each-day"] = 2
+	window := func() (from, to time.Time) {
+		t.Helper()
+		u := must[[]control.QuotaUsage](h)(h.OwnerUsage(ctx(), c, o.ID))[0]
+		return u.WindowStart, u.WindowEnd
+	}
+	_, end := window()
+	h.must(second(h.UpdateOwner(ctx(), c, o.ID, control.OwnerPatch{TimeZone: value("Asia/Tokyo")}, nil)))
+	h.clock.advance(end.Add(time.Minute).Sub(h.clock.now()))
+	delete(e.used, "each-day")
+	from, to := window()
+	if want := end.Add(15 * time.Hour); !from.Equal(end) || !to.Equal(want) {
+		t.Errorf("got %v to %v before the first use, want %v to %v", from, to, end, want)
+	}
+	h.must(second(h.GrantToOwner(ctx(), c, o.ID, control.GrantInput{Limit: "each-day", Units: 1}))) // begins the window, as a use does
+	if start, stop := window(); !start.Equal(from) || !stop.Equal(to) {
+		t.Errorf("got %v to %v after the first use, want %v to %v as before it", start, stop, from, to)
+	}
+}
+
+// Guarantee: a list of owners with usage has the quota of which each has used the greatest share, grants included: of its
+// plan, else of the default plans of gateways. Its order and filters are those of the list without.
+func TestOwnersWithTheirTightestQuota(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("acme", "admin")
+	e := h.withEngine()
+	h.plan(c, control.PlanInput{Name: "pro", Limits: []plan.LimitInput{
+		{Name: "much", Per: "owner", Quota: "1000/month"}, {Name: "few", Per: "owner", Quota: "50/month"}, {Name: "each", Quota: "1/day"}, {Name: "rate", Per: "owner", Sustained: "1/s"},
+	}})
+	h.quotaPlan(c, "default", "shared owner")
+	h.plan(c, planOf("rates", "1/s"))
+	h.must(second(h.UpdateGateway(ctx(), c, h.gateway(c).ID, gateway.Patch{DefaultPlan: value("default")}, nil)))
+	h.owner(c, control.OwnerInput{ExternalID: "none"})
+	h.owner(c, control.OwnerInput{ExternalID: "unlimited", Plan: control.ChoosePlan("", "rates")})
+	o := h.owner(c, control.OwnerInput{ExternalID: "a", Plan: control.ChoosePlan("", "pro")})
+	e.used["much"], e.used["few"] = 41, 41 // of which the last is reserved: 4 % and 80 %
+	list := func() string {
+		t.Helper()
+		var lines []string
+		for _, o := range must[[]control.OwnerWithUsage](h)(h.OwnersWithUsage(ctx(), c, control.OwnerFilter{}, control.Page{Limit: 10})) {
+			line := o.ExternalID
+			if u := o.Tightest; u != nil {
+				line += fmt.Sprintf(" %s.%s %d", u.Plan, u.Limit.Name, u.Used)
+			}
+			lines = append(lines, line)
+		}
+		return strings.Join(lines, ", ")
+	}
+	if got, want := list(), "a pro.few 40, unlimited, none default.shared 0"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	h.must(second(h.GrantToOwner(ctx(), c, o.ID, control.GrantInput{Limit: "few", Units: 10_000})))
+	if got, want := list(), "a pro.much 40, unlimited, none default.shared 0"; got != want {
+		t.Errorf("after a grant: got %q, want %q", got, want)
+	}
+}
+
 // Guarantee: a grant is added to the present window, audited with its reason, seen by the engine, and listed newest first;
 // the keys of a rotation share it.
 func TestGrants(t *testing.T) {

@@ -17,9 +17,9 @@ type StoredQuota struct {
 
 // QuotaReader reads what quotas have counted.
 type QuotaReader interface {
-	// QuotaWindows returns the windows of the quotas of a subject that have the time now. There is none of a quota that
-	// was not used in it.
-	QuotaWindows(ctx context.Context, accountID, subject string, now time.Time) ([]StoredQuota, error)
+	// QuotaWindows returns the windows of the quotas of a subject that the store has, those of one quota in their order. There
+	// is none in which it was not used, and those that have ended are kept for a time.
+	QuotaWindows(ctx context.Context, accountID, subject string) ([]StoredQuota, error)
 	// QuotaGrants lists the grants of a subject that the store still has, newest first.
 	QuotaGrants(ctx context.Context, accountID, subject string, p Page) ([]plan.Grant, error)
 	// StrayQuotas looks at up to limit quotas behind a number, and returns the numbers of those whose subject does not

@@ -29,6 +29,21 @@ test('a quota is used up, and units are granted', async ({ page, keygate, upstre
   await expect(quota).toContainText('Used up');
   await expect(quota.getByRole('meter', { name: 'Used of per-month' })).toHaveAttribute('aria-valuenow', '100');
 
+  const course = page.locator('section').filter({ has: page.getByRole('heading', { name: 'Usage over time' }) });
+  await course.getByLabel('Meter or quota').selectOption('pro.per-month');
+  await expect(page).toHaveURL(/quota=pro.per-month/);
+  await expect(course.getByRole('figure', { name: 'Course of pro.per-month' })).toContainText('warns at 80 %');
+  await course.getByRole('button', { name: 'Numbers' }).click();
+  await expect(page.getByRole('table', { name: 'Course of pro.per-month: numbers' }).locator('tbody tr').last()).toContainText(
+    /5\D*4\D*5$/,
+  );
+  await page.keyboard.press('Escape');
+  await page.goto(`${keygate.url}owners`);
+  const row = page.getByRole('table', { name: 'Owners' }).getByRole('row').filter({ hasText: 'acme' });
+  await expect(row.getByRole('meter', { name: 'Used of per-month' })).toHaveAttribute('aria-valuenow', '100');
+  await expect(row).toContainText('100 %');
+  await page.goto(`${keygate.url}owners/${owner_id}`);
+
   await page.getByRole('button', { name: 'Grant units' }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Units').fill('2');

@@ -90,15 +90,13 @@ func windowOf(stored []*quotaWindow, now time.Time, c *calendar.Calendar) (w *qu
 		}
 	}
 	w = &quotaWindow{}
-	w.Start, w.End = c.Window(now)
-	for _, other := range stored {
-		if !other.End.After(now) && other.End.After(w.Start) {
-			w.Start = other.End
+	w.Start, w.End = c.Between(now, func(yield func(start, end time.Time) bool) {
+		for _, other := range stored {
+			if !yield(other.Start, other.End) {
+				return
+			}
 		}
-		if other.Start.After(now) && other.Start.Before(w.End) {
-			w.End = other.Start
-		}
-	}
+	})
 	return w, true
 }
 
@@ -142,11 +140,11 @@ func storedPercentages(list []int) string {
 }
 
 // QuotaWindows implements control.QuotaReader.
-func (t *Reader) QuotaWindows(ctx context.Context, accountID, subject string, now time.Time) ([]control.StoredQuota, error) {
+func (t *Reader) QuotaWindows(ctx context.Context, accountID, subject string) ([]control.StoredQuota, error) {
 	return readAll(ctx, t, "read quotas", `SELECT q.name, q.meter, q.unit, `+quotaWindowColumns+`
-		FROM quotas q CROSS JOIN quota_windows w ON w.quota = q.n AND w.start <= $3 AND w.ends > $3
-		WHERE q.account_id = $1 AND q.subject = $2 ORDER BY q.name, q.meter, q.unit`,
-		[]any{accountID, subject, Micros(now)}, func(r *Row) (q control.StoredQuota, err error) {
+		FROM quotas q CROSS JOIN quota_windows w ON w.quota = q.n
+		WHERE q.account_id = $1 AND q.subject = $2 ORDER BY q.name, q.meter, q.unit, w.start`,
+		[]any{accountID, subject}, func(r *Row) (q control.StoredQuota, err error) {
 			q.AccountID, q.Subject = accountID, subject
 			err = scanQuotaWindow(r, &q.QuotaWindow, []any{&q.Limit, &q.Meter, &q.Unit}, nil)
 			return q, err

@@ -45,11 +45,13 @@ func (h *harness) grantQuota(k ratelimit.QuotaKey, now time.Time, units int64) *
 	return g
 }
 
+// quotaWindows returns the windows of the quotas of k's subject that have the time now.
 func (h *harness) quotaWindows(k ratelimit.QuotaKey, now time.Time) []control.StoredQuota {
 	h.Helper()
-	return get(h, func(ctx context.Context, tx control.ReadTx) ([]control.StoredQuota, error) {
-		return tx.QuotaWindows(ctx, k.AccountID, k.Subject, now)
+	all := get(h, func(ctx context.Context, tx control.ReadTx) ([]control.StoredQuota, error) {
+		return tx.QuotaWindows(ctx, k.AccountID, k.Subject)
 	})
+	return slices.DeleteFunc(all, func(q control.StoredQuota) bool { return q.Start.After(now) || !q.End.After(now) })
 }
 
 func (h *harness) quotaGrants(k ratelimit.QuotaKey) []plan.Grant {

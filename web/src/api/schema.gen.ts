@@ -3611,6 +3611,8 @@ export interface components {
              * @enum {string}
              */
             state: "active" | "suspended";
+            /** @description Quota of which the owner has used the greatest share. Only in a list with usage=true, and only if a quota counts the owner. Of an owner without a plan, the first 8 quotas of the default plans of gateways are compared. */
+            tightest_quota?: components["schemas"]["QuotaUsage"];
             /**
              * @description IANA name of the time zone of the owner's calendar windows; null for that of the plan.
              * @example Europe/Berlin
@@ -3637,6 +3639,13 @@ export interface components {
         OwnerList: {
             /** @description One page of records, newest first. */
             data: components["schemas"]["Owner"][];
+            /** @description true if the newest records are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why records are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
@@ -3688,6 +3697,8 @@ export interface components {
              * @description When the plan was created.
              */
             created_at: string;
+            /** @description What the change would have done to the requests of the last 24 hours. Only with effect=true. */
+            effect?: components["schemas"]["PlanEffect"];
             /** @description Limits of the plan. */
             limits: components["schemas"]["PlanLimit"][];
             /**
@@ -3708,6 +3719,52 @@ export interface components {
              *     ]
              */
             warnings?: string[];
+        };
+        PlanEffect: {
+            /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why requests are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
+            /**
+             * Format: int64
+             * @description Distinct keys of these requests.
+             * @example 3
+             */
+            keys: number;
+            /** @description Limits of the changed plan in its order, then those that it no longer has. A request that several of them refuse counts for the first. */
+            limits: components["schemas"]["PlanLimitEffect"][];
+            /**
+             * Format: int64
+             * @description How many of these requests the changed plan would refuse.
+             * @example 12
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description How many of them the plan in force refuses in the same replay.
+             * @example 0
+             */
+            refused_before: number;
+            /**
+             * Format: int64
+             * @description Requests to which a limit of the plan applies, before or after the change: of keys that have the plan now, by themselves, by their owner or as the default of their gateway.
+             * @example 1204
+             */
+            requests: number;
+            /**
+             * Format: date-time
+             * @description Start of the time that the effect covers; it ends with the call.
+             */
+            since: string;
+            /**
+             * Format: int64
+             * @description Other requests that may be of keys with the plan: those of keys beyond the first 10000.
+             * @example 0
+             */
+            unknown: number;
         };
         PlanLimit: {
             /**
@@ -3766,6 +3823,36 @@ export interface components {
             sustained: string | null;
             /** @description Percentages of a quota's count at which the event quota.threshold is raised; null for another kind of limit. */
             warn_at: number[] | null;
+        };
+        PlanLimitEffect: {
+            /**
+             * @description What the change does to the limit. Requests of an unchanged one may differ, because other limits come before it.
+             * @enum {string}
+             */
+            change: "added" | "removed" | "changed" | "unchanged";
+            /**
+             * @description Name of the limit.
+             * @example per-minute
+             */
+            limit: string;
+            /**
+             * Format: int64
+             * @description How many requests the limit would refuse after the change.
+             * @example 12
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description How many requests the limit of this name refuses now.
+             * @example 0
+             */
+            refused_before: number;
+            /**
+             * Format: int64
+             * @description How many requests the limit may refuse besides: those of which it counts something else than the request, those in flight at once, and those that a quota admits in a window that began before the last 24 hours.
+             * @example 0
+             */
+            unknown: number;
         };
         PlanLimitInput: {
             /**
@@ -8988,6 +9075,8 @@ export interface operations {
                  * @example acme
                  */
                 q?: string;
+                /** @description If true, each owner has tightest_quota, with what it has used as in its usage. It counts as a search. */
+                usage?: boolean;
             };
             header?: never;
             path?: never;
@@ -9594,6 +9683,10 @@ export interface operations {
     updatePlan: {
         parameters: {
             query?: {
+                /** @description If true, returns what the plan would be, without changing anything. */
+                dry_run?: boolean;
+                /** @description If true, with dry_run=true, also returns what the change would have done to the requests of the last 24 hours. Needs a key whose scope also allows GET /v1/reports/traffic. It counts as a search. */
+                effect?: boolean;
                 /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
                 wait?: "true" | "false";
             };

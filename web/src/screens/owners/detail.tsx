@@ -102,7 +102,7 @@ function OwnerDetail({ ownerId }: { ownerId: string }) {
               </Link>
             }
           />
-          <OwnerCourse ownerId={ownerId} counted={[...new Set(quotas.usage.data?.data.data.map((u) => u.meter))]} />
+          <OwnerCourse ownerId={ownerId} quotas={quotas.usage.data?.data.data ?? []} />
           <Applying of={limits} />
         </div>
       </div>

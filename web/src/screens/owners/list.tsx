@@ -2,12 +2,28 @@ import { useList } from '../../api/hooks';
 import { planFilter, usePlans } from '../../api/plans';
 import { useRefusal } from '../../api/session';
 import type { Filter } from '../../lib/filter';
+import { leftWords, shareWords, unitsIn, wholeOf } from '../../lib/quota';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Page, Panel, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
 import { type Column, PagedTable } from '../../ui/table';
 import { CreateOwner } from './create';
+import { Bar } from '../quotas/panel';
 import { type Owner, OwnerLink, OwnerState } from './parts';
+
+// Tightest shows the quota of which an owner has used the greatest share.
+function Tightest({ of: u }: { of: Owner['tightest_quota'] }) {
+  if (!u) return <span className="text-muted">–</span>;
+  const show = unitsIn(u);
+  return (
+    <div className="flex items-center gap-2" title={`${u.plan}.${u.limit}: ${show(u.used)} of ${show(wholeOf(u))}, ${leftWords(u)}`}>
+      <div className="min-w-8 flex-1">
+        <Bar of={u} />
+      </div>
+      <span className="w-11 text-right text-sm whitespace-nowrap">{shareWords(u)}</span>
+    </div>
+  );
+}
 
 export default function Owners() {
   const [url, change] = useUrl<'q' | 'state' | 'plan_id' | 'external_id' | 'cursor' | 'create'>();
@@ -16,7 +32,7 @@ export default function Owners() {
   const { q, state, plan_id, external_id, cursor } = url;
   const query = useList(
     '/v1/owners',
-    { query: { q, state, plan_id, external_id, cursor, limit: 50 } },
+    { query: { q, state, plan_id, external_id, cursor, limit: 50, usage: true } },
     { refetchInterval: cursor ? false : 30_000 },
   );
   const filters: Filter[] = [
@@ -36,6 +52,7 @@ export default function Owners() {
         </span>
       ),
     },
+    { title: 'Tightest quota', className: 'w-24 min-w-20 @lg:w-48 @lg:min-w-40', cell: (o) => <Tightest of={o.tightest_quota} /> },
     { title: 'Created', number: true, className: 'hidden @2xl:table-cell', cell: (o) => <Time at={o.created_at} /> },
   ];
   const create = (

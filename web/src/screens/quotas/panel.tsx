@@ -100,7 +100,7 @@ const State = ({ of: u }: { of: Usage }) =>
 const near = 0.8; // of a quota
 
 // Bar shows how much of a quota is used.
-function Bar({ of: u }: { of: Usage }) {
+export function Bar({ of: u }: { of: Usage }) {
   const share = Math.min(1, Number(u.used) / Number(wholeOf(u)));
   const colour = share < near ? 'bg-accent' : isUsedUp(u) && u.overage === 'refuse' ? 'bg-bad' : 'bg-warn';
   return (
