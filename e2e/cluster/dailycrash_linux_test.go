@@ -34,6 +34,7 @@ type cappedFleet struct {
 	key   string
 	keyID string
 	api   *client.Client
+	apis  []*client.Client // of each node
 
 	numbers, arrivals atomic.Int64
 	refusals          []atomic.Int64 // by node: 429s without another response in between
@@ -43,6 +44,14 @@ type cappedFleet struct {
 	mu         sync.Mutex
 	arrived    map[int64]bool // numbers of requests that reached the upstream
 	unanswered [][]int64      // by kill, numbers of requests that got no response
+	answered   map[nodeRun]int64
+	recorded   int64 // answered in runs that were killed, before records were stored
+}
+
+// nodeRun is a run of a node between two kills: the number that node.disturbed has then.
+type nodeRun struct {
+	node int
+	run  int64
 }
 
 // limitKind is what limits the requests of a cappedFleet.
@@ -56,7 +65,7 @@ const (
 // newCappedFleet starts the nodes, each with the flags.
 func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, flags ...string) *cappedFleet {
 	t.Helper()
-	f := &cappedFleet{T: t, kind: kind, cap: limit, arrived: map[int64]bool{}, refusals: make([]atomic.Int64, len(names)), unanswered: [][]int64{nil}}
+	f := &cappedFleet{T: t, kind: kind, cap: limit, arrived: map[int64]bool{}, answered: map[nodeRun]int64{}, refusals: make([]atomic.Int64, len(names)), unanswered: [][]int64{nil}}
 	operator, err := apikey.Generate(apikey.AccountLevel, rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +83,10 @@ func newCappedFleet(t *testing.T, kind limitKind, names []string, limit int64, f
 	}
 	upstream := httptest.NewServer(http.HandlerFunc(f.serveUpstream))
 	t.Cleanup(upstream.Close)
-	api, ctx := f.nodes[0].api(operator), t.Context()
+	for _, n := range f.nodes {
+		f.apis = append(f.apis, n.api(operator))
+	}
+	api, ctx := f.apis[0], t.Context()
 	g, err := api.CreateGateway(ctx, client.CreateGatewayRequest{Name: "orders", UpstreamURL: upstream.URL})
 	if err != nil {
 		t.Fatal(err)
@@ -124,7 +136,8 @@ func (f *cappedFleet) send(i int) {
 	c := &conn{node: f.nodes[i]}
 	defer c.close()
 	for !f.stop.Load() {
-		if f.nodes[i].disturbed.Load()%2 == 1 { // it is down
+		run := nodeRun{i, int64(f.nodes[i].disturbed.Load())}
+		if run.run%2 == 1 { // it is down
 			f.restarted.Lock()
 			f.restarted.Unlock() //nolint:staticcheck,gocritic // it is held until the node is ready
 			continue
@@ -141,11 +154,13 @@ func (f *cappedFleet) send(i int) {
 			return
 		default:
 			f.refusals[i].Store(0)
+			f.mu.Lock()
 			if err != nil {
-				f.mu.Lock()
 				f.unanswered[len(f.unanswered)-1] = append(f.unanswered[len(f.unanswered)-1], number)
-				f.mu.Unlock()
+			} else if status == http.StatusOK {
+				f.answered[run]++
 			}
+			f.mu.Unlock()
 		}
 	}
 }
@@ -153,6 +168,7 @@ func (f *cappedFleet) send(i int) {
 // crash kills a node under load when a number of further requests have arrived, and starts it again.
 func (f *cappedFleet) crash(n *node, after int64) {
 	f.Helper()
+	f.storeRecords(n)
 	from := f.arrivals.Load()
 	if !awaittest.Holds(func() bool { return f.arrivals.Load() >= from+after }) {
 		f.Fatalf("%d more requests arrived, want %d of the %d", f.arrivals.Load()-from, after, f.cap)
@@ -167,6 +183,25 @@ func (f *cappedFleet) crash(n *node, after int64) {
 	n.run()
 	n.awaitReady()
 	n.disturbed.Add(1)
+}
+
+// storeRecords has a node store the usage records of the requests that were answered in its present run, by listing them. A kill
+// cannot lose these.
+func (f *cappedFleet) storeRecords(n *node) {
+	f.Helper()
+	if f.kind != ofPlan {
+		return
+	}
+	i := slices.Index(f.nodes, n)
+	f.mu.Lock()
+	f.recorded += f.answered[nodeRun{i, int64(n.disturbed.Load())}]
+	f.mu.Unlock()
+	for _, err := range f.apis[i].UsageRecords(f.Context(), client.UsageFilter{KeyID: f.keyID, State: "open", ListOptions: client.ListOptions{PageSize: 1}}) {
+		if err != nil {
+			f.Fatal(err)
+		}
+		break
+	}
 }
 
 // run lets clients send while nodes crash at moments that follow from the seed, and then uses the cap up. It checks
@@ -217,13 +252,17 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 	}
 }
 
-// checkUsage checks that usage records have no unit that the quota has not counted, and each record once. A crash loses the
-// records of a moment (plans.md, section 8), and a share whose process was killed has used units among its reserved ones.
+// checkUsage checks that usage records have no unit that the quota has not counted, each record once, and every request that was
+// answered before a node had last stored its records. A crash loses the records of a moment (plans.md, section 8), and a share
+// whose process was killed has used units among its reserved ones.
 func (f *cappedFleet) checkUsage() {
 	f.Helper()
 	usages, err := f.api.KeyUsage(f.Context(), f.keyID)
 	if err != nil || len(usages) != 3 {
 		f.Fatalf("got %d quotas and the error %v, want three", len(usages), err)
+	}
+	for _, n := range f.nodes {
+		f.storeRecords(n) // of the runs that nothing has killed
 	}
 	for i := range usages {
 		f.checkRecords(&usages[i])
@@ -249,8 +288,12 @@ func (f *cappedFleet) checkRecords(u *client.QuotaUsage) {
 	}
 	counted := u.Used + u.Reserved
 	f.Logf("%d %s are in usage records, and %d in the quota; %d requests have arrived", units, u.Meter, counted, f.arrivals.Load())
-	if units > counted || units == 0 {
-		f.Errorf("usage records have %d %s, want some, and at most the %d of the quota", units, u.Meter, counted)
+	least := int64(1)
+	if u.Meter == "requests" {
+		least = f.recorded
+	}
+	if units > counted || units < least {
+		f.Errorf("usage records have %d %s, want at least %d, which no crash can have lost, and at most the %d of the quota", units, u.Meter, least, counted)
 	}
 }
 
