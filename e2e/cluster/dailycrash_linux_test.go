@@ -136,7 +136,7 @@ func (f *cappedFleet) send(i int) {
 	c := &conn{node: f.nodes[i]}
 	defer c.close()
 	for !f.stop.Load() {
-		run := nodeRun{i, int64(f.nodes[i].disturbed.Load())}
+		run := nodeRun{i, f.nodes[i].disturbed.Load()}
 		if run.run%2 == 1 { // it is down
 			f.restarted.Lock()
 			f.restarted.Unlock() //nolint:staticcheck,gocritic // it is held until the node is ready
@@ -194,7 +194,7 @@ func (f *cappedFleet) storeRecords(n *node) {
 	}
 	i := slices.Index(f.nodes, n)
 	f.mu.Lock()
-	f.recorded += f.answered[nodeRun{i, int64(n.disturbed.Load())}]
+	f.recorded += f.answered[nodeRun{i, n.disturbed.Load()}]
 	f.mu.Unlock()
 	for _, err := range f.apis[i].UsageRecords(f.Context(), client.UsageFilter{KeyID: f.keyID, State: "open", ListOptions: client.ListOptions{PageSize: 1}}) {
 		if err != nil {

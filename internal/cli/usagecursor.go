@@ -87,7 +87,7 @@ func (o *usageCursor) explain(err error) error {
 // usageEntries reads usage records as JSON lines, and closes the body after them.
 func usageEntries(body io.ReadCloser) iter.Seq2[client.UsageEntry, error] {
 	return func(yield func(client.UsageEntry, error) bool) {
-		defer body.Close() //nolint:errcheck // only read
+		defer body.Close()
 		lines := json.NewDecoder(body)
 		for {
 			var entry client.UsageEntry
