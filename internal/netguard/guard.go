@@ -31,8 +31,8 @@ func (p Policy) Lists(addr netip.Addr) bool {
 type RefusedError struct {
 	Addr   netip.AddrPort
 	Reason string
-	// Unlisted is set if the policy is PublicOnly and does not list the address. Then whoever chose it must not be told Reason,
-	// which shows where a name leads in a network that is not open to them.
+	// Unlisted is set if the policy is PublicOnly, and refuses the address, which it does not list. Then whoever chose it must
+	// not be told Reason, which shows where a name leads in a network that is not open to them.
 	Unlisted bool
 	// Allowable is set if the address would be permitted if Policy.Allow contained it.
 	Allowable bool
@@ -71,7 +71,7 @@ func (g *Guard) Check(p Policy, addr netip.AddrPort) error {
 	if reason == "" {
 		return nil
 	}
-	return &RefusedError{Addr: addr, Reason: reason, Unlisted: p.PublicOnly && !p.Lists(addr.Addr()), Allowable: couldBeAllowed(p, addr.Addr()) && !g.isOwn(addr)}
+	return &RefusedError{Addr: addr, Reason: reason, Unlisted: p.PublicOnly && !p.Lists(addr.Addr()) && refusalReason(p, addr.Addr()) != "", Allowable: couldBeAllowed(p, addr.Addr()) && !g.isOwn(addr)}
 }
 
 // couldBeAllowed reports whether p would allow addr if p.Allow contained it.

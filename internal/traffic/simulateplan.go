@@ -208,7 +208,7 @@ func (r *planReplay) read(ctx context.Context, store ChunkReader, q ChunkQuery, 
 // findCallers numbers the keys that were used, and finds out whose they are.
 func (r *planReplay) findCallers(ctx context.Context, store ChunkReader, q ChunkQuery) error {
 	err := r.read(ctx, store, q, func(c *Flow) func(int, uint32) {
-		if r.isOf(c) && c.Key != ([16]byte{}) {
+		if r.isOf(c) && c.Key != ([16]byte{}) && r.covering(c) != 0 {
 			r.number(c.Key)
 		}
 		return nil

@@ -27,6 +27,7 @@ type watched struct {
 	told        []int
 	most        int // closings of chunks, then the error; 0 bounds nothing
 	then        error
+	meanwhile   func() // happens before the second closing; nil for nothing
 }
 
 var errRefused = errors.New("refused")
@@ -34,6 +35,10 @@ var errRefused = errors.New("refused")
 func (w *watched) CloseUsage(ctx context.Context, c *usage.Closing, now time.Time) (*usage.Closed, error) {
 	if c.AccountID == w.refuses && c.Tier == usage.Hours {
 		return nil, errRefused
+	}
+	if f := w.meanwhile; f != nil && w.calls == 1 {
+		w.meanwhile = nil
+		f()
 	}
 	if w.calls++; w.most > 0 && w.calls > w.most && len(c.Chunks) > 0 {
 		return nil, w.then
@@ -116,6 +121,41 @@ func TestRecordsAreTold(t *testing.T) {
 				t.Errorf("the events name %v records; want the %d that are final, and some", db.told, records)
 			}
 		})
+	}
+}
+
+// Guarantee: an hour is noted as closed once all that was counted in it is final, also if another node closes the same hour at
+// the same time and takes what this one was about to close. Each record is made once.
+func TestClosersAtTheSameTime(t *testing.T) {
+	f := newFixture(t)
+	f.complete = true
+	const identities = 12
+	for n := range byte(identities) { // a chunk each
+		e := accesslog.Entry{Record: accesslog.Record{Start: f.now.UnixMicro(), Account: uuid(1), Key: uuid(n + 1), Gateway: uuid(3), Status: 200}}
+		e.SetPeriod(0, math.MaxInt64)
+		f.m.Take([]accesslog.Entry{e})
+		if err := f.m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, other := &watched{DB: f.db}, &watched{DB: f.db, most: 2, then: errRefused}
+	cfg := closing.Config{Store: db, Alone: true, Now: func() time.Time { return f.now }, Flush: f.m.Sync}
+	closer := mustClose(t, cfg)
+	cfg.Store = other
+	second := mustClose(t, cfg)
+	closer.SetBounds(2, 1)
+	second.SetBounds(3, 1)
+	db.meanwhile = func() { // it takes some of the rest, and fails
+		if err := second.Step(t.Context()); !errors.Is(err, errRefused) {
+			t.Errorf("the other node: got %v, want that it fails after two closings", err)
+		}
+	}
+	f.now = f.now.Add(time.Hour)
+	if err := closer.Step(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if records, units := f.final(usage.Hours); records != identities || units != identities {
+		t.Errorf("got %d records with %d units, want %d of each", records, units, identities)
 	}
 }
 

@@ -169,9 +169,13 @@ type set struct {
 	start   int64
 }
 
-// close makes records of all chunks of hours before the time until.
+// mostConflicts bounds how often in a row close finds that others have taken what it was about to close.
+const mostConflicts = 100
+
+// close makes records of all chunks of hours before the time until. Another node, or a flush that joins chunks, may take
+// chunks that it has found: what they leave is found by another search.
 func (c *Closer) close(ctx context.Context, until time.Time) error {
-	for {
+	for conflicts := 0; ; {
 		var order []set
 		seqs := map[set][]int64{}
 		more := false
@@ -190,33 +194,51 @@ func (c *Closer) close(ctx context.Context, until time.Time) error {
 			}
 		}
 		var errs []error
+		lost := false
 		for _, of := range order {
-			if err := c.closeSet(ctx, of, seqs[of]); err != nil { // a damaged chunk does not hold up other accounts
+			isLost, err := c.closeSet(ctx, of, seqs[of])
+			if lost = lost || isLost; err != nil { // a damaged chunk does not hold up other accounts
 				errs = append(errs, fmt.Errorf("close the usage of %s: %w", time.Unix(of.start, 0).UTC().Format(time.RFC3339), err))
 			}
 		}
-		if !more || len(errs) > 0 {
+		if conflicts++; !lost {
+			conflicts = 0
+		}
+		switch {
+		case len(errs) > 0 || !more && !lost:
 			return errors.Join(errs...)
+		case conflicts == mostConflicts:
+			return errors.New("close usage: others have taken what was found each time")
 		}
 	}
 }
 
-// closeSet makes records of chunks of one account and hour, in closings of bounded size. Each makes those of some identities
-// final, and keeps what it has read of others.
-func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) (err error) {
+// closeSet makes records of chunks of one account and hour, in closings of bounded size. It reports whether others have
+// taken some of the chunks meanwhile: then the rest is not closed.
+func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) (isLost bool, err error) {
+	m := maker{Closer: c, account: of.account, tier: usage.Hours, start: of.start, own: map[int64]bool{}}
+	err = m.closeChunks(ctx, seqs)
+	if isLost = fault.CodeOf(err) == fault.Conflict; isLost {
+		err = nil
+	}
+	return isLost, errors.Join(err, m.end(ctx))
+}
+
+// closeChunks makes records of chunks. Each closing makes those of some identities final, and keeps what it has read of
+// others. The error is fault.Conflict if others have taken a chunk.
+func (m *maker) closeChunks(ctx context.Context, seqs []int64) error {
+	c := m.Closer
 	p := parts{mostParts: c.mostParts, mostBytes: c.mostBytes, read: func(seqs []int64, f func(int64, []byte) error) error {
 		return c.cfg.Store.TrafficChunks(ctx, seqs, func(chunk *traffic.Chunk) error { return f(chunk.Seq, chunk.Body) })
 	}}
 	if err := p.find(seqs); err != nil {
 		return err
 	}
-	m := maker{Closer: c, account: of.account, tier: usage.Hours, start: of.start, own: map[int64]bool{}}
-	defer func() { err = errors.Join(err, m.end(ctx)) }()
 	for p.next() != nil {
 		var sum usage.Table
 		taken, err := p.take(&sum, sum.AddBody)
 		if err != nil {
-			return unlessFaster(err)
+			return err
 		}
 		closing := &usage.Closing{Chunks: taken}
 		if next := p.next(); next != nil {
@@ -224,7 +246,7 @@ func (c *Closer) closeSet(ctx context.Context, of set, seqs []int64) (err error)
 		}
 		made, err := m.finish(ctx, closing, &sum, p.next() == nil)
 		if err != nil {
-			return unlessFaster(err)
+			return err
 		}
 		p.add(closing.Kept, made.Kept)
 	}
@@ -246,23 +268,44 @@ type maker struct {
 	tier    usage.Tier
 	start   int64
 	own     map[int64]bool // blocks that it has made, which have no identity in common with those that it will make
+	others  []int64        // blocks that others have made before
+	seen    int64          // the last block that it knows
 	untold  int            // number of records that became final and that no event has named
 }
 
 // finish numbers the uses of a closing and carries it out. isLast says that there is no other.
 func (m *maker) finish(ctx context.Context, closing *usage.Closing, sum *usage.Table, isLast bool) (*usage.Closed, error) {
-	earlier := usage.BlockQuery{AccountID: m.account, Tier: m.tier, From: m.start, Before: m.start + 1, Limit: math.MaxInt32}
-	err := m.cfg.Store.UsageBlocks(ctx, earlier, func(b *usage.Block) error {
-		if m.own[b.Number] {
-			return nil
-		}
-		return sum.Follow(b.Body)
-	})
-	if err != nil {
+	if err := m.follow(ctx, sum); err != nil {
 		return nil, fmt.Errorf("read earlier records: %w", err)
 	}
 	closing.Made = usage.Encode(sum.Finish())
 	return m.store(ctx, closing, isLast)
+}
+
+// follow makes the uses of sum follow those of earlier records that others have made. It reads its own records once at
+// most: a large account has many closings.
+func (m *maker) follow(ctx context.Context, sum *usage.Table) error {
+	q := usage.BlockQuery{AccountID: m.account, Tier: m.tier, From: m.start, Before: m.start + 1}
+	for _, n := range m.others {
+		q.First, q.Limit = n, 1
+		err := m.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error {
+			if b.Number != n { // it is gone
+				return nil
+			}
+			return sum.Follow(b.Body)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	q.First, q.Limit = m.seen+1, math.MaxInt32
+	return m.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error {
+		if m.seen = b.Number; m.own[b.Number] {
+			return nil
+		}
+		m.others = append(m.others, b.Number)
+		return sum.Follow(b.Body)
+	})
 }
 
 // store carries out a closing.
