@@ -106,13 +106,15 @@ func (s *Service) PlanEffect(ctx context.Context, actor *Actor, t *PlanTrial) (*
 // planChange returns the limits of both sides of a change, those in force first.
 func (s *Service) planChange(ctx context.Context, tx ReadTx, actor *Actor, t *PlanTrial) (w traffic.PlanWhat, err error) {
 	w.OnlyUsers, w.Defaults = true, map[[16]byte]bool{}
-	tables := map[string][]gateway.Route{}
-	wholeAccount := false
-	for _, l := range slices.Concat(t.before.Limits, t.Limits) {
-		if tables[l.GatewayID] = nil; l.GatewayID == "" && l.Meter == "" && !l.IsConcurrency() {
+	limits := slices.Concat(t.before.Limits, t.Limits)
+	named, wholeAccount := map[string]bool{}, false
+	for i := range limits {
+		l := &limits[i]
+		if named[l.GatewayID] = true; l.GatewayID == "" && l.Meter == "" && !l.IsConcurrency() {
 			wholeAccount = true // a route of any gateway may have a cost of requests
 		}
 	}
+	found := make([]foundRoutes, len(limits))
 	for g, err := range allGateways(ctx, tx, actor) {
 		if err != nil {
 			return w, err
@@ -121,21 +123,28 @@ func (s *Service) planChange(ctx context.Context, tx ReadTx, actor *Actor, t *Pl
 			parsed, _ := id.Parse(id.Gateway, g.ID)
 			w.Defaults[parsed] = true
 		}
-		if _, named := tables[g.ID]; named || wholeAccount {
-			if tables[g.ID], err = tx.RouteTable(ctx, g.ID); err != nil {
-				return w, err
-			}
+		if !named[g.ID] && !wholeAccount {
+			continue
+		}
+		table, err := tx.RouteTable(ctx, g.ID) // no two at once: an account may have 500,000 routes
+		if err != nil {
+			return w, err
+		}
+		for i := range limits {
+			found[i].look(&limits[i], g.ID, table)
 		}
 	}
-	for side, p := range []*plan.Plan{traffic.Before: t.before, traffic.After: &t.Plan} {
-		for i := range p.Limits {
-			l, err := trafficLimit(p, &p.Limits[i], tables)
-			if err != nil {
-				return w, err
-			}
-			l.Side = traffic.Side(side)
-			w.Limits = append(w.Limits, l)
+	for i := range limits {
+		side, p := traffic.Before, t.before
+		if i >= len(t.before.Limits) {
+			side, p = traffic.After, &t.Plan
 		}
+		l, err := trafficLimit(p, &limits[i], &found[i])
+		if err != nil {
+			return w, err
+		}
+		l.Side = side
+		w.Limits = append(w.Limits, l)
 	}
 	w.Callers = s.callers(actor, t.ID)
 	w.Buckets, err = sharedBuckets(ctx, tx, actor)
@@ -165,13 +174,23 @@ func allGateways(ctx context.Context, tx GatewayReader, actor *Actor) func(yield
 	}
 }
 
-// trafficLimit returns a limit of a plan in the form that package traffic replays. tables has the routes of the gateways
-// that it may apply to.
-func trafficLimit(p *plan.Plan, l *plan.Limit, tables map[string][]gateway.Route) (traffic.PlanLimit, error) {
-	out := traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != "" || l.IsConcurrency()}
-	for gatewayID, table := range tables {
-		out.NotRequests = out.NotRequests || anyCosts(table, gatewayID, l)
+// foundRoutes is what the routes of gateways say about a limit.
+type foundRoutes struct {
+	costs   bool              // one that it applies to has a cost of the meter requests
+	covered map[[16]byte]bool // those of its gateway that it applies to; nil for all
+}
+
+// look looks at the routes of a gateway.
+func (f *foundRoutes) look(l *plan.Limit, gatewayID string, table []gateway.Route) {
+	f.costs = f.costs || anyCosts(table, gatewayID, l)
+	if l.GatewayID == gatewayID {
+		f.covered = coveredRoutes(table, l)
 	}
+}
+
+// trafficLimit returns a limit of a plan in the form that package traffic replays.
+func trafficLimit(p *plan.Plan, l *plan.Limit, found *foundRoutes) (traffic.PlanLimit, error) {
+	out := traffic.PlanLimit{Limit: l.Rate(), PerOwner: l.Per == plan.PerOwner, NotRequests: l.Meter != "" || l.IsConcurrency() || found.costs}
 	if l.IsQuota() {
 		c, err := p.Calendar(l.Quota.Unit, "", 0)
 		if err != nil {
@@ -183,7 +202,9 @@ func trafficLimit(p *plan.Plan, l *plan.Limit, tables map[string][]gateway.Route
 		return out, nil
 	}
 	out.Gateway, _ = id.Parse(id.Gateway, l.GatewayID)
-	out.Routes = coveredRoutes(tables[l.GatewayID], l)
+	if out.Routes = found.covered; out.Routes == nil && len(l.Routes) > 0 { // the gateway has no routes, or there is none
+		out.Routes = map[[16]byte]bool{}
+	}
 	return out, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/traffic"
@@ -71,7 +70,9 @@ func (s *Service) planWhat(ctx context.Context, tx ReadTx, actor *Actor, gateway
 		return w, err
 	}
 	for i := range p.Limits {
-		if w.Limits[i], err = trafficLimit(p, &p.Limits[i], map[string][]gateway.Route{gatewayID: table}); err != nil {
+		var found foundRoutes
+		found.look(&p.Limits[i], gatewayID, table)
+		if w.Limits[i], err = trafficLimit(p, &p.Limits[i], &found); err != nil {
 			return w, err
 		}
 	}
