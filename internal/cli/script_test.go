@@ -84,6 +84,7 @@ func TestScripts(t *testing.T) {
 				ts.Setenv("DATABASE", postgrestest.Start(tb, postgrestest.Config{}).Database(tb, ""))
 			},
 			"exits":      exits,
+			"quiet":      quiet,
 			"jq":         jq,
 			"waitfor":    waitfor,
 			"eventually": eventually,

@@ -51,6 +51,16 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// quiet fails if the last command has written to standard error, except that it waits for the server, which it says on a
+// machine that is busy.
+func quiet(ts *testscript.TestScript, _ bool, _ []string) {
+	for line := range strings.Lines(ts.ReadFile("stderr")) {
+		if !strings.HasPrefix(line, "Waiting for the server") {
+			ts.Fatalf("standard error has %q, want nothing", line)
+		}
+	}
+}
+
 // capture sets a variable to the trimmed standard output of the last command.
 func capture(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))

@@ -81,7 +81,7 @@ test('every filter of the audit log changes the request and stays in the link', 
   await box.fill(`key_prefix:${key.key} `);
   await expect.poll(() => new URL(page.url()).searchParams.get('key_prefix')).toBe(key.key.slice(0, 9));
   await page.keyboard.press('Control+k');
-  await page.getByRole('combobox').fill(key.key);
+  await page.getByRole('dialog').getByRole('combobox').fill(key.key);
   await expect(page.getByRole('option', { name: 'app' })).toBeVisible();
   expect([...urls, page.url()].filter((u) => u.includes(key.key))).toEqual([]);
 });

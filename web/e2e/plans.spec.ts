@@ -245,7 +245,7 @@ test('owners are found, and shown to whoever may read', async ({ page, keygate }
   for (const name of ['Edit', 'Resume', 'Delete'])
     await expect(page.getByRole('button', { name, exact: true })).toHaveAccessibleDescription(/Your key has the scope “read”/);
   await page.keyboard.press('Control+k');
-  await page.getByRole('combobox').fill('pro');
+  await page.getByRole('dialog').getByRole('combobox').fill('pro');
   await page.getByRole('option', { name: 'pro', exact: true }).click();
   await expect(page.getByRole('heading', { name: 'pro', level: 1 })).toBeVisible();
 });

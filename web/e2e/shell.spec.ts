@@ -124,7 +124,7 @@ test('the keyboard alone leads through the pages', async ({ page, keygate }) => 
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(new RegExp(last.key_id));
   await page.keyboard.press('Control+k');
-  await expect(page.getByRole('combobox')).toBeFocused();
+  await expect(page.getByRole('dialog').getByRole('combobox')).toBeFocused();
   await page.keyboard.type('audit');
   await page.keyboard.press('Enter');
   await expect(page).toHaveURL(/\/audit$/);
@@ -269,7 +269,7 @@ test('the palette scrolls to the chosen result and says what a scope forbids', a
   for (let i = 1; i < (await results.count()); i++) await page.keyboard.press('ArrowDown');
   await expect(results.last()).toHaveAttribute('aria-selected', 'true');
   await expect(results.last()).toBeInViewport({ ratio: 1 });
-  await page.getByRole('combobox').fill('Create a key');
+  await page.getByRole('dialog').getByRole('combobox').fill('Create a key');
   await expect(results.first()).toHaveAttribute('aria-disabled', 'true');
   await expect(results.first()).toContainText('scope “read”');
   await page.keyboard.press('Enter');
@@ -279,7 +279,7 @@ test('the palette scrolls to the chosen result and says what a scope forbids', a
       setTimeout(resolve, 500);
     }).then(() => r.continue()),
   );
-  await page.getByRole('combobox').fill('nobody-has-this');
+  await page.getByRole('dialog').getByRole('combobox').fill('nobody-has-this');
   await expect(page.getByText('Searching…')).toBeVisible();
   await expect(page.getByText('Nothing found')).toBeVisible();
 });
