@@ -61,18 +61,10 @@ const (
 func (s *Service) TryPlan(ctx context.Context, actor *Actor, planID string, p PlanPatch, m Match) (*PlanTrial, error) {
 	limits, invalid := p.check()
 	return read(ctx, s, actor, func(tx ReadTx) (*PlanTrial, error) {
-		if err := fault.Join(invalid, checkGatewaysOfLimits(ctx, tx, actor, limits)); err != nil {
-			return nil, err
-		}
-		before, err := tx.Plan(ctx, actor.Account.ID, planID)
+		before, after, err := p.of(ctx, tx, actor, planID, limits, invalid, m)
 		if err != nil {
 			return nil, err
 		}
-		if err := require(m, before.Version); err != nil {
-			return nil, err
-		}
-		after := *before
-		p.apply(&after, limits)
 		if after.Name != before.Name {
 			switch _, err := tx.PlanByName(ctx, actor.Account.ID, after.Name); {
 			case err == nil:
@@ -81,7 +73,7 @@ func (s *Service) TryPlan(ctx context.Context, actor *Actor, planID string, p Pl
 				return nil, err
 			}
 		}
-		return &PlanTrial{*s.changedPlan(&after), before}, nil
+		return &PlanTrial{*s.changedPlan(after), before}, nil
 	})
 }
 
@@ -89,14 +81,7 @@ func (s *Service) TryPlan(ctx context.Context, actor *Actor, planID string, p Pl
 // replays the recorded counts through the limits of both sides, with the calendar of the plan. If there were too many
 // keys, the error is fault.ValidationFailed with the field plan.
 func (s *Service) PlanEffect(ctx context.Context, actor *Actor, t *PlanTrial) (*PlanEffect, error) {
-	what, err := search(ctx, s, actor, func(tx ReadTx) (traffic.PlanWhat, error) { return s.planChange(ctx, tx, actor, t) })
-	if err != nil {
-		return nil, err
-	}
-	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
-		return nil, err
-	}
-	result, err := s.cfg.Sources.Traffic.SimulatePlan(ctx, actor.Account.ID, what)
+	result, err := s.replayPlan(ctx, actor, func(tx ReadTx) (traffic.PlanWhat, error) { return s.planChange(ctx, tx, actor, t) })
 	if err != nil {
 		return nil, err
 	}

@@ -148,34 +148,45 @@ func (s *Service) UpdatePlan(ctx context.Context, actor *Actor, planID string, p
 		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return checkGatewaysOfLimits(ctx, tx, actor, limits) })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*ChangedPlan, error) {
-		if err := fault.Join(invalid, checkGatewaysOfLimits(ctx, w, actor, limits)); err != nil {
-			return nil, err
-		}
-		before, err := w.Plan(ctx, actor.Account.ID, planID)
+		before, after, err := p.of(ctx, w, actor, planID, limits, invalid, m)
 		if err != nil {
 			return nil, err
 		}
-		if err := require(m, before.Version); err != nil {
-			return nil, err
-		}
-		after := *before
-		p.apply(&after, limits)
-		diff := planDiff(before, &after)
+		diff := planDiff(before, after)
 		if len(diff) == 0 {
-			return s.changedPlan(&after), nil
+			return s.changedPlan(after), nil
 		}
 		if err := w.mayGrow(ctx); err != nil {
 			return nil, err
 		}
 		after.Version = before.Version + 1
-		if err := w.UpdatePlan(ctx, &after); err != nil {
+		if err := w.UpdatePlan(ctx, after); err != nil {
 			return nil, err
 		}
 		if err := w.audit(ctx, audit.PlanUpdate, after.ID, "", diff); err != nil {
 			return nil, err
 		}
-		return s.changedPlan(&after), w.changed(ctx, snapshot.PlanChange, after.ID)
+		return s.changedPlan(after), w.changed(ctx, snapshot.PlanChange, after.ID)
 	})
+}
+
+// of returns a plan as it is and as p makes it. limits and invalid are what check returned.
+func (p *PlanPatch) of(ctx context.Context, tx interface {
+	GatewayReader
+	PlanReader
+}, actor *Actor, planID string, limits []plan.Limit, invalid error, m Match) (before, after *plan.Plan, err error) {
+	if err := fault.Join(invalid, checkGatewaysOfLimits(ctx, tx, actor, limits)); err != nil {
+		return nil, nil, err
+	}
+	if before, err = tx.Plan(ctx, actor.Account.ID, planID); err != nil {
+		return nil, nil, err
+	}
+	if err := require(m, before.Version); err != nil {
+		return nil, nil, err
+	}
+	changed := *before
+	p.apply(&changed, limits)
+	return before, &changed, nil
 }
 
 // check validates p, and returns its limits.

@@ -33,7 +33,7 @@ func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID stri
 	if onlyChecks(ctx) {
 		return nil, s.checked(ctx, actor, invalid, limitsOf)
 	}
-	what, err := search(ctx, s, actor, func(tx ReadTx) (traffic.PlanWhat, error) {
+	result, err := s.replayPlan(ctx, actor, func(tx ReadTx) (traffic.PlanWhat, error) {
 		w := traffic.PlanWhat{}
 		if err := fault.Join(invalid, limitsOf(tx)); err != nil {
 			return w, err
@@ -46,19 +46,24 @@ func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID stri
 	if err != nil {
 		return nil, err
 	}
-	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
-		return nil, err
-	}
-	result, err := s.cfg.Sources.Traffic.SimulatePlan(ctx, actor.Account.ID, what)
-	if err != nil {
-		return nil, err
-	}
 	out := simulationOf(&result.Simulated)
 	out.Limits = make([]LimitSimulation, len(p.Limits))
 	for i := range p.Limits {
 		out.Limits[i] = LimitSimulation{Limit: p.Limits[i].Name, Refused: result.Limits[i].Refused, Unknown: result.Limits[i].Unknown}
 	}
 	return s.simulated(ctx, actor, out)
+}
+
+// replayPlan replays the recorded counts through the limits that find returns.
+func (s *Service) replayPlan(ctx context.Context, actor *Actor, find func(tx ReadTx) (traffic.PlanWhat, error)) (*traffic.SimulatedPlan, error) {
+	what, err := search(ctx, s, actor, find)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
+		return nil, err
+	}
+	return s.cfg.Sources.Traffic.SimulatePlan(ctx, actor.Account.ID, what)
 }
 
 // planWhat returns the limits of a plan to simulate on a gateway.

@@ -268,8 +268,7 @@ type maker struct {
 	tier    usage.Tier
 	start   int64
 	own     map[int64]bool // blocks that it has made, which have no identity in common with those that it will make
-	others  []int64        // blocks that others have made before
-	seen    int64          // the last block that it knows
+	from    int64          // the first block that may be another's
 	untold  int            // number of records that became final and that no event has named
 }
 
@@ -282,29 +281,20 @@ func (m *maker) finish(ctx context.Context, closing *usage.Closing, sum *usage.T
 	return m.store(ctx, closing, isLast)
 }
 
-// follow makes the uses of sum follow those of earlier records that others have made. It reads its own records once at
-// most: a large account has many closings.
+// follow makes the uses of sum follow those of earlier records that are not in own. If all earlier ones are, it reads each
+// once: a large account has many closings.
 func (m *maker) follow(ctx context.Context, sum *usage.Table) error {
-	q := usage.BlockQuery{AccountID: m.account, Tier: m.tier, From: m.start, Before: m.start + 1}
-	for _, n := range m.others {
-		q.First, q.Limit = n, 1
-		err := m.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error {
-			if b.Number != n { // it is gone
-				return nil
-			}
-			return sum.Follow(b.Body)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	q.First, q.Limit = m.seen+1, math.MaxInt32
+	hasOthers := false
+	q := usage.BlockQuery{AccountID: m.account, Tier: m.tier, From: m.start, Before: m.start + 1, First: m.from, Limit: math.MaxInt32}
 	return m.cfg.Store.UsageBlocks(ctx, q, func(b *usage.Block) error {
-		if m.seen = b.Number; m.own[b.Number] {
-			return nil
+		if !m.own[b.Number] {
+			hasOthers = true
+			return sum.Follow(b.Body)
 		}
-		m.others = append(m.others, b.Number)
-		return sum.Follow(b.Body)
+		if !hasOthers {
+			m.from = b.Number + 1
+		}
+		return nil
 	})
 }
 
