@@ -109,10 +109,11 @@ func (h *rowHarness) all() {
 func (h *rowHarness) pushes() {
 	_, offline := h.account("acme")
 	g := must[*gateway.Gateway](h.harness)(h.CreateGateway(ctx(), offline, newGateway("https://h"), string(spec("/a"))))
-	for batch := range 3 {
+	const pushes, batch = 2100, 100 // no transaction of a tenant's holds the head for longer
+	for first := 2; first < 2+pushes; first += batch {
 		h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
-			for i := range 700 {
-				p, err := h.engine.Prepare(ctx(), &gateway.Revision{ID: id.New(id.Revision), GatewayID: g.ID, Number: int64(2 + 700*batch + i),
+			for number := range batch {
+				p, err := h.engine.Prepare(ctx(), &gateway.Revision{ID: id.New(id.Revision), GatewayID: g.ID, Number: int64(first + number),
 					Source: gateway.API, Kind: gateway.SpecDocument, CreatedAt: h.clock.now(), Content: spec("/a")})
 				if err := cmp.Or(err, tx.InsertPrepared(ctx(), p)); err != nil {
 					return err
@@ -125,9 +126,9 @@ func (h *rowHarness) pushes() {
 
 // index stores keys, and indexes them.
 func (h *rowHarness) index() {
-	for range 3 {
+	for range 15 {
 		h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
-			for range 500 {
+			for range 100 {
 				keyID := id.New(id.Key)
 				k := apikey.Key{ID: keyID, AccountID: h.caller.Account.ID, Digest: apikey.DigestOf(keyID), Prefix: "kg_" + keyID[10:16], Name: "name of " + keyID,
 					Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Read}}, BucketID: keyID, CreatedAt: h.clock.now(), Version: 1}
