@@ -21,7 +21,8 @@ type Gateway struct {
 	AccountID   string
 	Name        string
 	SharesName  bool // another gateway of the account may have the name
-	Upstream    Upstream
+	Upstream    Upstream   // DefaultUpstream
+	Others      []Upstream // the named ones, by name
 	Hostname    string // lower case; DefaultHostname unless HostGiven
 	HostGiven   bool
 	GlobalLimit ratelimit.Config // Sustained and Burst only
@@ -93,6 +94,7 @@ type Route struct {
 	// Concurrency bounds the requests in flight. ConcurrencyByAPI is LimitByAPI of it.
 	Concurrency      ratelimit.Concurrency
 	ConcurrencyByAPI bool
+	Upstream         string // by name; "" for DefaultUpstream
 	Auth             Auth
 	Source           Source
 	CreatedAt        time.Time
@@ -106,6 +108,7 @@ type RouteSpec struct {
 	RateLimit   ratelimit.Config
 	Cost        cost.Rules
 	Concurrency ratelimit.Concurrency
+	Upstream    string // by name; "" for DefaultUpstream
 	Auth        Auth
 }
 

@@ -8,11 +8,19 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Upstream says how a gateway reaches the service behind it. The store keeps it as one
+// Upstream says how a gateway reaches a service behind it. The store keeps it as one
 // JSON object, so its JSON names are part of the stored form: add new ones, but never
 // change one. CONTRIBUTING.md lists the files that a new setting touches.
 type Upstream struct {
-	URL string `json:"url"` // as given; http, https or h2c
+	// Name is the upstream's in its gateway; "" for DefaultUpstream, to which upstream_url and the
+	// upstream_ settings belong.
+	Name string `json:"name,omitempty"`
+
+	// URL is that of the first target, as given; http, https or h2c.
+	URL string `json:"url"`
+
+	// Targets are all targets in the given order; nil for one target, URL, that has the defaults.
+	Targets []Target `json:"targets,omitempty"`
 
 	// Host is the Host that the service gets: "" for that of URL, PreserveHost for the client's, or a name.
 	Host string `json:"host,omitempty"`
@@ -29,6 +37,14 @@ type Upstream struct {
 	// MaxConnectionAge is the age after which a connection is not used for new requests: a
 	// Go duration as given; "" means the server's default.
 	MaxConnectionAge string `json:"max_connection_age,omitempty"`
+
+	// Timeout is that of a named upstream, a Go duration as given; "" for that of the default one, which is
+	// Gateway.Timeout.
+	Timeout string `json:"timeout,omitempty"`
+
+	Balance  Balance   `json:"balance,omitzero"`
+	Ejection *Ejection `json:"ejection,omitempty"` // nil for DefaultEjection
+	Retries  *Retries  `json:"retries,omitempty"`  // nil for DefaultRetries
 }
 
 // setURL sets a URL that is valid. Credentials for one server are not sent to another: a new origin removes
