@@ -20,10 +20,10 @@ type Gateway struct {
 	ID          string
 	AccountID   string
 	Name        string
-	SharesName  bool // another gateway of the account may have the name
+	SharesName  bool       // another gateway of the account may have the name
 	Upstream    Upstream   // DefaultUpstream
 	Others      []Upstream // the named ones, by name
-	Hostname    string // lower case; DefaultHostname unless HostGiven
+	Hostname    string     // lower case; DefaultHostname unless HostGiven
 	HostGiven   bool
 	GlobalLimit ratelimit.Config // Sustained and Burst only
 	Timeout     string           // a Go duration as given
