@@ -136,8 +136,8 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 }
 
 // maxChain is the most keys that share their limits through rotations. A change of a limit writes 5 rows
-// for each key.
-const maxChain = 200
+// for each key, in one transaction.
+const maxChain = 64
 
 // chainGrace is how long a key that has expired still gets each change of the limits that it shared. It
 // could be in use again, because the clock by which it expired was ahead.
@@ -146,8 +146,11 @@ const chainGrace = 3 * 24 * time.Hour
 // chain returns the keys that share k's bucket and may be in use, at most one more than maxChain. A key that has
 // expired keeps the limits that it had then.
 func (w *work) chain(ctx context.Context, k *apikey.Key) ([]apikey.Key, error) {
-	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.now.Add(-chainGrace), maxChain+1)
+	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.chainSince(), maxChain+1)
 }
+
+// chainSince returns when a key must not have expired before, to be one of a chain.
+func (w *work) chainSince() time.Time { return w.now.Add(-chainGrace) }
 
 // shareLimits gives the other keys of k's bucket the limits of k. partners are the keys of the bucket, read before
 // k was stored: to read them afterwards, a store would have to hold up other transactions.
@@ -170,8 +173,8 @@ func (w *work) roomInChain(ctx context.Context, k *apikey.Key) error {
 	if k.RotatedFrom == "" { // the first rotation
 		return nil
 	}
-	partners, err := w.chain(ctx, k)
-	if err == nil && len(partners) >= maxChain {
+	n, err := w.CountKeysOfBucket(ctx, k.AccountID, k.BucketID, w.chainSince(), maxChain)
+	if err == nil && n >= maxChain {
 		err = fault.New(fault.Conflict, "%d keys share their limits through rotations and are neither revoked nor expired for %d days, which is the most: revoke those that are no longer needed, or create a new key", maxChain, int(chainGrace.Hours()/24))
 	}
 	return err

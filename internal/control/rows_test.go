@@ -167,7 +167,7 @@ func (h *rowHarness) keys() {
 		}
 	}
 	h.do("create key", create(control.KeyInput{Name: "k", Scope: "read", RateLimit: control.KeyLimitInput{Rate: "10/s"}}))
-	for range 199 {
+	for range 63 {
 		h.do("rotate key", func() (err error) {
 			k, err = h.RotateKey(ctx(), h.caller, k.ID, 30, "", nil)
 			return err

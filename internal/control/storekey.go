@@ -44,6 +44,8 @@ type KeyReader interface {
 	// KeysOfBucket returns up to limit keys that share a per-key bucket, without those that were revoked,
 	// have expired before since, or were ended by a rotation without overlap.
 	KeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) ([]apikey.Key, error)
+	// CountKeysOfBucket returns how many keys KeysOfBucket would return.
+	CountKeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) (int, error)
 	// KeysByHolders returns up to limit keys with the HolderRoot root, the newest first, that share the bucket, were
 	// created after a time and were neither revoked nor ended by a rotation without overlap.
 	KeysByHolders(ctx context.Context, accountID, bucketID, root string, after time.Time, limit int) ([]apikey.Key, error)

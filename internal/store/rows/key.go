@@ -91,13 +91,22 @@ func (t *Reader) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key,
 
 // KeysOfBucket implements control.KeyReader.
 func (t *Reader) KeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) ([]apikey.Key, error) {
-	return t.SelectKeys(ctx, `WHERE n IN (
-			SELECT n FROM keys WHERE id = $1 AND bucket_id IS NULL
-			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at IS NULL
-			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at >= $2
-		) AND account_id = $3 AND phase < 2 AND ended = false AND (expires_at IS NULL OR expires_at >= $2)`+NotEnded+` ORDER BY id LIMIT $4`,
-		bucketID, Micros(since), accountID, Limit(limit))
+	return t.SelectKeys(ctx, inBucket+` ORDER BY id LIMIT $4`, bucketID, Micros(since), accountID, Limit(limit))
 }
+
+// CountKeysOfBucket implements control.KeyReader.
+func (t *Reader) CountKeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) (n int, err error) {
+	err = t.QueryRow(ctx, "number of keys of a bucket", `SELECT count(*) FROM (SELECT n FROM keys `+inBucket+` LIMIT $4) AS chain`,
+		[]any{bucketID, Micros(since), accountID, Limit(limit)}, func(r *Row) error { return r.Scan(&n) })
+	return n, err
+}
+
+// inBucket selects the keys of KeysOfBucket, for the bucket $1, the time $2 and the account $3.
+const inBucket = `WHERE n IN (
+		SELECT n FROM keys WHERE id = $1 AND bucket_id IS NULL
+		UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at IS NULL
+		UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at >= $2
+	) AND account_id = $3 AND phase < 2 AND ended = false AND (expires_at IS NULL OR expires_at >= $2)` + NotEnded
 
 // KeysByHolders implements control.KeyReader.
 func (t *Reader) KeysByHolders(ctx context.Context, accountID, bucketID, root string, after time.Time, limit int) ([]apikey.Key, error) {

@@ -41,6 +41,9 @@ func testIsolation(h *harness) {
 	empty(h, "KeysOfBucket", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
 		return tx.KeysOfBucket(ctx, b.ID, k.BucketID, epoch(), 10)
 	})
+	same(h, "CountKeysOfBucket", get(h, func(ctx context.Context, tx control.ReadTx) (int, error) {
+		return tx.CountKeysOfBucket(ctx, b.ID, k.BucketID, epoch(), 10)
+	}), 0)
 	empty(h, "KeysByHolders", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
 		return tx.KeysByHolders(ctx, b.ID, k.BucketID, k.HolderRoot, time.Time{}, 10)
 	})

@@ -156,7 +156,7 @@ func sortedOf(keys ...*apikey.Key) []string {
 func revoke(k *apikey.Key) { k.RevokedAt = epoch() }
 
 // Guarantee: KeysOfBucket returns the keys of a chain of rotations that are neither revoked, nor ended, nor
-// expired before a given time, whether or not the first one is, up to a limit.
+// expired before a given time, whether or not the first one is, up to a limit, and CountKeysOfBucket their number.
 func testKeysOfBucket(h *harness) {
 	a := h.insertAccount("a")
 	first := h.insertKey(a, nil)
@@ -176,6 +176,12 @@ func testKeysOfBucket(h *harness) {
 	bucket := func(bucketID string) []string { return some(bucketID, 10) }
 	same(h, "chain", bucket(first.ID), sortedOf(first, second, third, expired))
 	same(h, "some of it", len(some(first.ID, 2)), 2)
+	count := func(bucketID string, limit int) int {
+		return get(h, func(ctx context.Context, tx control.ReadTx) (int, error) {
+			return tx.CountKeysOfBucket(ctx, a.ID, bucketID, epoch(), limit)
+		})
+	}
+	same(h, "their number", []int{count(first.ID, 10), count(first.ID, 2), count(second.ID, 10)}, []int{4, 2, 0})
 	same(h, "by a follower's id", bucket(second.ID), sortedOf())
 	revoke(first)
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, first) })
