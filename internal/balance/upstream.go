@@ -42,11 +42,13 @@ type entry struct {
 // Target is a target of an upstream at one address. Weight, backup and drain are its own; the rest is the address's. It is
 // safe for concurrent use.
 type Target struct {
-	url     string
-	address *Address
+	upstream *Upstream
+	url      string
+	address  *Address
 
-	joined atomic.Int64 // when it joined others, or never
-	leaves atomic.Bool  // it drains, or is not in the table any more
+	use    atomic.Pointer[any] // TargetConfig.Use
+	joined atomic.Int64        // when it joined others, or never
+	leaves atomic.Bool         // it drains, or is not in the table any more
 
 	// The rest is guarded by the lock of the upstream.
 	health  *Health       // nil without checks
@@ -61,6 +63,9 @@ func (u *Upstream) Name() Name { return u.name }
 
 // URL returns the target as it is configured.
 func (t *Target) URL() string { return t.url }
+
+// Use returns TargetConfig.Use of the configuration in force, or of the last one that had the target.
+func (t *Target) Use() any { return *t.use.Load() }
 
 // Address returns the address of the target.
 func (t *Target) Address() *Address { return t.address }
@@ -95,12 +100,13 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		case is && t == nil:
 			continue // twice in the configuration
 		case !is:
-			t = &Target{url: c.URL, address: u.fleet.take(now, u, k.address)}
+			t = &Target{upstream: u, url: c.URL, address: u.fleet.take(now, u, k.address)}
 			t.join(now, joins)
 		case t.leaves.Load() && !c.Drain:
 			t.join(now, joins)
 		}
 		old[k] = nil
+		t.use.Store(&c.Use)
 		health := u.fleet.takeHealth(now, t.address, cfg.Check)
 		u.fleet.releaseHealth(t.health)
 		t.health = health

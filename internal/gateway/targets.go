@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -108,6 +109,16 @@ func (u *Upstream) AllTargets() []Target {
 
 // Several reports whether there are several targets.
 func (u *Upstream) Several() bool { return len(u.Targets) > 1 }
+
+// ProvesHost reports whether the certificate of each target proves that it is the service of the name in Host: its targets
+// are https, and Host is a name. The only target of the default upstream proves the name in its URL instead (contract,
+// 3.3).
+func (u *Upstream) ProvesHost() bool {
+	if u.Name == "" && !u.Several() || u.Host == "" || u.Host == PreserveHost {
+		return false
+	}
+	return !slices.ContainsFunc(u.AllTargets(), func(t Target) bool { return !strings.HasPrefix(strings.ToLower(t.URL), "https:") })
+}
 
 // WeightOf returns the weight of a target.
 func (t *Target) WeightOf() int { return max(1, t.Weight) }

@@ -61,6 +61,7 @@ type Exchange struct {
 	metered        bool             // limits or costs depend on the bytes of the bodies
 	meter          meter
 	costs          *costs // nil if the route has no cost
+	length         int64  // of the request's body; negative if it is not known
 }
 
 // Client describes the connection over which a request arrived.
@@ -120,6 +121,7 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 // exceeds the limit, if loops says that it has already passed through this instance, or if it is a
 // gRPC call with a timeout of 0. header is the request's.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
+	x.limit, x.limited, x.length = 0, false, length
 	x.limit, x.limited = callTimeout(header)
 	x.costs = newCosts(x.Verdict.Cost)
 	x.metered = x.Verdict.Cost.ReadsResponse() || x.Verdict.Charge.IsMetered()
@@ -135,10 +137,10 @@ func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) e
 	return nil
 }
 
-// HeadTimeout returns how long the upstream has for the head of its response: the gateway's
+// HeadTimeout returns how long the upstream has for the head of its response: its
 // timeout, or the grpc-timeout of a gRPC call if that is less.
 func (x *Exchange) HeadTimeout() time.Duration {
-	if d := x.Verdict.Gateway.Upstream.Timeout; !x.limited || d < x.limit {
+	if d := x.Verdict.Upstream.Timeout; !x.limited || d < x.limit {
 		return d
 	}
 	return x.limit

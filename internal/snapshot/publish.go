@@ -242,14 +242,21 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 		}
 	}
 	for id, g := range gateways {
-		if only := publicOnly(accounts, g.AccountID); g.Upstream.Target != nil && only != g.Upstream.Target.PublicOnly {
-			other, settings, target := *g, *g.Settings, *g.Upstream.Target
-			target.PublicOnly = only
-			settings.Upstream.Target, other.Settings = &target, &settings
+		if only := publicOnly(accounts, g.AccountID); g.Upstream != nil && only != g.isPublicOnly() {
+			other := *g
+			other.Settings = g.withPublicOnly(only)
 			gateways[id] = &other
 		}
 	}
+	for id, g := range gateways {
+		if g != old.gateways[id] {
+			f.putUpstreams(old.gateways[id], g)
+		}
+	}
 	for id, t := range changed {
+		if t.next == nil && old.gateways[id] != nil {
+			f.putUpstreams(old.gateways[id], nil)
+		}
 		if t.next != nil {
 			f.adoptLimits(gateways[id], old.gateways[id], t.changes)
 		}

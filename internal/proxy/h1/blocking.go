@@ -198,6 +198,7 @@ func (u *upload) write(b []byte) bool {
 	if len(b) == 0 {
 		return true
 	}
+	u.x.attempt.H1().KeepPart(b)
 	_, err := u.to.Write(b)
 	return err == nil
 }

@@ -22,7 +22,7 @@ func (c *conn) forward(x *exchange) step {
 	}
 	x.timeout = x.HeadTimeout()
 	a := &x.attempt
-	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization); err != nil {
+	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization, x); err != nil {
 		return c.refuse(x, err)
 	}
 	a.Request = send.Request{
@@ -59,11 +59,14 @@ func upgradeOf(req *http1.Request, buf []byte) []byte {
 
 // Write implements send.Client: it writes the head and the received part of the body.
 func (x *exchange) Write() (whole bool, err error) {
-	if x.resumed { // the body begins in Attempt.Part, and its rest is not framed
-		return false, proxy.Unreachable(upstream.ErrNoHTTP2)
-	}
 	a := &x.attempt
 	a.WriteHead()
+	switch trip := a.H1(); {
+	case x.resumed && a.Multiplexed(), trip != nil && trip.Resumed(): // Again has prepared the body
+		return x.body.Done(), nil
+	case x.resumed: // its first part is in Attempt.Part, and its rest is not framed
+		return false, proxy.Unreachable(upstream.ErrNoHTTP2)
+	}
 	if a.End = !x.req.HasBody(); a.End {
 		return true, nil
 	}
@@ -141,7 +144,7 @@ func (x *exchange) Start(sent int) error {
 		c.setCall(call)
 	}
 	c.upstream.Store(a.Conn())
-	c.uploadTimeout.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
+	c.uploadTimeout.Store(x.Verdict.Upstream.Timeout.Milliseconds())
 	x.deadline = c.engine.clock.In(x.timeout)
 	if c.phase.enter(phaseExchange, x.deadline) != notCut {
 		x.response.keep = false // the connection was about to be closed
@@ -162,20 +165,33 @@ func (x *exchange) Upload(err error) {
 	x.c.startUpload(x)
 }
 
-// Again implements send.Client. The bytes that an upload has sent over HTTP/2 become the first part of
-// the body. It fails if they were not kept, or if the upload failed because of the client.
+// resume makes the body of the next try begin with what an upload has sent. It reports false if that was not kept.
+func (x *exchange) resume() bool {
+	a := &x.attempt
+	x.bodyTaken, x.resumed = true, true
+	if trip := a.H1(); trip != nil {
+		return trip.Resume()
+	}
+	part, kept := a.H2().AppendSent(nil)
+	a.Part, a.End = part, x.body.Done() && !x.hasTail()
+	return kept
+}
+
+// Again implements send.Client. The bytes that an upload has sent are sent again first. It fails if they were not kept,
+// or if the upload failed because of the client.
 func (x *exchange) Again(err error) error {
-	c, a := x.c, &x.attempt
+	c := x.c
 	if c.phase.wasCut() != notCut {
 		return err
 	}
 	if x.upload != nil {
 		c.endUpload(x)
-		part, kept := a.H2().AppendSent(nil)
-		if !kept || x.upload.err != nil {
+		if x.upload.err != nil || !x.resume() {
 			return err
 		}
-		a.Part, a.End, x.bodyTaken, x.resumed = part, x.body.Done() && !x.hasTail(), true, true
+		if x.attempt.H1() != nil && x.body.Done() {
+			x.upload = nil // nothing is left of it
+		}
 	}
 	x.why = c.phase.enter(phaseNone, 0)
 	c.upstream.Store(nil)

@@ -175,7 +175,7 @@ type EncoderState struct {
 	Chunked  bool
 	Response bool     // the body is of a response, otherwise of a request
 	Trailers bool     // trailers may be forwarded
-	Withheld []string // fields that are dropped from trailers: Gateway.Withheld, or the headers with costs
+	Withheld []string // fields that are dropped from trailers: Target.Withheld, or the headers with costs
 }
 
 // Start begins a body.

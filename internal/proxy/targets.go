@@ -1,0 +1,76 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// NoTarget returns the 502 for an upstream of which every target drains.
+func NoTarget(name string) *fault.Error {
+	return &fault.Error{Code: fault.UpstreamUnreachable, Message: "every target of the upstream " + name + " is being drained", Err: errNoTarget}
+}
+
+// Mono returns the time by the monotonic clock, since an arbitrary start.
+func (x *Exchange) Mono() time.Duration { return time.Duration(x.cfg.Mono()) }
+
+// Clock returns Mono, for what outlives the exchange.
+func (x *Exchange) Clock() func() time.Duration {
+	mono := x.cfg.Mono
+	return func() time.Duration { return time.Duration(mono()) }
+}
+
+// Length returns the declared length of the request's body, or a negative number if it is unknown.
+func (x *Exchange) Length() int64 { return x.length }
+
+// principal returns the bytes that identify who makes the request: the keys of a rotation are one principal, and so is an
+// address without a key.
+func (x *Exchange) principal() [16]byte {
+	if bucket := x.Verdict.Caller.BucketID(); bucket != ([16]byte{}) {
+		return bucket
+	}
+	return clientip.GroupOf(x.addr)
+}
+
+// CallerHash returns a number that differs between callers.
+func (x *Exchange) CallerHash() uint64 {
+	p := x.principal()
+	return balance.HashValue(p[:])
+}
+
+// HashValue returns what the policy hash chooses a target by. ok is false if the request has no such value.
+func (x *Exchange) HashValue(on snapshot.HashOn, header admit.Header) (value uint64, ok bool) {
+	switch {
+	case on.Principal:
+		return x.CallerHash(), true
+	case on.Address:
+		group := clientip.GroupOf(x.addr)
+		return balance.HashValue(group[:]), x.addr.IsValid()
+	case on.Header == "":
+		return 0, false
+	}
+	text, n := header.HeaderValue(on.Header)
+	return balance.HashValue([]byte(text)), n > 0 && text != ""
+}
+
+// EndAttempt records that the number-th attempt of the request, at a target, has ended.
+func (x *Exchange) EndAttempt(number int, at *balance.Target, r balance.Result, took time.Duration) {
+}
+
+// GRPCTimeout returns the grpc-timeout for another attempt of a gRPC call: what is left of it. It is "" for other requests.
+func (x *Exchange) GRPCTimeout() string {
+	if !x.limited {
+		return ""
+	}
+	left := max(time.Millisecond, x.limit-time.Duration(x.cfg.Mono()-x.start.Mono))
+	const most = 99_999_999 // the protocol allows 8 digits
+	if ms := left.Milliseconds(); ms <= most {
+		return strconv.FormatInt(ms, 10) + "m"
+	}
+	return strconv.FormatInt(min(most, int64(left/time.Second)), 10) + "S"
+}
