@@ -37,7 +37,7 @@ func (c *conn) forward(x *exchange) step {
 	}
 	switch whole, err := a.Prepare(x); {
 	case err != nil:
-		return c.refuseBody(x, err)
+		return c.refuseBody(x, a.Fail(err))
 	case !whole || a.Upgrade:
 		return stepBlock
 	}

@@ -50,9 +50,6 @@ func (s *stream) begin() error {
 	if s.why != notCut { // the client has reset it at once, so no connection is taken from others
 		return errCut
 	}
-	if err := s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization, s); err != nil {
-		return err
-	}
 	s.since = c.engine.clock.Now()
 	if d, ok := s.CallTimeout(); ok {
 		s.callUntil = s.since + d.Milliseconds() + tickTime.Milliseconds()
@@ -70,7 +67,7 @@ func (s *stream) begin() error {
 	case s.crowded:
 		return proxy.TooManyBodies()
 	}
-	return nil
+	return s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization, s)
 }
 
 // Write implements send.Client.

@@ -103,9 +103,7 @@ func (a *Attempt) Init(b *message.Buffers) { a.trip.init(b) }
 
 // Reset clears all state of a request.
 func (a *Attempt) Reset() {
-	a.conclude(balance.Canceled)
-	a.receiver.Receiver = nil
-	a.attemptState = attemptState{}
+	a.attemptState, a.balance, a.receiver = attemptState{}, balance.Attempts{}, receiver{}
 	a.trip.reset()
 	if a.call != nil {
 		a.call.Close()
@@ -196,7 +194,7 @@ func (a *Attempt) TryOpen(c Client) (sent int, later upstream.Flusher, err error
 		return 0, nil, nil
 	}
 	if err := a.write(c); err != nil {
-		return 0, nil, err
+		return 0, nil, a.Fail(err)
 	}
 	if sent, later = a.call.tryOpen(a.target.calls, a.Part, a.End); later != nil {
 		a.started()

@@ -98,8 +98,10 @@ func (a *Attempt) hasField(name string) bool {
 // resultOf returns how a try has ended with err.
 func (a *Attempt) resultOf(err error) balance.Result {
 	switch {
-	case err == nil:
+	case err == nil && a.answered:
 		return balance.OK
+	case err == nil:
+		return balance.Canceled
 	case errors.Is(err, errFailing):
 		return a.failing
 	case a.timedOut:
