@@ -41,7 +41,6 @@ type H1Try struct {
 	tripState
 	body       message.Framing // of the request
 	reader     message.ResponseReader
-	kept       kept // of the body that was sent
 	buffers    *message.Buffers
 	onReadable func(fd uintptr) bool // readable, made once
 }
@@ -57,7 +56,8 @@ type tripState struct {
 	early bool   // bytes had arrived before the upstream had any byte of the request
 	got   bool   // a byte of a response has arrived
 
-	resumed bool // the body goes on where it was in an earlier try: kept has what was sent
+	kept    *kept // of the body that was sent; nil keeps nothing
+	resumed bool  // the body goes on where it was in an earlier try: kept has what was sent
 
 	buf       *message.Buffer
 	from, end int // the part of buf that is still to be relayed
@@ -73,8 +73,8 @@ func (t *H1Try) init(b *message.Buffers) { t.buffers, t.onReadable = b, t.readab
 // reset prepares t for the next request.
 func (t *H1Try) reset() {
 	t.dropBuffer()
+	t.kept.giveUp()
 	t.tripState = tripState{}
-	t.kept.drop()
 	t.body.Reset()
 	t.reader.Reset()
 }
@@ -86,7 +86,7 @@ func (t *H1Try) again() {
 		return
 	}
 	t.dropBuffer()
-	t.tripState = tripState{resumed: true}
+	t.tripState = tripState{resumed: true, kept: t.kept}
 	t.reader.Reset()
 }
 
@@ -105,7 +105,7 @@ func (t *H1Try) write(r *Request, to *Target) {
 // keep makes t keep what it sends of the body, from what was written so far on.
 func (t *H1Try) keep() {
 	if !t.resumed {
-		t.kept.begin(t.conn.Pool(), t.out[t.head:])
+		t.kept = newKept(t.conn.Pool(), t.out[t.head:])
 	}
 }
 

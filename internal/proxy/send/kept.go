@@ -8,23 +8,23 @@ import (
 
 // kept is what was sent of a request's body over HTTP/1.1, framing included, so that it can be sent once more to another
 // target. It gives up when that is too much (upstream.Replay). One goroutine adds what it sends while another reads the
-// response. Its zero value keeps nothing.
+// response. Nil keeps nothing.
 type kept struct {
-	on     bool // set before the goroutine that sends begins
 	mu     sync.Mutex
 	replay upstream.Replay
 }
 
-// begin begins to keep the body of a request to the server of p, with its first part.
-func (k *kept) begin(p *upstream.H1Pool, first []byte) {
-	k.on = true
+// newKept begins to keep the body of a request to the server of p, with its first part.
+func newKept(p *upstream.H1Pool, first []byte) *kept {
+	k := &kept{}
 	k.replay.BeginPlain(p)
 	k.replay.Add(first)
+	return k
 }
 
 // add keeps a further part.
 func (k *kept) add(part []byte) {
-	if !k.on {
+	if k == nil {
 		return
 	}
 	k.mu.Lock()
@@ -34,7 +34,7 @@ func (k *kept) add(part []byte) {
 
 // giveUp frees the memory and keeps nothing more of the body.
 func (k *kept) giveUp() {
-	if !k.on {
+	if k == nil {
 		return
 	}
 	k.mu.Lock()
@@ -42,14 +42,11 @@ func (k *kept) giveUp() {
 	k.replay.Drop()
 }
 
-// drop prepares k for the next request.
-func (k *kept) drop() {
-	k.giveUp()
-	k.on = false
-}
-
 // has reports whether all that was sent was kept.
 func (k *kept) has() bool {
+	if k == nil {
+		return false
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	_, ok := k.replay.Bytes()
