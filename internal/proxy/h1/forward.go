@@ -151,6 +151,8 @@ func (x *exchange) Start(sent int) error {
 	}
 	if x.part = a.Part[sent:]; a.Multiplexed() && x.hasBody && (!x.body.Done() || len(x.part) > 0 || x.hasTail()) {
 		c.startUpload(x)
+	} else if x.body.Done() {
+		x.upload = nil // that of an earlier try
 	}
 	return nil
 }
@@ -188,9 +190,6 @@ func (x *exchange) Again(err error) error {
 		c.endUpload(x)
 		if x.upload.err != nil || !x.resume() {
 			return err
-		}
-		if x.attempt.H1() != nil && x.body.Done() {
-			x.upload = nil // nothing is left of it
 		}
 	}
 	x.why = c.phase.enter(phaseNone, 0)

@@ -202,7 +202,7 @@ func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framin
 		return errFailing
 	}
 	a.answered = true
-	a.trip.dropKept()
+	a.trip.KeepNothing()
 	a.balance.Answer(a.now(), result)
 	return r.Receiver.TakeHead(head, resp, body)
 }
