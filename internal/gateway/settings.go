@@ -39,6 +39,21 @@ type Patch struct {
 	UpstreamMaxConnections    Member[int64]
 	UpstreamHost              Member[string]
 	ErrorFormat               Member[string]
+
+	// Upstreams are upstreams of the gateway, by their names (UpstreamPatch). In a file they are all that it has; null
+	// leaves the default one alone.
+	Upstreams Member[[]UpstreamPatch]
+
+	UpstreamOnly
+}
+
+// UpstreamOnly are the members of a Patch that belong to an UpstreamPatch: what a gateway's own settings do not have.
+type UpstreamOnly struct {
+	Targets  Member[[]Target] // replaced as a whole
+	Balance  Member[string]
+	HashOn   Member[string]
+	Ejection Member[Ejection] // replaced as a whole
+	Retries  Member[Retries]  // replaced as a whole
 }
 
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and
