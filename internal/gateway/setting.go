@@ -130,6 +130,7 @@ type values interface {
 	encode(name string, b *bytes.Buffer, p *Patch)
 	export(p *Patch, g *Gateway)
 	put(p *Patch, v any)
+	given(p *Patch) bool
 	change(s *Setting, p *Patch) (func(*Gateway), error)
 	value(g *Gateway) any
 	initial() any
@@ -206,6 +207,8 @@ func (a access[T]) put(p *Patch, v any) {
 	}
 }
 
+func (a access[T]) given(p *Patch) bool { return a.member(p).Present }
+
 func (a access[T]) change(s *Setting, p *Patch) (func(*Gateway), error) {
 	m := a.member(p)
 	if !m.Present {
@@ -245,6 +248,9 @@ func (s *Setting) problem(err error) error {
 
 // Put sets the setting in p to v, which has the Go type of the setting's kind. nil means null.
 func (s *Setting) Put(p *Patch, v any) { s.values.put(p, v) }
+
+// IsGiven reports whether p has the setting.
+func (s *Setting) IsGiven(p *Patch) bool { return s.values.given(p) }
 
 // Change checks the setting in p, and returns a function that applies it to a gateway; nil if p does not have
 // the setting. Package control applies the settings whose values are secret or that depend on the account.
