@@ -25,7 +25,7 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p)), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value)), errOnlyChecked)
 	}
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present || p.Cost.Present {

@@ -88,7 +88,7 @@ func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID stri
 // pattern, the error is fault.ValidationFailed.
 func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
 	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)}), s.checkUpstreamOf(ctx, actor, gatewayID, in.Upstream)), errOnlyChecked)
 	}
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
@@ -193,6 +193,19 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 		return fits(ctx, tx, gatewayID, before, in), nil
 	})
 	if err != nil || fault.CodeOf(bad) != fault.ValidationFailed {
+		return nil
+	}
+	return bad
+}
+
+// checkUpstreamOf checks that a gateway has the upstream that a route names, for a call that fails anyway. Other errors are
+// ignored, and so is a name that no upstream has, which is an error of its own.
+func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, name string) error {
+	if name == "" || gateway.CheckUpstreamName(name) != nil {
+		return nil
+	}
+	bad, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (error, error) { return checkUpstreamOf(g, name), nil })
+	if err != nil {
 		return nil
 	}
 	return bad

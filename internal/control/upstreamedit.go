@@ -19,7 +19,7 @@ type upstreamEdit struct {
 func (s *Service) readUpstream(p *gateway.UpstreamPatch, fromFile bool) (*upstreamEdit, error) {
 	e := &upstreamEdit{gatewayEdit: *s.newEdit(&p.Patch, fromFile), name: p.Name}
 	e.ofUpstream = true
-	problems := []error{gateway.CheckUpstreamName(p.Name)}
+	var problems []error
 	for _, setting := range gateway.UpstreamSettings() {
 		problems = append(problems, s.putSetting(&e.gatewayEdit, nil, &p.Patch, &setting))
 	}
@@ -60,7 +60,7 @@ func (s *Service) putUpstreams(e *gatewayEdit, p *gateway.Patch) error {
 		entry := &p.Upstreams.Value[i]
 		edit, err := s.readUpstream(entry, e.fromFile)
 		e.upstreams = append(e.upstreams, edit)
-		problems = append(problems, inUpstreams(i, err))
+		problems = append(problems, inUpstreams(i, fault.Join(gateway.CheckUpstreamName(entry.Name), err)))
 		if entry.Name == gateway.DefaultUpstream {
 			problems = append(problems, givenTwice(i, p, entry))
 		}

@@ -130,9 +130,9 @@ func Settings() []Setting {
 		Name: "upstream_url", Kind: KindText, NotNull: true, Required: true, Most: maxUpstreamURL, Example: "https://orders.internal",
 		Doc: Doc{
 			File:   "Base URL of the upstream service: http, https or h2c (cleartext HTTP/2). A new origin removes upstream_headers, the client certificate and its key, unless the file gives new ones.",
-			Create: "Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it.",
-			Update: "Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key.",
-			Record: "Base URL of the upstream service.",
+			Create: "Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config or the upstream default in upstreams has it.",
+			Update: "Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key. If the upstream default has several targets, it is the first of them, and a change is a 409.",
+			Record: "Base URL of the upstream service: the first target of the upstream default.",
 			Patch:  "cannot be cleared; another origin removes UpstreamHeaders and the client certificate",
 		},
 		Record: Record{First: true},
