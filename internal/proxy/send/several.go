@@ -114,10 +114,6 @@ func (a *Attempt) resultOf(err error) balance.Result {
 		return balance.NotAllowed
 	case accesslog.NoFreeConnection, accesslog.NoDescriptors, accesslog.MalformedResponse, accesslog.ResponseTooLarge:
 		return balance.Canceled
-	case accesslog.ClosedEarly:
-		if !a.unreached {
-			return balance.Reset
-		}
 	case accesslog.ResponseTimeout:
 		return balance.Timeout
 	case accesslog.NoReason:
@@ -128,7 +124,7 @@ func (a *Attempt) resultOf(err error) balance.Result {
 	if a.unreached {
 		return balance.Connect
 	}
-	return balance.Canceled
+	return balance.Reset
 }
 
 // mayMove reports whether the request may be sent to another target after a try that has ended with r (section 4). It then
