@@ -3,14 +3,19 @@ package enginetest_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -18,6 +23,7 @@ import (
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
 // targetFault is what a target does with a request in place of a whole response.
@@ -280,4 +286,161 @@ func (m *movedRequest) send(t rapid.TB, g *harness, client http.RoundTripper, f 
 		t.Fatalf("got error %v after the head of the response", err)
 	}
 	return resp.StatusCode, strings.TrimSpace(string(text))
+}
+
+// Guarantee: targets.md, 4. A request whose connection could not be made goes to another target, whatever its method, and a
+// target that refuses connections is left alone after five of them.
+func TestRefusedConnectionsCostNoRequest(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		f := startTargets(t, "http", 1, nil)
+		for range 2 {
+			f.urls = append(f.urls, "http://"+porttest.Reserve(t))
+		}
+		g := start(t, setup{upstream: f.urls[0], realClock: true, adjust: f.config(gateway.Retries{Attempts: 2, BudgetPercent: 100, On: []string{"connect"}})})
+		const requests = 100
+		for i := range requests {
+			m := movedRequest{method: "POST", body: []byte("0123456789")}
+			if status, got := m.send(t, g, client, f); status != http.StatusOK || got != "10" {
+				t.Fatalf("request %d: got %d, %q; want 200 and 10 bytes", i, status, got)
+			}
+		}
+		for _, s := range g.balance.Observe(g.now(), nil) {
+			if s.Target.URL() == f.urls[0] {
+				if s.Requests != requests || s.Failures != 0 {
+					t.Errorf("got %d attempts, %d failed, at the target that serves; want %d and none", s.Requests, s.Failures, requests)
+				}
+				continue
+			}
+			if s.Requests > 5 || s.Failures != s.Requests {
+				t.Errorf("got %d attempts, %d failed, at a target that refuses; want at most 5, and all failed", s.Requests, s.Failures)
+			}
+		}
+	})
+}
+
+// Guarantee: targets.md, 1. The host of an upstream with several https targets is the name that the certificate of each must
+// have, whatever its URL says, and what its handshake asks for. A target without such a certificate gets nothing of a request.
+func TestHostIsProvenByCertificates(t *testing.T) {
+	for _, c := range []struct {
+		host string
+		want int
+	}{{"example.com", http.StatusOK}, {"other.test", http.StatusBadGateway}} { // httptest has a certificate for example.com
+		t.Run(c.host, func(t *testing.T) {
+			overBoth(t, func(t *testing.T, client http.RoundTripper) {
+				var got, asked atomic.Int64
+				f := &fleetOfTargets{}
+				ca := ""
+				for range 2 {
+					s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						got.Add(1)
+						if r.TLS.ServerName != c.host || r.Host != c.host || r.Header.Get("X-Secret") != "s3cret" {
+							t.Errorf("got a request for %q over a connection for %q", r.Host, r.TLS.ServerName)
+						}
+						_, _ = io.Copy(w, r.Body)
+					}))
+					s.EnableHTTP2, s.Config.ErrorLog = true, log.New(io.Discard, "", 0)
+					s.TLS = &tls.Config{GetConfigForClient: func(h *tls.ClientHelloInfo) (*tls.Config, error) {
+						if h.ServerName == c.host {
+							asked.Add(1)
+						}
+						return nil, nil
+					}}
+					s.StartTLS()
+					t.Cleanup(s.Close)
+					f.urls = append(f.urls, s.URL)
+					ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+				}
+				configure := f.config(gateway.DefaultRetries())
+				g := start(t, setup{upstream: f.urls[0], realClock: true, ca: ca, host: c.host, headers: map[string]string{"X-Secret": "s3cret"}, adjust: configure})
+				m := movedRequest{method: "PUT", body: []byte("hello")}
+				if status, _ := m.send(t, g, client, f); status != c.want {
+					t.Errorf("got %d, want %d", status, c.want)
+				}
+				if asked.Load() == 0 || got.Load() > 0 != (c.want == http.StatusOK) {
+					t.Errorf("got %d requests over %d connections for the host", got.Load(), asked.Load())
+				}
+			})
+		})
+	}
+}
+
+// Guarantee: contract, 4.4, and targets.md, 2. A client whose connection to an upstream has authenticated it goes on with the
+// target that the connection leads to, and each other client with its own.
+func TestBoundConnectionChoosesItsTarget(t *testing.T) {
+	for _, isHTTP2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("over HTTP/2 %v", isHTTP2), func(t *testing.T) {
+			t.Parallel()
+			s, _ := authenticating(t, false)
+			other, _ := authenticating(t, false)
+			f := &fleetOfTargets{urls: []string{s.upstream, other.upstream}}
+			s.adjust = f.config(gateway.DefaultRetries())
+			g := start(t, s)
+			for n := range 6 {
+				client := &http.Transport{MaxConnsPerHost: 1}
+				if isHTTP2 {
+					client = h2cClient(t)
+				}
+				t.Cleanup(client.CloseIdleConnections)
+				name := fmt.Sprint("user", n)
+				if status, _, user := g.as(t, client, "/public/a", "NTLM "+name); status != http.StatusOK || user != name {
+					t.Fatalf("got %d as %q, want 200 as %s", status, user, name)
+				}
+				for range 10 {
+					if status, _, user := g.as(t, client, "/public/a", ""); status != http.StatusOK || user != name {
+						t.Fatalf("a later request got %d as %q, want 200 as %s", status, user, name)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Guarantee: targets.md, 2. With the policy hash, requests of one address go to one target for as long as it takes part, and
+// to another one while it does not; requests whose header has no value are shared out.
+func TestHashKeepsCallersAtTheirTarget(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		for _, on := range []string{gateway.HashPrincipal, gateway.HashAddress, gateway.HashHeader + "X-Session"} {
+			f := startTargets(t, "http", 3, nil)
+			configure := f.config(gateway.DefaultRetries())
+			g := start(t, setup{upstream: f.urls[0], realClock: true, adjust: func(u *gateway.Upstream) {
+				configure(u)
+				u.Balance = gateway.Balance{Policy: gateway.Hash, HashOn: on}
+			}})
+			m := movedRequest{method: "GET"}
+			for range 30 {
+				if status, _ := m.send(t, g, client, f); status != http.StatusOK {
+					t.Fatalf("got %d, want 200", status)
+				}
+			}
+			targets := map[int]bool{}
+			for _, a := range f.arrived {
+				targets[a.target] = true
+			}
+			if want := 1; on == gateway.HashHeader+"X-Session" {
+				if len(targets) < 2 {
+					t.Errorf("hash_on %s: requests without the header went to %d of 3 targets", on, len(targets))
+				}
+			} else if len(targets) != want {
+				t.Errorf("hash_on %s: requests of one caller went to %d targets, want 1", on, len(targets))
+			}
+		}
+	})
+}
+
+// Guarantee: targets.md, 2. While every target drains, no request is sent, and the response says why.
+func TestNoTargetIsLeft(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		f := startTargets(t, "http", 2, nil)
+		configure := f.config(gateway.DefaultRetries())
+		g := start(t, setup{upstream: f.urls[0], realClock: true, adjust: func(u *gateway.Upstream) {
+			configure(u)
+			for i := range u.Targets {
+				u.Targets[i].Drain = true
+			}
+		}})
+		m := movedRequest{method: "POST", body: []byte("hello")}
+		if status, got := m.send(t, g, client, f); status != http.StatusBadGateway || !strings.Contains(got, "being drained") || len(f.arrived) > 0 {
+			t.Errorf("got %d, %q, and %d requests reached a target; want 502 and none", status, got, len(f.arrived))
+		}
+	})
 }
