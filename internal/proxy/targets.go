@@ -25,7 +25,7 @@ func (x *Exchange) Clock() func() time.Duration {
 	return func() time.Duration { return time.Duration(mono()) }
 }
 
-// Length returns the declared length of the request's body, or a negative number if it is unknown.
+// Length returns the declared length of the request's body, 0 without one, or a negative number if it is unknown.
 func (x *Exchange) Length() int64 { return x.length }
 
 // principal returns the bytes that identify who makes the request: the keys of a rotation are one principal, and so is an

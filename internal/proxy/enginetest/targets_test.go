@@ -2,6 +2,7 @@ package enginetest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -91,6 +92,10 @@ func startTargets(t testing.TB, scheme string, n int, faults []targetFault) *fle
 }
 
 func (f *fleetOfTargets) serve(target int, w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/plain" {
+		_, _ = io.WriteString(w, "plain")
+		return
+	}
 	f.mu.Lock()
 	n := len(f.arrived)
 	f.arrived = append(f.arrived, arrivedRequest{target: target, attempt: r.Header.Get("X-Keygate-Attempt"), host: r.Host})
@@ -148,7 +153,7 @@ func (g *harness) wantIdle(t rapid.TB, attempts int) {
 // movedRequest is a request to several targets, and how they fail.
 type movedRequest struct {
 	scheme, client string
-	method         string
+	method, path   string // "" for /a
 	idempotencyKey bool
 	retries        gateway.Retries
 	faults         []targetFault
@@ -213,7 +218,7 @@ func (m *movedRequest) outcomes() (counts []int) {
 // `on` does not name. The target that responds gets the whole body, once, whatever was sent of it before; the client gets one
 // response; and nothing remains in flight.
 func TestRequestsMoveToAnotherTarget(t *testing.T) {
-	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableKeepAlives: true, DisableCompression: true}, "h2": h2cClient(t)}
+	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableCompression: true}, "h2": h2cClient(t)}
 	rapid.Check(t, func(r *rapid.T) {
 		m := drawMovedRequest(r)
 		f := startTargets(t, m.scheme, 3, m.faults)
@@ -223,6 +228,15 @@ func TestRequestsMoveToAnotherTarget(t *testing.T) {
 		n := len(f.arrived)
 		f.mu.Unlock()
 		g.wantIdle(r, n)
+		if n > len(m.faults) {
+			if rec := final(t, g.records()); rec.BytesIn != int64(len(m.body)) || rec.Status != http.StatusOK {
+				r.Errorf("the record says %d bytes in and status %d, want %d and 200", rec.BytesIn, rec.Status, len(m.body))
+			}
+		}
+		next := movedRequest{method: "GET", path: "/plain"} // perhaps over the same connection
+		if status, got := next.send(r, g, clients[m.client], f); status != http.StatusOK || got != "plain" {
+			r.Errorf("the client's next request got %d, %q; want 200, plain", status, got)
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if !slices.Contains(m.outcomes(), n) {
@@ -268,7 +282,7 @@ func (m *movedRequest) send(t rapid.TB, g *harness, client http.RoundTripper, f 
 			sends = io.MultiReader(bytes.NewReader(m.body[:m.sent]), gate(f.failed), bytes.NewReader(m.body[m.sent:]))
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, m.method, "http://"+g.addr+"/a", sends)
+	req, err := http.NewRequestWithContext(ctx, m.method, "http://"+g.addr+cmp.Or(m.path, "/a"), sends)
 	if err != nil {
 		t.Fatal(err)
 	}
