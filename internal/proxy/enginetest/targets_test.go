@@ -46,6 +46,7 @@ const (
 // the n-th fault, and every later one gets a response.
 type fleetOfTargets struct {
 	urls   []string
+	ca     string // of https targets
 	faults []targetFault
 	failed chan struct{} // receives a value when a target has failed
 
@@ -63,8 +64,8 @@ type arrivedRequest struct {
 
 type connKey struct{}
 
-// startTargets starts n targets.
-func startTargets(t testing.TB, scheme string, n int, faults []targetFault) *fleetOfTargets {
+// startTargets starts n targets. Of https targets, those in http1 speak only HTTP/1.1.
+func startTargets(t testing.TB, scheme string, n int, faults []targetFault, http1 ...int) *fleetOfTargets {
 	t.Helper()
 	f := &fleetOfTargets{faults: faults, failed: make(chan struct{}, 16)}
 	for i := range n {
@@ -73,15 +74,25 @@ func startTargets(t testing.TB, scheme string, n int, faults []targetFault) *fle
 			t.Fatal(err)
 		}
 		protocols := new(http.Protocols)
-		protocols.SetHTTP1(scheme == "http")
+		protocols.SetHTTP1(scheme != "h2c")
 		protocols.SetUnencryptedHTTP2(scheme == "h2c")
+		protocols.SetHTTP2(scheme == "https" && !slices.Contains(http1, i))
 		s := &http.Server{
 			Protocols: protocols, ReadHeaderTimeout: testTimeout,
 			Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(i, w, r) }),
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		}
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = s.Serve(l) })
+		if scheme == "https" {
+			certified := httptest.NewUnstartedServer(nil)
+			certified.StartTLS()
+			certified.Close()
+			f.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}))
+			s.TLSConfig, s.ErrorLog = &tls.Config{Certificates: certified.TLS.Certificates}, log.New(io.Discard, "", 0)
+			serving.Go(func() { _ = s.ServeTLS(l, "", "") })
+		} else {
+			serving.Go(func() { _ = s.Serve(l) })
+		}
 		t.Cleanup(func() {
 			_ = s.Close()
 			serving.Wait()
@@ -108,6 +119,9 @@ func (f *fleetOfTargets) serve(target int, w http.ResponseWriter, r *http.Reques
 	case faultReset:
 		_, _ = io.ReadFull(r.Body, make([]byte, fault.after))
 		c, _ := r.Context().Value(connKey{}).(net.Conn)
+		if over, is := c.(*tls.Conn); is {
+			c = over.NetConn()
+		}
 		_ = c.Close()
 		f.failed <- struct{}{}
 		panic(http.ErrAbortHandler)
@@ -127,7 +141,7 @@ func (f *fleetOfTargets) serve(target int, w http.ResponseWriter, r *http.Reques
 // config returns a configuration of the targets.
 func (f *fleetOfTargets) config(r gateway.Retries) func(*gateway.Upstream) {
 	return func(u *gateway.Upstream) {
-		u.Retries = &r
+		u.Retries, u.TLS.CA = &r, cmp.Or(u.TLS.CA, f.ca)
 		for _, url := range f.urls {
 			u.Targets = append(u.Targets, gateway.Target{URL: url})
 		}
@@ -153,6 +167,7 @@ func (g *harness) wantIdle(t rapid.TB, attempts int) {
 // movedRequest is a request to several targets, and how they fail.
 type movedRequest struct {
 	scheme, client string
+	http1          []int  // targets that speak only HTTP/1.1
 	method, path   string // "" for /a
 	idempotencyKey bool
 	retries        gateway.Retries
@@ -163,13 +178,16 @@ type movedRequest struct {
 
 func drawMovedRequest(t *rapid.T) movedRequest {
 	m := movedRequest{
-		scheme: rapid.SampledFrom([]string{"http", "h2c"}).Draw(t, "scheme"), client: rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "client"),
+		scheme: rapid.SampledFrom([]string{"http", "h2c", "https"}).Draw(t, "scheme"), client: rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "client"),
 		method:         rapid.SampledFrom([]string{"GET", "PUT", "DELETE", "POST", "PATCH"}).Draw(t, "method"),
 		idempotencyKey: rapid.Bool().Draw(t, "with Idempotency-Key"),
 		retries: gateway.Retries{
 			Attempts: rapid.IntRange(0, gateway.MaxRetryAttempts).Draw(t, "attempts"), BudgetPercent: 20, IdempotencyKey: rapid.Bool().Draw(t, "idempotency_key"),
 			On: rapid.SampledFrom([][]string{{"connect", "reset"}, {"connect"}, {"connect", "reset", "503"}, {"503"}}).Draw(t, "on"),
 		},
+	}
+	if m.scheme == "https" {
+		m.http1 = rapid.SliceOfNDistinct(rapid.IntRange(0, 2), 0, 3, rapid.ID[int]).Draw(t, "HTTP/1.1 only")
 	}
 	if m.method != "GET" && m.method != "DELETE" {
 		m.body = bytes.Repeat([]byte("0123456789"), rapid.SampledFrom([]int{0, 1, 50, 500, 6000, 20_000}).Draw(t, "body"))
@@ -221,7 +239,7 @@ func TestRequestsMoveToAnotherTarget(t *testing.T) {
 	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableCompression: true}, "h2": h2cClient(t)}
 	rapid.Check(t, func(r *rapid.T) {
 		m := drawMovedRequest(r)
-		f := startTargets(t, m.scheme, 3, m.faults)
+		f := startTargets(t, m.scheme, 3, m.faults, m.http1...)
 		g := start(t, setup{upstream: f.urls[0], realClock: true, adjust: f.config(m.retries)})
 		status, got := m.send(r, g, clients[m.client], f)
 		f.mu.Lock()

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/send"
-	"github.com/keygate/keygate/internal/upstream"
 )
 
 // errCut is the error of waits that the sweeper has ended.
@@ -68,9 +67,15 @@ func (x *exchange) Write() (whole bool, err error) {
 	switch trip := a.H1(); {
 	case x.resumed && a.Multiplexed(), trip != nil && trip.Resumed(): // Again has prepared the body
 		return x.body.Done(), nil
-	case x.resumed: // its first part is in Attempt.Part, and its rest is not framed
-		return false, proxy.Unreachable(upstream.ErrNoHTTP2)
+	case x.resumed: // over HTTP/2 so far: its first part is in Attempt.Part
+		x.body.GoOn(a.Framing())
+		err := trip.AppendBody(a.Part)
+		if err == nil && x.body.Done() {
+			err = trip.EndBody(x.body.Trailers())
+		}
+		return x.body.Done(), err
 	}
+	a.Part = nil
 	if a.End = !x.req.HasBody(); a.End {
 		return true, nil
 	}

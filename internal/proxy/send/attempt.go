@@ -121,8 +121,7 @@ func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Excha
 		}
 		return err
 	}
-	a.target, err = affinity.targetOf(pools, a.upstream.Targets[0])
-	return err
+	return a.chooseFirst()
 }
 
 // SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
@@ -259,7 +258,7 @@ func (a *Attempt) start(c Client) error {
 		case errors.Is(err, upstream.ErrNoConnect) && a.target.pool == nil:
 			return proxy.NoWebSocket()
 		case errors.Is(err, upstream.ErrNoHTTP2), errors.Is(err, upstream.ErrNoConnect): // most servers take a WebSocket only over HTTP/1.1
-			a.multiplexed, a.written, a.waited, a.Part = false, false, true, nil
+			a.multiplexed, a.written, a.waited = false, false, true
 			a.trip.dropBuffer()
 		default:
 			return err
@@ -317,6 +316,7 @@ func (a *Attempt) startH1(c Client) error {
 		}
 	}
 	a.trip.begin(a.conn, a.to(c), a.exchange.Method == "HEAD")
+	a.conn.Carry(a.Request.Body)
 	if !a.whole && a.keepsBody() {
 		a.trip.keep()
 	}

@@ -2,6 +2,7 @@ package send
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -19,6 +20,9 @@ import (
 
 // maxSmall is the longest body of a request that may be the only one at a half-open target.
 const maxSmall = 64 << 10
+
+// errNoHTTP1 is the cause of a 502 for a body that was sent in part over HTTP/1.1, and whose next target speaks HTTP/2 only.
+var errNoHTTP1 = errors.New("the target does not speak HTTP/1.1, in which the request was begun")
 
 // errFailing keeps a response from the client that leads to an attempt at another target.
 var errFailing = errors.New("send: the response leads to another attempt")
@@ -45,11 +49,27 @@ func (a *Attempt) choose() (err error) {
 	if a.elsewhere || t == nil || !b.Prefer(t) {
 		t = b.Pick(a.began)
 	}
-	if t == nil {
+	switch {
+	case t == nil && a.upstream.Balance.Dropped(): // since the request was decided
+		a.conclude(balance.Canceled)
+		return a.chooseFirst()
+	case t == nil:
 		return proxy.NoTarget(a.upstream.Name)
 	}
 	of, _ := t.Use().(*snapshot.Target) // as balanceConfig of package snapshot says
-	a.target, err = a.affinity.targetOf(a.pools, of)
+	if a.target, err = a.affinity.targetOf(a.pools, of); err == nil && a.trip.resumed && a.target.pool == nil {
+		err = proxy.Unreachable(errNoHTTP1)
+	}
+	return err
+}
+
+// chooseFirst chooses the first target that does not drain, without the upstream's Balance.
+func (a *Attempt) chooseFirst() (err error) {
+	i := slices.IndexFunc(a.upstream.Targets, func(t *snapshot.Target) bool { return !t.Drain })
+	if i < 0 {
+		return proxy.NoTarget(a.upstream.Name)
+	}
+	a.target, err = a.affinity.targetOf(a.pools, a.upstream.Targets[i])
 	return err
 }
 
@@ -75,10 +95,12 @@ func (a *Attempt) endTry(r balance.Result) {
 }
 
 // hasOthers reports whether the request may be sent to several targets.
-func (a *Attempt) hasOthers() bool { return a.balanced && a.upstream.Several() }
+func (a *Attempt) hasOthers() bool { return a.balanced && a.upstream.Retries() }
 
 // keepsBody reports whether the body is kept while it is sent over HTTP/1.1, because the request may be sent again.
-func (a *Attempt) keepsBody() bool { return a.hasOthers() && a.mayRepeatAny() }
+func (a *Attempt) keepsBody() bool {
+	return a.hasOthers() && a.exchange.Length() <= upstream.MaxReplay && a.mayRepeatAny()
+}
 
 // mayRepeatAny reports whether sending the request again does no harm, even if the target has processed it.
 func (a *Attempt) mayRepeatAny() bool {
@@ -106,20 +128,26 @@ func (a *Attempt) resultOf(err error) balance.Result {
 		return a.failing
 	case a.timedOut:
 		return balance.Timeout
-	case a.Lost(), a.refused():
+	case a.Lost(), upstream.IsLocal(err):
 		return balance.Canceled
+	case a.refused():
+		return balance.Other
 	case errors.Is(err, errUnasked):
 		return balance.Reset
 	}
 	switch r := upstream.ReasonOf(err); r {
 	case accesslog.AddressNotAllowed:
 		return balance.NotAllowed
-	case accesslog.NoFreeConnection, accesslog.NoDescriptors, accesslog.MalformedResponse, accesslog.ResponseTooLarge:
+	case accesslog.NoFreeConnection, accesslog.NoDescriptors:
 		return balance.Canceled
+	case accesslog.MalformedResponse, accesslog.ResponseTooLarge:
+		return balance.Other
 	case accesslog.ResponseTimeout:
-		return balance.Timeout
+		if !a.unreached {
+			return balance.Timeout
+		}
 	case accesslog.NoReason:
-		if fault.CodeOf(err) != fault.UpstreamUnreachable {
+		if !a.unreached || fault.CodeOf(err) != fault.UpstreamUnreachable {
 			return balance.Canceled
 		}
 	}
