@@ -30,10 +30,11 @@ import (
 // setup configures the harness's gateway. The gateway accepts every method on every
 // path; below /public it needs no key.
 type setup struct {
-	upstream        string // base URL
-	ca              string // PEM, for an https upstream
-	timeout         string // "" means 10m
-	maxBody         int64  // bytes
+	upstream        string            // base URL
+	balanced        *gateway.Upstream // its targets, and how they are chosen, in place of upstream
+	ca              string            // PEM, for an https upstream
+	timeout         string            // "" means 10m
+	maxBody         int64             // bytes
 	headers         map[string]string
 	continueTimeout time.Duration // 0 means testTimeout
 	cors            *gateway.CORS
@@ -72,7 +73,7 @@ func (s *recordSink) Take(batch []accesslog.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
-		e.Path, e.MethodText, e.Cost = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost)
+		e.Path, e.MethodText, e.Cost, e.AttemptList = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost), strings.Clone(e.AttemptList)
 		s.entries = append(s.entries, e)
 	}
 }
@@ -187,9 +188,14 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Tier: account.Platform}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
+	up := gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host}
+	if s.balanced != nil {
+		up = *s.balanced
+		up.URL = up.Targets[0].URL
+	}
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
-		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host},
+		Upstream: up,
 		Requests: gateway.Requests{ErrorFormat: string(s.errors), SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},

@@ -375,7 +375,7 @@ func (a *Attempt) confirm(waited bool) error {
 func (a *Attempt) started() {
 	a.tries++
 	a.sent = true
-	a.exchange.MarkAttempt(a.target.of.URL)
+	a.exchange.MarkAttempt(a.target.of.Base.Host)
 }
 
 // receive passes on the response to a try.
@@ -509,7 +509,7 @@ func (a *Attempt) TimedOut() { a.timedOut = true }
 // is set if it cannot, and it was bound to the client's connection or would be.
 func (a *Attempt) Release(intact bool) (alone bool) {
 	at := a.balance.Target()
-	a.conclude(balance.OK)
+	a.conclude(balance.OK, nil)
 	if a.multiplexed {
 		a.call.Close()
 		return false
@@ -544,7 +544,7 @@ func (a *Attempt) Relay(to message.Receiver) error {
 	if err := a.call.Run(a.to(to)); err != nil {
 		return err
 	}
-	a.conclude(balance.OK)
+	a.conclude(balance.OK, nil)
 	return a.call.Finish(to)
 }
 
@@ -560,7 +560,7 @@ func (a *Attempt) Relays() bool {
 // Fail ends an attempt that failed with err. It adds the upstream's address to the error, if a try has
 // begun and the client was not lost.
 func (a *Attempt) Fail(err error) error {
-	a.conclude(a.resultOf(err))
+	a.conclude(a.resultOf(err), err)
 	if err != nil && a.open && !a.Lost() {
 		if a.multiplexed {
 			err = upstream.At(a.call.Address(), err)
