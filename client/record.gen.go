@@ -2100,6 +2100,10 @@ type LimitLevelLimitScope string
 
 // LoggedRequest is the schema LoggedRequest of the OpenAPI document.
 type LoggedRequest struct {
+	// Attempts of a request to an upstream with several targets, in their order, if there
+	// were several or the only one failed; at most 6. null for other requests.
+	Attempts *[]RequestAttempt `json:"attempts"`
+
 	// ClientIP IP address of the client.
 	//
 	// Example: 203.0.113.7
@@ -2932,6 +2936,40 @@ type RepositoryKind string
 // RepositoryState is an enumerated string; see its constants.
 type RepositoryState string
 
+// RequestAttempt is the schema RequestAttempt of the OpenAPI document.
+type RequestAttempt struct {
+	// DurationMs Time until the headers of the response, or until the attempt failed, in milliseconds.
+	//
+	// Example: 0.31
+	DurationMs float64         `json:"duration_ms"`
+	Ejected    *TargetEjection `json:"ejected"`
+
+	// Explanation How the attempt ended, in words.
+	//
+	// Example: attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)
+	Explanation string `json:"explanation"`
+
+	// Reason Why it failed, as reason of decision; null if that is not known or it did not fail.
+	//
+	// Example: connection_refused
+	Reason *string `json:"reason"`
+
+	// Result How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, or canceled if that says nothing about the target. Further values may be added.
+	//
+	// Example: connect
+	Result string `json:"result"`
+
+	// Status HTTP status of the target's response; null if there was none.
+	//
+	// Example: 503
+	Status *int64 `json:"status"`
+
+	// Target Host and port of the target, as in its URL.
+	//
+	// Example: 10.0.0.1:8443
+	Target string `json:"target"`
+}
+
 // RequestCost is the schema RequestCost of the OpenAPI document.
 type RequestCost struct {
 	// Explanation How the cost came about, in words.
@@ -3371,6 +3409,20 @@ type SyncFailedEvent struct {
 	//
 	// Example: api/openapi.yaml
 	Path string `json:"path"`
+}
+
+// TargetEjection is the schema TargetEjection of the OpenAPI document.
+type TargetEjection struct {
+	// When the target was ejected.
+	At time.Time `json:"at"`
+
+	// Failures Number of failures in a row that led to it.
+	//
+	// Example: 5
+	Failures int64 `json:"failures"`
+
+	// When the ejection ends.
+	Until time.Time `json:"until"`
 }
 
 // Top is the schema Top of the OpenAPI document.

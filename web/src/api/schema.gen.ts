@@ -1021,7 +1021,7 @@ export interface paths {
         };
         /**
          * List refused and failed requests
-         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second.
+         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second. With result=retried, returns requests that had several attempts, at most 1,000 of a second beside those that failed.
          */
         get: operations["listRequests"];
         put?: never;
@@ -1061,7 +1061,7 @@ export interface paths {
         };
         /**
          * Get a refused or failed request
-         * @description Returns why a request was refused or failed, or what a request was charged by the cost of its route. For a refusal by a rate limit, also returns when the request would have passed.
+         * @description Returns why a request was refused or failed, what a request was charged by the cost of its route, or which attempts it had. For a refusal by a rate limit, also returns when the request would have passed.
          */
         get: operations["getRequest"];
         put?: never;
@@ -3172,6 +3172,8 @@ export interface components {
             next_cursor: string | null;
         };
         LoggedRequest: {
+            /** @description Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests. */
+            attempts: components["schemas"]["RequestAttempt"][] | null;
             /**
              * @description IP address of the client.
              * @example 203.0.113.7
@@ -3181,7 +3183,7 @@ export interface components {
             cost: {
                 [key: string]: components["schemas"]["RequestCost"];
             } | null;
-            /** @description Why the request was refused or failed; for a request that is kept for its cost, what ended it. */
+            /** @description Why the request was refused or failed; for a request that is kept for its cost or its attempts, what ended it. */
             decision: components["schemas"]["Decision"];
             /**
              * Format: double
@@ -4467,6 +4469,42 @@ export interface components {
             /** @description What else went wrong, such as a commit status that could not be set. */
             warnings: string[];
         };
+        RequestAttempt: {
+            /**
+             * Format: double
+             * @description Time until the headers of the response, or until the attempt failed, in milliseconds.
+             * @example 0.31
+             */
+            duration_ms: number;
+            /** @description If the failure, with those before it, led to an ejection of the target: that ejection. Otherwise null. */
+            ejected: components["schemas"]["TargetEjection"];
+            /**
+             * @description How the attempt ended, in words.
+             * @example attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)
+             */
+            explanation: string;
+            /**
+             * @description Why it failed, as reason of decision; null if that is not known or it did not fail.
+             * @example connection_refused
+             */
+            reason: string | null;
+            /**
+             * @description How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, or canceled if that says nothing about the target. Further values may be added.
+             * @example connect
+             */
+            result: string;
+            /**
+             * Format: int64
+             * @description HTTP status of the target's response; null if there was none.
+             * @example 503
+             */
+            status: number | null;
+            /**
+             * @description Host and port of the target, as in its URL.
+             * @example 10.0.0.1:8443
+             */
+            target: string;
+        };
         RequestCost: {
             /**
              * @description How the cost came about, in words.
@@ -4963,6 +5001,24 @@ export interface components {
              */
             path: string;
         };
+        TargetEjection: {
+            /**
+             * Format: date-time
+             * @description When the target was ejected.
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Number of failures in a row that led to it.
+             * @example 5
+             */
+            failures: number;
+            /**
+             * Format: date-time
+             * @description When the ejection ends.
+             */
+            until: string;
+        } | null;
         Top: {
             /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
@@ -9987,8 +10043,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
-                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -10052,8 +10108,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
-                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;
