@@ -3425,6 +3425,32 @@ type TargetEjection struct {
 	Until time.Time `json:"until"`
 }
 
+// TargetEvent is the schema TargetEvent of the OpenAPI document.
+type TargetEvent struct {
+	// Count How often the target has gone down or come up on the node since the event before, this time included.
+	//
+	// Example: 1
+	Count int64 `json:"count"`
+
+	// Node Name of the node that sees the target so; null for a server that shares its database with no other. Other nodes may see it otherwise.
+	//
+	// Example: gw-1
+	Node *string `json:"node"`
+
+	// Reason Why. Of a target that is down: connect, reset, timeout, 502, 503, 504 or grpc_unavailable if failures have ejected it, address_not_allowed, or what its check found. Of one that is up: answered (a request succeeded), check, returned (by a call), or changed (its checks were changed). Further values may be added.
+	//
+	// Example: connect
+	Reason string `json:"reason"`
+
+	// Target Address of the target: host and port.
+	//
+	// Example: 10.0.0.1:8443
+	Target string `json:"target"`
+
+	// Upstreams that have the target, up to 10.
+	Upstreams []UpstreamRef `json:"upstreams"`
+}
+
 // Top is the schema Top of the OpenAPI document.
 type Top struct {
 	// One row for each route, key or gateway, the greatest first. Those without any are
@@ -3630,6 +3656,19 @@ type UpstreamErrorEvent struct {
 
 // UpstreamErrorEventReason is an enumerated string; see its constants.
 type UpstreamErrorEventReason string
+
+// UpstreamRef is the schema UpstreamRef of the OpenAPI document.
+type UpstreamRef struct {
+	// GatewayID Gateway that has the upstream.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Upstream Name of the upstream.
+	//
+	// Example: default
+	Upstream string `json:"upstream"`
+}
 
 // UsageEntry is the schema UsageEntry of the OpenAPI document.
 type UsageEntry struct {

@@ -1534,6 +1534,46 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "upstream.target_down": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Target down
+         * @description A node sends no more requests to a target, because failures have ejected it or its check fails. There is at most one event in 10 seconds for each target and node; the last state is reported within 10 seconds.
+         */
+        post: operations["onTargetDown"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "upstream.target_up": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Target up
+         * @description A target that was down on a node gets requests again. There is at most one event in 10 seconds for each target and node.
+         */
+        post: operations["onTargetUp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "usage.finalized": {
         parameters: {
             query?: never;
@@ -2380,7 +2420,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -2667,7 +2707,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -5019,6 +5059,31 @@ export interface components {
              */
             until: string;
         } | null;
+        TargetEvent: {
+            /**
+             * Format: int64
+             * @description How often the target has gone down or come up on the node since the event before, this time included.
+             * @example 1
+             */
+            count: number;
+            /**
+             * @description Name of the node that sees the target so; null for a server that shares its database with no other. Other nodes may see it otherwise.
+             * @example gw-1
+             */
+            node: string | null;
+            /**
+             * @description Why. Of a target that is down: connect, reset, timeout, 502, 503, 504 or grpc_unavailable if failures have ejected it, address_not_allowed, or what its check found. Of one that is up: answered (a request succeeded), check, returned (by a call), or changed (its checks were changed). Further values may be added.
+             * @example connect
+             */
+            reason: string;
+            /**
+             * @description Address of the target: host and port.
+             * @example 10.0.0.1:8443
+             */
+            target: string;
+            /** @description Upstreams that have the target, up to 10. */
+            upstreams: components["schemas"]["UpstreamRef"][];
+        };
         Top: {
             /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
@@ -5606,7 +5671,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -5661,6 +5726,18 @@ export interface components {
              * @example 502
              */
             status: number;
+        };
+        UpstreamRef: {
+            /**
+             * @description Gateway that has the upstream.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description Name of the upstream.
+             * @example default
+             */
+            upstream: string;
         };
         Usage: {
             /** @description One record for each quota, in the order of the plan. At most 1000. */
@@ -6712,7 +6789,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -10409,7 +10486,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -11758,6 +11835,148 @@ export interface operations {
                     /** @enum {string} */
                     type?: "rate_limit.exceeded";
                     data?: components["schemas"]["RateLimitExceededEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onTargetDown: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "upstream.target_down";
+                    data?: components["schemas"]["TargetEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onTargetUp: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "upstream.target_up";
+                    data?: components["schemas"]["TargetEvent"];
                 };
             };
         };
