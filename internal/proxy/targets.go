@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -23,6 +24,14 @@ func (x *Exchange) Mono() time.Duration { return time.Duration(x.cfg.Mono()) }
 func (x *Exchange) Clock() func() time.Duration {
 	mono := x.cfg.Mono
 	return func() time.Duration { return time.Duration(mono()) }
+}
+
+// BodyLength returns the declared length of the body of a request: 0 if it has none, and a negative number if it is unknown.
+func BodyLength(r *http1.Request) int64 {
+	if !r.HasBody() {
+		return 0
+	}
+	return r.ContentLength()
 }
 
 // Length returns the declared length of the request's body, or a negative number if it is unknown.

@@ -2,6 +2,7 @@ package enginetest_test
 
 import (
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
 // attemptsOf returns the attempts of a record without their times, which must be plausible.
@@ -109,5 +112,46 @@ func TestRecordsOfOneTargetHaveNoAttempts(t *testing.T) {
 				t.Errorf("got status %d and %q, %q, %q, want 502 and none", resp.StatusCode, e.UpstreamName, e.Target, e.AttemptList)
 			}
 		}
+	})
+}
+
+// Guarantee: targets.md, section 3: a target that was ejected gets a request again when the ejection is over, one without a body,
+// and serves from then on.
+func TestEjectedTargetComesBack(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "spare") }))
+		t.Cleanup(service.Close)
+		addr := porttest.Reserve(t)
+		g := start(t, setup{balanced: &gateway.Upstream{
+			Targets: []gateway.Target{{URL: "http://" + addr}, {URL: service.URL, Backup: true}}, Ejection: &gateway.Ejection{Failures: 1, On: []string{gateway.OnConnect}, Base: "20ms", Max: "20ms"},
+		}})
+		get := func() string {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.addr+"/public/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := client.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(body)
+		}
+		if got := get(); got != "spare" {
+			t.Fatalf("got %q, want the response of the spare target", got)
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "back") })} //nolint:gosec // a test
+		go func() { _ = back.Serve(l) }()
+		t.Cleanup(func() { _ = back.Close() })
+		awaittest.True(t, "the target serves again", func() bool { return get() == "back" })
 	})
 }

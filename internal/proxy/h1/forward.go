@@ -17,7 +17,7 @@ var errCut = errors.New("h1: the exchange was ended")
 // forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
 	cfg := &c.engine.cfg
-	if err := x.CheckForward(x, x.req.ContentLength(), proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
+	if err := x.CheckForward(x, proxy.BodyLength(&x.req), proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
 	x.timeout = x.HeadTimeout()

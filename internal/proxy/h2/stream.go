@@ -388,9 +388,13 @@ func (s *stream) serve() (err error) {
 
 // check returns an error for a request that must not be forwarded.
 func (s *stream) check() error {
-	length := int64(-1)
-	if s.hasBody && !s.tunnels {
+	length := int64(-1) // of a tunnel
+	switch {
+	case s.tunnels:
+	case s.hasBody:
 		length = s.req.ContentLength()
+	default:
+		length = 0
 	}
 	return s.CheckForward(s, length, proxy.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via))
 }
