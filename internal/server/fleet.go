@@ -21,6 +21,23 @@ func (s *Server) openFleet(ctx context.Context) error {
 	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet})
 }
 
+// upstreams returns the upstreams that have, or had, several targets, ordered by account, gateway and name.
+func (s *Server) upstreams() (all []*balance.Upstream) {
+	current := s.follower.Current()
+	for _, name := range s.fleet.Names() {
+		g := current.GatewayByID(name.Gateway)
+		if g == nil {
+			continue
+		}
+		for u := range g.Upstreams {
+			if u.Name == name.Upstream && u.Balance != nil {
+				all = append(all, u.Balance)
+			}
+		}
+	}
+	return all
+}
+
 // fleetSweeper calls Sweep of a Fleet.
 type fleetSweeper struct {
 	fleet *balance.Fleet
