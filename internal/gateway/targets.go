@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +108,18 @@ func (u *Upstream) AllTargets() []Target {
 	return u.Targets
 }
 
+// SetTargets makes list, which is not empty, the targets.
+func (u *Upstream) SetTargets(list []Target) {
+	u.URL, u.Targets = list[0].URL, nil
+	if len(list) == 1 && list[0].normal() == (Target{URL: u.URL}) {
+		return
+	}
+	u.Targets = make([]Target, len(list))
+	for i, t := range list {
+		u.Targets[i] = t.normal()
+	}
+}
+
 // Several reports whether there are several targets.
 func (u *Upstream) Several() bool { return len(u.Targets) > 1 }
 
@@ -157,6 +170,66 @@ func (g *Gateway) UpstreamNamed(name string) *Upstream {
 		return nil
 	}
 	return &g.Others[i]
+}
+
+// NeedsUpstreams reports whether g has anything that a gateway with a single URL does not have: named upstreams, or a
+// default one with several targets or with settings of its own.
+func (g *Gateway) NeedsUpstreams() bool { return len(g.Others) > 0 || g.Upstream.isMore() }
+
+// isMore reports whether u has anything that the upstream_ settings cannot say.
+func (u *Upstream) isMore() bool {
+	return u.Targets != nil || u.Balance != (Balance{}) || u.Ejection != nil || u.Retries != nil
+}
+
+// CountTargets returns the number of targets of all upstreams.
+func (g *Gateway) CountTargets() int {
+	n := 0
+	for u := range g.AllUpstreams {
+		n += len(u.AllTargets())
+	}
+	return n
+}
+
+// Alone returns a gateway that has u alone, an upstream of g or a new one, and whose settings UpstreamSettings reads and
+// changes. It shares maps and slices with u.
+func (g *Gateway) Alone(u *Upstream) *Gateway {
+	alone := &Gateway{ID: g.ID, AccountID: g.AccountID, Upstream: *u}
+	if u.Name == "" {
+		alone.Upstream.Timeout = g.Timeout
+	}
+	return alone
+}
+
+// PutUpstream puts u, the upstream of a gateway that Alone returned, in the position of the one with its name, or adds it.
+func (g *Gateway) PutUpstream(u Upstream) {
+	if u.Name == "" {
+		g.Timeout, u.Timeout = cmp.Or(u.Timeout, DefaultTimeout), ""
+		g.Upstream = u
+		return
+	}
+	at, found := slices.BinarySearchFunc(g.Others, u.Name, func(o Upstream, name string) int { return cmp.Compare(o.Name, name) })
+	g.Others = slices.Clone(g.Others)
+	if found {
+		g.Others[at] = u
+		return
+	}
+	g.Others = slices.Insert(g.Others, at, u)
+}
+
+// RemoveUpstream removes a named upstream.
+func (g *Gateway) RemoveUpstream(name string) {
+	g.Others = slices.DeleteFunc(slices.Clone(g.Others), func(u Upstream) bool { return u.Name == name })
+	if len(g.Others) == 0 {
+		g.Others = nil
+	}
+}
+
+// StoredUpstreamName returns the Name of the upstream that has the name in the API, and the Upstream of routes to it.
+func StoredUpstreamName(name string) string {
+	if name == DefaultUpstream {
+		return ""
+	}
+	return name
 }
 
 // AllUpstreams calls f for each upstream, the default one first. The pointers are into g.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,10 @@ type Upstream struct {
 	// installation's secret key.
 	Headers map[string][]byte `json:"headers,omitempty"`
 
+	// OfOrigin is set if the secrets were given for the origin of URL alone: Host or TLS.CA was changed afterwards, while
+	// there was one target, so a certificate for Host does not prove whom they were meant for (targets.md, section 1).
+	OfOrigin bool `json:"of_origin,omitempty"`
+
 	TLS      UpstreamTLS      `json:"tls,omitzero"`
 	Timeouts UpstreamTimeouts `json:"timeouts,omitzero"`
 
@@ -55,10 +60,21 @@ func (u *Upstream) setURL(s string) {
 	}
 	before, err := ParseUpstreamURL(u.URL)
 	if after, afterErr := ParseUpstreamURL(s); err != nil || afterErr != nil || before.Origin() != after.Origin() {
-		u.Headers, u.TLS.ClientCertificate, u.TLS.ClientKey = nil, "", nil
+		u.DropSecrets()
 	}
-	u.URL = s
+	if u.URL = s; u.Targets != nil {
+		u.Targets = slices.Clone(u.Targets)
+		u.Targets[0].URL = s
+	}
 }
+
+// DropSecrets removes the headers, and the client certificate with its key.
+func (u *Upstream) DropSecrets() {
+	u.Headers, u.TLS.ClientCertificate, u.TLS.ClientKey = nil, "", nil
+}
+
+// HasSecrets reports whether there are headers or a client key.
+func (u *Upstream) HasSecrets() bool { return len(u.Headers) > 0 || len(u.TLS.ClientKey) > 0 }
 
 // UpstreamTLS says how a gateway authenticates an https upstream, and itself to the
 // upstream.

@@ -10,7 +10,7 @@ import (
 )
 
 // attempts are the attempts of a request to an upstream with several targets, for the access record (targets.md, section 9). A
-// nil *attempts is that of a request none of whose attempts has failed.
+// nil *attempts is that of a request all of whose attempts have succeeded.
 type attempts struct {
 	list [balance.MaxAttempts]accesslog.Attempt
 	n    int
@@ -26,7 +26,7 @@ func (x *Exchange) EndAttempt(at *balance.Target, r balance.Result, err error, b
 		r = x.answer
 	}
 	x.sending, x.answer = false, balance.OK
-	if x.ended || x.tried == nil && !r.Failed() {
+	if x.ended || x.tried == nil && r == balance.OK {
 		return
 	}
 	a := accesslog.Attempt{Target: at.Address().Key().Address, Result: r.String(), Took: ended - began, Status: uint16(statusOf(r))}
@@ -79,7 +79,13 @@ func statusOf(r balance.Result) int {
 	}
 }
 
+// add adds an attempt. One before it that says nothing about its target was not processed there, or there would be no other.
 func (t *attempts) add(a *accesslog.Attempt) {
+	if t.n > 0 {
+		if before := &t.list[t.n-1]; before.Result == balance.Canceled.String() {
+			before.Reason = accesslog.ClosedEarly
+		}
+	}
 	if t.n < len(t.list) {
 		t.list[t.n] = *a
 		t.n++
@@ -98,6 +104,9 @@ func (x *Exchange) fillTarget(t *accesslog.Texts) {
 	if x.sending && x.head != 0 {
 		x.tried.add(&accesslog.Attempt{Target: x.target, Result: balance.OK.String(), Status: uint16(x.upstreamStatus), Took: time.Duration(x.head - x.sent)})
 		x.sending = false
+	}
+	if t := x.tried; t.n == 1 && t.list[0].Result == balance.Canceled.String() {
+		return // it was the only one, and has not failed
 	}
 	var b []byte
 	for i := range x.tried.list[:x.tried.n] {

@@ -22,7 +22,7 @@ func tryTargets(n int) *balance.Upstream {
 }
 
 // Guarantee: targets.md, section 9: at most 6 attempts are recorded, in their order; one without a failure before it is not, and
-// an end that says nothing about the target has no reason.
+// an end that says nothing about the target, as it has not processed the request, is one only with another after it.
 func TestAttemptsOfAnExchange(t *testing.T) {
 	x := &Exchange{start: ratelimit.Instant{Wall: int64(time.Hour), Mono: int64(time.Second)}}
 	var a balance.Attempts
@@ -38,12 +38,18 @@ func TestAttemptsOfAnExchange(t *testing.T) {
 			want = append(want, accesslog.Attempt{Target: at.Address().Key().Address, Result: r.String(), Took: time.Millisecond})
 		}
 	}
-	for i, reason := range []accesslog.Reason{accesslog.ConnectionRefused, accesslog.ConnectionRefused, accesslog.ConnectionRefused, accesslog.NoReason, accesslog.NoReason, accesslog.ConnectionRefused} {
+	for i, reason := range []accesslog.Reason{accesslog.ConnectionRefused, accesslog.ConnectionRefused, accesslog.ConnectionRefused, accesslog.ClosedEarly, accesslog.NoReason, accesslog.ConnectionRefused} {
 		want[i].Reason = reason
 	}
 	want[2].Status = 503
 	if got := x.tried.list[:x.tried.n]; !slices.Equal(got, want) {
 		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+	var texts accesslog.Texts
+	x.tried = nil
+	x.EndAttempt(tryTargets(1).Observe(0, nil)[0].Target, balance.Canceled, errors.New("reset by the client"), 0, 1)
+	if x.fillTarget(&texts); texts.AttemptList != "" {
+		t.Error("got the attempts of a request whose only one was canceled, want none")
 	}
 	x.tried = nil
 	x.EndAttempt(tryTargets(1).Observe(0, nil)[0].Target, balance.Timeout, errors.New("cut off"), 0, 1)

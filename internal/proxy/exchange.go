@@ -52,7 +52,7 @@ type Exchange struct {
 	target         string           // host and port of the target to which it was sent last
 	sending        bool             // the attempt there has not ended
 	answer         balance.Result   // what the head of its response says about the target
-	tried          *attempts        // those that have ended, from the first that failed
+	tried          *attempts        // those that have ended, from the first that was not OK
 	reason         accesslog.Reason // why there is no response of the upstream
 	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
@@ -65,7 +65,7 @@ type Exchange struct {
 	metered        bool             // limits or costs depend on the bytes of the bodies
 	meter          meter
 	costs          *costs // nil if the route has no cost
-	length         int64  // of the request's body; negative if it is not known
+	length         int64  // of the request's body; 0 without one, and negative if it is not known
 }
 
 // Client describes the connection over which a request arrived.
@@ -121,7 +121,7 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 // CheckForward returns an error for an admitted request that must not be forwarded. It must be
 // called before HeadTimeout and CallTimeout.
 //
-// A request is not forwarded if length, the declared length of its body (negative if unknown),
+// A request is not forwarded if length, the declared length of its body (0 without one, negative if unknown),
 // exceeds the limit, if loops says that it has already passed through this instance, or if it is a
 // gRPC call with a timeout of 0. header is the request's.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -26,15 +25,7 @@ func (x *Exchange) Clock() func() time.Duration {
 	return func() time.Duration { return time.Duration(mono()) }
 }
 
-// BodyLength returns the declared length of the body of a request: 0 if it has none, and a negative number if it is unknown.
-func BodyLength(r *http1.Request) int64 {
-	if !r.HasBody() {
-		return 0
-	}
-	return r.ContentLength()
-}
-
-// Length returns the declared length of the request's body, or a negative number if it is unknown.
+// Length returns the declared length of the request's body, 0 without one, or a negative number if it is unknown.
 func (x *Exchange) Length() int64 { return x.length }
 
 // principal returns the bytes that identify who makes the request: the keys of a rotation are one principal, and so is an

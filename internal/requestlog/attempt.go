@@ -33,6 +33,9 @@ func attemptWords(a *accesslog.Attempt) string {
 	case "grpc_unavailable":
 		return fmt.Sprintf("%d with grpc-status 14 in %s", a.Status, took)
 	case "canceled":
+		if a.Reason != accesslog.NoReason {
+			return "not processed by the target"
+		}
 		return "ended by the client or by Keygate after " + took
 	case "timeout":
 		if a.Status != 0 {

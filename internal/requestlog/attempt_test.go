@@ -26,6 +26,7 @@ func TestExplainAttempt(t *testing.T) {
 		"attempt 1 → a:1: the address is not allowed for this account":  {Result: "address_not_allowed"},
 		"attempt 1 → a:1: no connection within 1 s":                     {Result: "connect", Took: time.Second},
 		"attempt 1 → a:1: ended by the client or by Keygate after 0 ms": {Result: "canceled"},
+		"attempt 1 → a:1: not processed by the target":                  {Result: "canceled", Reason: accesslog.ClosedEarly},
 		"attempt 1 → a:1: a result of later":                            {Result: "a_result_of_later"},
 	} {
 		a.Target = "a:1"

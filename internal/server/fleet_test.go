@@ -11,45 +11,11 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/account"
-	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
-	"github.com/keygate/keygate/internal/store/sqlite"
 )
-
-// giveTargets gives a gateway of a server an upstream with several targets, and restarts the server.
-func giveTargets(t *testing.T, s *keygatetest.Server, gatewayID string, u gateway.Upstream) {
-	t.Helper()
-	s.Stop()
-	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(s.DataDir, "keygate.db")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(t.Context(), func(tx control.Tx) error {
-		a, err := tx.AccountByName(t.Context(), account.Default)
-		if err != nil {
-			return err
-		}
-		g, err := tx.Gateway(t.Context(), a.ID, gatewayID)
-		if err != nil {
-			return err
-		}
-		u.URL = u.Targets[0].URL
-		g.Upstream = u
-		return tx.UpdateGateway(t.Context(), g)
-	})
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Restart()
-}
 
 // openGateway creates a gateway with a route that needs no key.
 func openGateway(t *testing.T, s *keygatetest.Server, upstream string) *client.Gateway {
@@ -64,15 +30,17 @@ func openGateway(t *testing.T, s *keygatetest.Server, upstream string) *client.G
 	return g
 }
 
-// twoTargets returns an upstream of a target at which nothing listens, and another for when that is out. Two failures eject a
-// target, for a short time.
-func twoTargets(t *testing.T, good string) (u gateway.Upstream, dead string) {
+// giveTargets gives the upstream default of a gateway a target at which nothing listens, whose address is dead, and another for
+// when that is out. Two failures eject a target, for a second.
+func giveTargets(t *testing.T, s *keygatetest.Server, gatewayID, good string) (dead string) {
 	t.Helper()
 	dead = porttest.Reserve(t)
-	return gateway.Upstream{
-		Targets:  []gateway.Target{{URL: "http://" + dead}, {URL: good, Backup: true}},
-		Ejection: &gateway.Ejection{Failures: 2, On: []string{gateway.OnConnect}, Base: "200ms", Max: "200ms", MaxPercent: 50},
-	}, dead
+	r := s.Call("PATCH", "/v1/gateways/"+gatewayID+"/upstreams/default", s.AdminKey,
+		`{"targets": [{"url": "http://`+dead+`"}, {"url": "`+good+`", "backup": true}], "ejection": {"failures": 2, "base": "1s", "max": "1s"}}`)
+	if r.Status != http.StatusOK {
+		t.Fatalf("got %d %s, want 200", r.Status, r.Body)
+	}
+	return dead
 }
 
 // Guarantee: targets.md, sections 3 and 9: what a request met at the targets of an upstream is in its record, in words, in the access
@@ -82,8 +50,7 @@ func TestTargetsAreSeen(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "access.log")
 	s := keygatetest.Start(t, "--access-log", log)
 	g := openGateway(t, s, up.URL)
-	u, dead := twoTargets(t, up.URL)
-	giveTargets(t, s, g.GatewayID, u)
+	dead := giveTargets(t, s, g.GatewayID, up.URL)
 	good := strings.TrimPrefix(up.URL, "http://")
 
 	var ids []string
@@ -96,7 +63,7 @@ func TestTargetsAreSeen(t *testing.T) {
 	}
 	t.Run("in the record", func(t *testing.T) {
 		for i, want := range []string{
-			`^attempt 1 → ` + dead + `: connection refused$`, `^attempt 1 → ` + dead + `: connection refused \(ejected \d\d:\d\d:\d\d after 2 failures, for 0?200 ms\)$`,
+			`^attempt 1 → ` + dead + `: connection refused$`, `^attempt 1 → ` + dead + `: connection refused \(ejected \d\d:\d\d:\d\d after 2 failures, for 1 s\)$`,
 		} {
 			r, err := s.Admin.RequestByID(t.Context(), ids[i])
 			if err != nil || r.Attempts == nil || len(*r.Attempts) != 2 {

@@ -61,8 +61,7 @@ func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 `), false); err != nil {
 		t.Fatal(err)
 	}
-	u, _ := twoTargets(t, up.URL)
-	giveTargets(t, s, g.GatewayID, u)
+	giveTargets(t, s, g.GatewayID, up.URL)
 	tr := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pair.Pool(t), ServerName: "localhost"}}
 	for path, want := range map[string]int{"/passes": 200, "/fails": 503, "/limited": 429, "/nowhere": 401} {
 		for range 2 {

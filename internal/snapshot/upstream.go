@@ -65,9 +65,9 @@ type Target struct {
 	PublicOnly bool
 	// Headers are set on every request to the target; opened, sorted by name.
 	Headers []Header
-	// Withheld are the client's headers that the target does not get, because they are in Headers or may hold the key.
-	// Authorization is not among them: see Requests.ForwardsAuthorization.
-	Withheld []string
+	// Withheld are the client's headers that the target does not get, because they are in Headers or may hold the key: those
+	// of Keys, which is Requests.Withheld of the same configuration.
+	Withheld, Keys []string
 
 	weight        int
 	backup, drain bool
@@ -102,7 +102,7 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 	if err := c.compileBalance(u); err != nil {
 		return nil, err
 	}
-	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Withheld: slices.Clone(s.keyFields)}
+	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Keys: s.Withheld, Withheld: slices.Clone(s.Withheld)}
 	if err := f.compileSecrets(&base, u); err != nil {
 		return nil, err
 	}
@@ -288,8 +288,9 @@ func (s *Settings) withPublicOnly(only bool) *Settings {
 }
 
 // putUpstreams makes the fleet choose between the targets of a gateway as now says, which may be nil, in place of was,
-// which may be nil. Nothing else changes now yet.
-func (f *Follower) putUpstreams(was, now *Gateway) {
+// which may be nil. Nothing else uses now yet. It returns the upstreams that are gone, which the caller drops once nothing new
+// uses was.
+func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	at := time.Duration(f.cfg.Now().Mono)
 	had := map[string]bool{}
 	if was != nil {
@@ -307,9 +308,10 @@ func (f *Follower) putUpstreams(was, now *Gateway) {
 	}
 	for name, is := range had {
 		if is {
-			f.cfg.Fleet.Drop(at, fleetName(was, name))
+			gone = append(gone, fleetName(was, name))
 		}
 	}
+	return gone
 }
 
 func fleetName(g *Gateway, upstream string) balance.Name {

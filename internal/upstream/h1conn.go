@@ -32,6 +32,7 @@ type H1Conn struct {
 	interrupted atomic.Bool  // see Interrupt
 	reused      bool         // it has carried a request
 	unused      bool         // it became idle without one
+	watched     atomic.Bool  // see Watch
 	heldAt      atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
@@ -60,6 +61,7 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.now() + lifetime(p.maxAge)}
 	c.peekFunc, c.lookFunc = c.peek, c.look
 	c.home.Store(int32(home))
+	_ = raw.Control(setVanishTime)
 	return c, nil
 }
 
@@ -172,6 +174,7 @@ func (c *H1Conn) Release() {
 		return
 	}
 	p := c.pool
+	c.unwatch()
 	c.last = p.owner.tick.Load()
 	c.state.Store(connIdle) // from here on another caller may own it
 	if !c.listed.Load() && c.listed.CompareAndSwap(false, true) {

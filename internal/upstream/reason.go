@@ -92,7 +92,8 @@ func reasonOfResponse(err error) accesslog.Reason {
 		return accesslog.ResponseTooLarge
 	case errors.Is(err, http1.ErrSyntax), errors.Is(err, http1.ErrVersion), errors.Is(err, http1.ErrChunk):
 		return accesslog.MalformedResponse
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, syscall.ETIMEDOUT): // the host has vanished
 		return accesslog.ClosedEarly
 	case errors.As(err, &reset) && reset.Local, errors.As(err, &malformed), errors.As(err, &broken):
 		return accesslog.MalformedResponse

@@ -43,8 +43,10 @@ func TestRecordsHaveAttempts(t *testing.T) {
 		}))
 		t.Cleanup(service.Close)
 		refused, alive := "http://"+closedPort(t), service.URL
-		g := start(t, setup{balanced: &gateway.Upstream{
-			Targets: []gateway.Target{{URL: refused}, {URL: alive, Backup: true}}, Ejection: &gateway.Ejection{Failures: 2, On: []string{gateway.OnConnect}, Base: "10m", Max: "10m"},
+		g := start(t, setup{adjust: func(u *gateway.Upstream) {
+			u.Targets = []gateway.Target{{URL: refused}, {URL: alive, Backup: true}}
+			u.URL = u.Targets[0].URL
+			u.Ejection = &gateway.Ejection{Failures: 2, On: []string{gateway.OnConnect}, Base: "10m", Max: "10m"}
 		}})
 		dead := accesslog.Attempt{Target: hostOf(refused), Result: "connect", Reason: accesslog.ConnectionRefused}
 		good := accesslog.Attempt{Target: hostOf(alive), Result: "ok", Status: 200}
@@ -122,8 +124,10 @@ func TestEjectedTargetComesBack(t *testing.T) {
 		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "spare") }))
 		t.Cleanup(service.Close)
 		addr := porttest.Reserve(t)
-		g := start(t, setup{balanced: &gateway.Upstream{
-			Targets: []gateway.Target{{URL: "http://" + addr}, {URL: service.URL, Backup: true}}, Ejection: &gateway.Ejection{Failures: 1, On: []string{gateway.OnConnect}, Base: "20ms", Max: "20ms"},
+		g := start(t, setup{adjust: func(u *gateway.Upstream) {
+			u.Targets = []gateway.Target{{URL: "http://" + addr}, {URL: service.URL, Backup: true}}
+			u.URL = u.Targets[0].URL
+			u.Ejection = &gateway.Ejection{Failures: 1, On: []string{gateway.OnConnect}, Base: "20ms", Max: "20ms"}
 		}})
 		get := func() string {
 			t.Helper()

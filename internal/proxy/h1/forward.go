@@ -17,7 +17,11 @@ var errCut = errors.New("h1: the exchange was ended")
 // forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
 	cfg := &c.engine.cfg
-	if err := x.CheckForward(x, proxy.BodyLength(&x.req), proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
+	length := int64(0)
+	if x.req.HasBody() {
+		length = x.req.ContentLength()
+	}
+	if err := x.CheckForward(x, length, proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
 	x.timeout = x.HeadTimeout()
@@ -151,6 +155,8 @@ func (x *exchange) Start(sent int) error {
 	}
 	if x.part = a.Part[sent:]; a.Multiplexed() && x.hasBody && (!x.body.Done() || len(x.part) > 0 || x.hasTail()) {
 		c.startUpload(x)
+	} else if x.body.Done() {
+		x.upload = nil // that of an earlier try
 	}
 	return nil
 }
@@ -188,9 +194,6 @@ func (x *exchange) Again(err error) error {
 		c.endUpload(x)
 		if x.upload.err != nil || !x.resume() {
 			return err
-		}
-		if x.attempt.H1() != nil && x.body.Done() {
-			x.upload = nil // nothing is left of it
 		}
 	}
 	x.why = c.phase.enter(phaseNone, 0)

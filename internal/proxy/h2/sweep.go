@@ -200,6 +200,9 @@ func (s *stream) sweep(review *admit.Review, now int64) {
 	}
 	if s.since != 0 && now-s.since >= (proxy.StartedAfter+tickTime).Milliseconds() {
 		s.EmitStarted()
+		if s.wire != nil {
+			s.attempt.Conn().Watch()
+		}
 	}
 	if s.since != 0 {
 		s.Passed(0, 0)

@@ -115,8 +115,11 @@ func (a *Attempt) Reset() {
 // error is the response to the client.
 func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string, header admit.Header) (err error) {
 	a.exchange, a.pools, a.affinity, a.upstream, a.binds = x, pools, affinity, x.Verdict.Upstream, proxy.Binds(authorization)
-	if a.upstream.Balance != nil {
-		return a.begin(header)
+	if b := a.upstream.Balance; b != nil && !b.Dropped() {
+		if err = a.begin(header); err != nil {
+			a.conclude(balance.Canceled, err)
+		}
+		return err
 	}
 	a.target, err = affinity.targetOf(pools, a.upstream.Targets[0])
 	return err
@@ -248,7 +251,11 @@ func (a *Attempt) start(c Client) error {
 		a.multiplexed = !a.trip.resumed && a.multiplexes()
 	}
 	if a.multiplexed {
-		switch err := a.startH2(c); {
+		err := a.startH2(c)
+		if errors.Is(err, upstream.ErrNoHTTP2) || errors.Is(err, upstream.ErrNoConnect) {
+			a.unreached = false // there was a connection
+		}
+		switch {
 		case errors.Is(err, upstream.ErrNoConnect) && a.target.pool == nil:
 			return proxy.NoWebSocket()
 		case errors.Is(err, upstream.ErrNoHTTP2), errors.Is(err, upstream.ErrNoConnect): // most servers take a WebSocket only over HTTP/1.1
@@ -501,8 +508,9 @@ func (a *Attempt) Torn() error {
 	return nil
 }
 
-// TimedOut notes, before Fail, that the upstream did not respond in time.
-func (a *Attempt) TimedOut() { a.timedOut = true }
+// TimedOut notes, before Fail, that the upstream did not respond in time. If the client has given it that time, this says nothing
+// about the upstream.
+func (a *Attempt) TimedOut() { a.timedOut = !a.exchange.Late() }
 
 // Release ends the use of the connection after Run has succeeded. intact is set if the whole request
 // was sent and the exchange was not cut off: only then may the connection carry another request. alone
@@ -542,6 +550,7 @@ func (a *Attempt) Finish(to message.Receiver) error {
 // Relay passes a response that has arrived whole to a receiver, within Waiter.Relay.
 func (a *Attempt) Relay(to message.Receiver) error {
 	if err := a.call.Run(a.to(to)); err != nil {
+		a.conclude(a.resultOf(err), err)
 		return err
 	}
 	a.conclude(balance.OK, nil)

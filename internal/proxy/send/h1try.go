@@ -112,8 +112,8 @@ func (t *H1Try) keep() {
 // KeepPart keeps a part of the body that is about to be sent to the connection, if t keeps the body.
 func (t *H1Try) KeepPart(part []byte) { t.kept.add(part) }
 
-// dropKept gives up what was kept.
-func (t *H1Try) dropKept() { t.kept.giveUp() }
+// KeepNothing gives up what was kept, and keeps nothing more.
+func (t *H1Try) KeepNothing() { t.kept.giveUp() }
 
 // Resume makes the next try go on with the body where this one was, after it was sent in parts. It reports false if what was
 // sent was not kept.

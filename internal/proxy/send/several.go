@@ -106,18 +106,16 @@ func (a *Attempt) resultOf(err error) balance.Result {
 		return a.failing
 	case a.timedOut:
 		return balance.Timeout
-	case a.Lost():
+	case a.Lost(), a.refused():
 		return balance.Canceled
+	case errors.Is(err, errUnasked):
+		return balance.Reset
 	}
 	switch r := upstream.ReasonOf(err); r {
 	case accesslog.AddressNotAllowed:
 		return balance.NotAllowed
 	case accesslog.NoFreeConnection, accesslog.NoDescriptors, accesslog.MalformedResponse, accesslog.ResponseTooLarge:
 		return balance.Canceled
-	case accesslog.ClosedEarly:
-		if !a.unreached {
-			return balance.Reset
-		}
 	case accesslog.ResponseTimeout:
 		return balance.Timeout
 	case accesslog.NoReason:
@@ -128,17 +126,23 @@ func (a *Attempt) resultOf(err error) balance.Result {
 	if a.unreached {
 		return balance.Connect
 	}
-	return balance.Canceled
+	return balance.Reset
 }
+
+// refused reports whether the target has certainly not processed the request, as when it closes a connection over HTTP/2 in
+// order. This says nothing against the target.
+func (a *Attempt) refused() bool { return a.multiplexed && a.open && a.call.Safe() }
 
 // mayMove reports whether the request may be sent to another target after a try that has ended with r (section 4). It then
 // counts as a retry.
 func (a *Attempt) mayMove(r balance.Result) bool {
 	switch {
-	case r == balance.OK, r == balance.Canceled, a.answered:
+	case a.answered:
+		return false
+	case a.refused():
+	case r == balance.OK, r == balance.Canceled:
 		return false
 	case a.unreached: // no connection was made
-	case a.multiplexed && a.open && a.call.Safe(): // the target has not processed it
 	case a.upgrades() || a.binds || a.bound:
 		return false
 	case !a.upstream.Balance.RetriesOn(r) || !a.mayRepeatAny():
@@ -197,15 +201,20 @@ func (r *receiver) TakeInterim(head []byte, resp *http1.Response) error {
 func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framing) error {
 	a := r.attempt
 	result := resultOfHead(head, resp)
-	if result.Failed() && a.hasOthers() && a.whole && (!a.multiplexed || a.first == len(a.Part)) && a.mayMove(result) {
+	if result.Failed() && a.hasOthers() && a.sentAtOnce() && a.mayMove(result) {
 		a.failing = result
 		return errFailing
 	}
 	a.answered = true
-	a.trip.dropKept()
+	a.trip.KeepNothing()
 	a.balance.Answer(a.now(), result)
 	a.exchange.AnswerAttempt(result)
 	return r.Receiver.TakeHead(head, resp, body)
+}
+
+// sentAtOnce reports whether the whole request was sent by the time that this was begun.
+func (a *Attempt) sentAtOnce() bool {
+	return a.whole && (!a.multiplexed || a.first == len(a.Part) && a.End)
 }
 
 // resultOfHead returns what the head of a response says about its target.

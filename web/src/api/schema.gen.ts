@@ -495,7 +495,7 @@ export interface paths {
         head?: never;
         /**
          * Update a route
-         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency or the cost of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
+         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost or the upstream of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
          */
         patch: operations["updateRoute"];
         trace?: never;
@@ -542,6 +542,86 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List upstreams
+         * @description Returns the upstreams of a gateway: the one with the name default, and then the others by their names.
+         */
+        get: operations["listUpstreams"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams/{upstream}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an upstream
+         * @description Returns one upstream. Its ETag is that of the gateway.
+         */
+        get: operations["getUpstream"];
+        /**
+         * Create or replace an upstream
+         * @description Creates an upstream, or replaces the one with the name: absent fields get their defaults, and headers are removed. The targets of an upstream that exists stay if they are absent. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         */
+        put: operations["putUpstream"];
+        post?: never;
+        /**
+         * Delete an upstream
+         * @description Deletes an upstream. The one with the name default, and one that a route names, is a 409. Returns the record as it was before.
+         */
+        delete: operations["deleteUpstream"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an upstream
+         * @description Changes the given fields; null restores a default. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         */
+        patch: operations["updateUpstream"];
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams/{upstream}/targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a target
+         * @description Adds a target to an upstream, and returns the upstream. A target that the upstream has is a 409. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         */
+        post: operations["addTarget"];
+        /**
+         * Remove a target
+         * @description Removes a target from an upstream, and returns the upstream. The last one is a 409.
+         */
+        delete: operations["deleteTarget"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a target
+         * @description Changes the given fields of a target, and returns the upstream. null restores a default.
+         */
+        patch: operations["updateTarget"];
         trace?: never;
     };
     "/v1/hooks/git/{gateway_id}": {
@@ -1660,6 +1740,35 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        AddTargetRequest: {
+            /**
+             * @description true makes the target take part only while no other one does. Default: false.
+             * @example false
+             */
+            backup?: boolean | null;
+            /** @description Private key of the client certificate of the upstream, in PEM, given again: needed as headers are. */
+            client_key?: string | null;
+            /**
+             * @description true takes the target away: it gets no more requests. Default: false.
+             * @example false
+             */
+            drain?: boolean | null;
+            /** @description Headers of the upstream, given again: needed if the upstream has headers and the target is of another origin, unless a certificate for host proves that it is the same service. Replaces all of them; null removes them. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
+             * @example https://10.0.0.1:8443
+             */
+            url: string;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets. Default: 1.
+             * @example 2
+             */
+            weight?: number | null;
+        };
         Attempt: {
             /**
              * Format: int64
@@ -2219,10 +2328,12 @@ export interface components {
              */
             upstream_max_connections?: number | null;
             /**
-             * @description Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it.
+             * @description Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config or the upstream default in upstreams has it.
              * @example https://orders.internal
              */
             upstream_url?: string;
+            /** @description Upstreams of the gateway, of which the one with the name default takes the place of upstream_url. */
+            upstreams?: components["schemas"]["UpstreamInput"][] | null;
         };
         CreateGrantRequest: {
             /**
@@ -2399,6 +2510,11 @@ export interface components {
             path: string;
             /** @description Rate limit of the route. */
             rate_limit?: components["schemas"]["RateLimitInput"];
+            /**
+             * @description Name of the upstream that gets the requests. Default: default.
+             * @example next
+             */
+            upstream?: string | null;
         };
         CreateSessionRequest: {
             /**
@@ -2848,7 +2964,7 @@ export interface components {
              */
             upstream_max_connections?: number;
             /**
-             * @description Base URL of the upstream service.
+             * @description Base URL of the upstream service: the first target of the upstream default.
              * @example https://orders.internal
              */
             upstream_url: string;
@@ -3716,6 +3832,11 @@ export interface components {
             path?: string;
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit?: components["schemas"]["RateLimitPatch"];
+            /**
+             * @description Name of the upstream that gets the requests; null for default.
+             * @example next
+             */
+            upstream?: string | null;
         };
         Plan: {
             /**
@@ -3989,7 +4110,7 @@ export interface components {
             changed: components["schemas"]["RouteChange"][];
             /** @description What the push would have done to the requests of the last 24 hours. Only with effect=true. */
             effect?: components["schemas"]["Effect"];
-            /** @description Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change. Absent if there are none. */
+            /** @description Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change; those of an upstream as upstreams.NAME.SETTING, and its targets as upstreams.NAME.targets.URL. Absent if there are none. */
             gateway?: components["schemas"]["SettingChange"][];
             /** @description Routes that were removed, or in a dry run would be. */
             removed: components["schemas"]["RouteChange"][];
@@ -4569,6 +4690,60 @@ export interface components {
              */
             unknown: string | null;
         };
+        Retries: {
+            /**
+             * Format: int64
+             * @description How often a request is tried again.
+             * @example 1
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Bound of the retries of the last 10 seconds, in percent of the requests, beside 30 that are always allowed.
+             * @example 20
+             */
+            budget_percent: number;
+            /**
+             * @description Whether POST and PATCH with the header Idempotency-Key count as idempotent.
+             * @example false
+             */
+            idempotency_key: boolean;
+            /**
+             * @description After which failures an idempotent request is tried again, although it was sent.
+             * @example [
+             *       "connect",
+             *       "reset"
+             *     ]
+             */
+            on: string[];
+        };
+        RetriesInput: {
+            /**
+             * Format: int64
+             * @description How often a request is tried again. Default: 1.
+             * @example 1
+             */
+            attempts?: number | null;
+            /**
+             * Format: int64
+             * @description Bound of the retries of the last 10 seconds, in percent of the requests, beside 30 that are always allowed. Default: 20.
+             * @example 20
+             */
+            budget_percent?: number | null;
+            /**
+             * @description Whether POST and PATCH with the header Idempotency-Key count as idempotent. Default: false.
+             * @example false
+             */
+            idempotency_key?: boolean | null;
+            /**
+             * @description After which failures an idempotent request is tried again, although it was sent. Default: connect and reset.
+             * @example [
+             *       "connect",
+             *       "reset"
+             *     ]
+             */
+            on?: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[] | null;
+        } | null;
         Revision: {
             /**
              * Format: int64
@@ -4690,6 +4865,11 @@ export interface components {
              */
             source: "api" | "spec" | "config";
             /**
+             * @description Name of the upstream that gets the requests.
+             * @example default
+             */
+            upstream: string;
+            /**
              * @description Likely mistakes: methods that clients do not usually send. Absent if there are none.
              * @example [
              *       "POSTT is not a usual method: did you mean POST?"
@@ -4698,7 +4878,7 @@ export interface components {
             warnings?: string[] | null;
         };
         RouteChange: {
-            /** @description What changes about a route that exists before and after: rate_limit, cost, auth. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
+            /** @description What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
             changes?: components["schemas"]["SettingChange"][];
             /**
              * @description HTTP methods of the route.
@@ -4721,8 +4901,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -5041,6 +5221,29 @@ export interface components {
              */
             path: string;
         };
+        Target: {
+            /**
+             * @description Whether the target takes part only while no other one does.
+             * @example false
+             */
+            backup: boolean;
+            /**
+             * @description Whether the target is taken away: it gets no more requests.
+             * @example false
+             */
+            drain: boolean;
+            /**
+             * @description Base URL.
+             * @example https://10.0.0.1:8443
+             */
+            url: string;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets.
+             * @example 2
+             */
+            weight: number;
+        };
         TargetEjection: {
             /**
              * Format: date-time
@@ -5083,6 +5286,29 @@ export interface components {
             target: string;
             /** @description Upstreams that have the target, up to 10. */
             upstreams: components["schemas"]["UpstreamRef"][];
+        };
+        TargetInput: {
+            /**
+             * @description true makes the target take part only while no other one does. Default: false.
+             * @example false
+             */
+            backup?: boolean | null;
+            /**
+             * @description true takes the target away: it gets no more requests. Default: false.
+             * @example false
+             */
+            drain?: boolean | null;
+            /**
+             * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
+             * @example https://10.0.0.1:8443
+             */
+            url: string;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets. Default: 1.
+             * @example 2
+             */
+            weight?: number | null;
         };
         Top: {
             /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
@@ -5532,7 +5758,7 @@ export interface components {
              */
             upstream_max_connections?: number | null;
             /**
-             * @description Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key.
+             * @description Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key. If the upstream default has several targets, it is the first of them, and a change is a 409.
              * @example https://orders.internal
              */
             upstream_url?: string;
@@ -5658,6 +5884,24 @@ export interface components {
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit: components["schemas"]["RateLimitPatch"];
         };
+        UpdateTargetRequest: {
+            /**
+             * @description true makes the target take part only while no other one does; null for false.
+             * @example false
+             */
+            backup?: boolean | null;
+            /**
+             * @description true takes the target away: it gets no more requests once the call has returned; null for false.
+             * @example true
+             */
+            drain?: boolean | null;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets; null for 1.
+             * @example 2
+             */
+            weight?: number | null;
+        };
         UpdateWebhookRequest: {
             /**
              * @description Allow a new URL that another endpoint of the account has. Otherwise it is a 409.
@@ -5682,6 +5926,105 @@ export interface components {
              * @example https://hooks.example.com/keygate
              */
             url?: string;
+        };
+        Upstream: {
+            /**
+             * @description Name of the upstream.
+             * @example default
+             */
+            name: string;
+            /**
+             * @description How a target is chosen.
+             * @example least_requests
+             * @enum {string}
+             */
+            balance: "least_requests" | "round_robin" | "hash";
+            /** @description PEM certificates that replace the system's root certificates; null for those of the system. */
+            ca: string | null;
+            /** @description Client certificate for the upstream, in PEM, as given. Null if there is none. */
+            client_certificate: string | null;
+            /**
+             * @description *** if the client certificate's private key is stored. The key itself is never returned.
+             * @example ***
+             */
+            client_key: string | null;
+            /**
+             * @description Timeout for connecting to the upstream, as a Go duration. Null for the default, 10s, or 1s with several targets.
+             * @example 2s
+             */
+            connect_timeout: string | null;
+            /** @description When failures in a row eject a target for some time; false if that is turned off. */
+            ejection: {
+                /**
+                 * @description How long a target is ejected the first time, as a Go duration from 100ms to 24h. Default: 10s.
+                 * @example 10s
+                 */
+                base: string;
+                /**
+                 * Format: int64
+                 * @description How many failures in a row eject a target. Default: 5.
+                 * @example 5
+                 */
+                failures: number;
+                /**
+                 * @description How long a target is ejected at most, as a Go duration from 100ms to 24h. Default: 300s.
+                 * @example 300s
+                 */
+                max: string;
+                /**
+                 * Format: int64
+                 * @description How many of the targets may be ejected at once for statuses and timeouts, in percent. Default: 50.
+                 * @example 50
+                 */
+                max_percent: number;
+                /**
+                 * @description What counts as a failure. Default: connect and reset.
+                 * @example [
+                 *       "connect",
+                 *       "reset"
+                 *     ]
+                 */
+                on: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[];
+            } | false;
+            /**
+             * @description What keeps requests together with balance hash; null otherwise.
+             * @example header:X-Session
+             */
+            hash_on: string | null;
+            /** @description Headers set on every forwarded request. Each value is shown as ***. */
+            headers: {
+                [key: string]: string;
+            };
+            /**
+             * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, or a name.
+             * @example target
+             */
+            host: string;
+            /**
+             * @description How long an idle connection to the upstream stays open, as a Go duration. Null for the default, 90s.
+             * @example 30s
+             */
+            idle_timeout: string | null;
+            /**
+             * @description Age after which a connection to the upstream is not used for new requests, as a Go duration. Null for the default, 5m.
+             * @example 1m
+             */
+            max_connection_age: string | null;
+            /**
+             * Format: int64
+             * @description Maximum number of open connections to the upstream. Null for unlimited.
+             * @example 200
+             */
+            max_connections: number | null;
+            /** @description When a request is tried again, with another target if there is one. */
+            retries: components["schemas"]["Retries"];
+            /** @description Where the requests go. */
+            targets: components["schemas"]["Target"][];
+            /**
+             * @description Timeout for the response headers, as a Go duration; null for that of the upstream default.
+             * @example 30s
+             */
+            timeout: string | null;
         };
         UpstreamErrorEvent: {
             /**
@@ -5727,6 +6070,108 @@ export interface components {
              */
             status: number;
         };
+        UpstreamInput: {
+            /**
+             * @description Name of the upstream, unique in the gateway: 1 to 64 characters of a-z, 0-9, - and _. default is that of routes that name none; its first target is upstream_url, which is then left out.
+             * @example default
+             */
+            name: string;
+            /**
+             * @description How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+             * @example round_robin
+             * @enum {string|null}
+             */
+            balance?: "least_requests" | "round_robin" | "hash" | null;
+            /** @description PEM certificates that replace the system's root certificates for this upstream; null restores the system's. */
+            ca?: string | null;
+            /** @description Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires client_key; null removes it, and then client_key must be null too. */
+            client_certificate?: string | null;
+            /** @description Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned. If an update has no key, a new certificate must match the stored one. */
+            client_key?: string | null;
+            /**
+             * @description Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s, or 1s with several targets.
+             * @example 2s
+             */
+            connect_timeout?: string | null;
+            /** @description When failures in a row eject a target for some time. Replaces the whole object, whose absent parts have their defaults; false turns it off, null restores the default. */
+            ejection?: {
+                /**
+                 * @description How long a target is ejected the first time, as a Go duration from 100ms to 24h. Default: 10s.
+                 * @example 10s
+                 */
+                base?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many failures in a row eject a target. Default: 5.
+                 * @example 5
+                 */
+                failures?: number | null;
+                /**
+                 * @description How long a target is ejected at most, as a Go duration from 100ms to 24h. Default: 300s.
+                 * @example 300s
+                 */
+                max?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many of the targets may be ejected at once for statuses and timeouts, in percent. Default: 50.
+                 * @example 50
+                 */
+                max_percent?: number | null;
+                /**
+                 * @description What counts as a failure. Default: connect and reset.
+                 * @example [
+                 *       "connect",
+                 *       "reset"
+                 *     ]
+                 */
+                on?: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[] | null;
+            } | false | null;
+            /**
+             * @description What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.
+             * @example header:X-Session
+             */
+            hash_on?: string | null;
+            /** @description Headers to set on every forwarded request. Replaces all of them; null removes them. Their values are encrypted at rest and never returned. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+             * @example preserve
+             */
+            host?: string | null;
+            /**
+             * @description How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
+             * @example 30s
+             */
+            idle_timeout?: string | null;
+            /**
+             * @description Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+             * @example 1m
+             */
+            max_connection_age?: string | null;
+            /**
+             * Format: int64
+             * @description Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
+             * @example 200
+             */
+            max_connections?: number | null;
+            /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
+            retries?: components["schemas"]["RetriesInput"];
+            /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
+            targets?: components["schemas"]["TargetInput"][];
+            /**
+             * @description Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.
+             * @example 30s
+             */
+            timeout?: string | null;
+        };
+        UpstreamList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Upstream"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
         UpstreamRef: {
             /**
              * @description Gateway that has the upstream.
@@ -5738,6 +6183,97 @@ export interface components {
              * @example default
              */
             upstream: string;
+        };
+        UpstreamRequest: {
+            /**
+             * @description How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+             * @example round_robin
+             * @enum {string|null}
+             */
+            balance?: "least_requests" | "round_robin" | "hash" | null;
+            /** @description PEM certificates that replace the system's root certificates for this upstream; null restores the system's. */
+            ca?: string | null;
+            /** @description Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires client_key; null removes it, and then client_key must be null too. */
+            client_certificate?: string | null;
+            /** @description Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned. If an update has no key, a new certificate must match the stored one. */
+            client_key?: string | null;
+            /**
+             * @description Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s, or 1s with several targets.
+             * @example 2s
+             */
+            connect_timeout?: string | null;
+            /** @description When failures in a row eject a target for some time. Replaces the whole object, whose absent parts have their defaults; false turns it off, null restores the default. */
+            ejection?: {
+                /**
+                 * @description How long a target is ejected the first time, as a Go duration from 100ms to 24h. Default: 10s.
+                 * @example 10s
+                 */
+                base?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many failures in a row eject a target. Default: 5.
+                 * @example 5
+                 */
+                failures?: number | null;
+                /**
+                 * @description How long a target is ejected at most, as a Go duration from 100ms to 24h. Default: 300s.
+                 * @example 300s
+                 */
+                max?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many of the targets may be ejected at once for statuses and timeouts, in percent. Default: 50.
+                 * @example 50
+                 */
+                max_percent?: number | null;
+                /**
+                 * @description What counts as a failure. Default: connect and reset.
+                 * @example [
+                 *       "connect",
+                 *       "reset"
+                 *     ]
+                 */
+                on?: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[] | null;
+            } | false | null;
+            /**
+             * @description What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.
+             * @example header:X-Session
+             */
+            hash_on?: string | null;
+            /** @description Headers to set on every forwarded request. Replaces all of them; null removes them. Their values are encrypted at rest and never returned. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+             * @example preserve
+             */
+            host?: string | null;
+            /**
+             * @description How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
+             * @example 30s
+             */
+            idle_timeout?: string | null;
+            /**
+             * @description Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+             * @example 1m
+             */
+            max_connection_age?: string | null;
+            /**
+             * Format: int64
+             * @description Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
+             * @example 200
+             */
+            max_connections?: number | null;
+            /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
+            retries?: components["schemas"]["RetriesInput"];
+            /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
+            targets?: components["schemas"]["TargetInput"][];
+            /**
+             * @description Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.
+             * @example 30s
+             */
+            timeout?: string | null;
         };
         Usage: {
             /** @description One record for each quota, in the order of the plan. At most 1000. */
@@ -6873,7 +7409,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Only gateways whose name, hostname or upstream URL contains this text.
+                 * @description Only gateways whose name, hostname or URL of a target contains this text.
                  * @example orders
                  */
                 q?: string;
@@ -8429,6 +8965,522 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listUpstreams: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpstreamList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getUpstream: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    putUpstream: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpstreamRequest"];
+            };
+        };
+        responses: {
+            /** @description The upstream was replaced. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteUpstream: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateUpstream: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpstreamRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    addTarget: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddTargetRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteTarget: {
+        parameters: {
+            query: {
+                /**
+                 * @description URL of the target.
+                 * @example https://10.0.0.1:8443
+                 */
+                url: string;
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateTarget: {
+        parameters: {
+            query: {
+                /**
+                 * @description URL of the target.
+                 * @example https://10.0.0.1:8443
+                 */
+                url: string;
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateTargetRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableEntity"];
