@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
@@ -48,7 +49,10 @@ type Exchange struct {
 	head           int64 // when the head of its response arrived; 0 before
 	upstreamStatus int
 	attempts       uint8            // how often the request was sent
-	target         string           // the URL of the target to which it was sent last
+	target         string           // host and port of the target to which it was sent last
+	sending        bool             // the attempt there has not ended
+	answer         balance.Result   // what the head of its response says about the target
+	tried          *attempts        // those that have ended, from the first that was not OK
 	reason         accesslog.Reason // why there is no response of the upstream
 	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
@@ -207,11 +211,11 @@ func chargesNothing(status int) bool {
 // LogBrokenOff logs that the upstream broke off a response that had begun.
 func (x *Exchange) LogBrokenOff(err error) { x.log("upstream broke off its response", err) }
 
-// MarkAttempt records that the request is sent to a target with that URL, which must not share the
+// MarkAttempt records that the request is sent to a target with that host and port, a text that must not share the
 // memory of a request.
 func (x *Exchange) MarkAttempt(target string) {
 	x.attempts++
-	x.target = target
+	x.target, x.sending = target, true
 }
 
 // Panicked logs a panic and returns the error for the client.

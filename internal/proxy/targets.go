@@ -58,10 +58,6 @@ func (x *Exchange) HashValue(on snapshot.HashOn, header admit.Header) (value uin
 	return balance.HashValue([]byte(text)), n > 0 && text != ""
 }
 
-// EndAttempt records that the number-th attempt of the request, at a target, has ended.
-func (x *Exchange) EndAttempt(number int, at *balance.Target, r balance.Result, took time.Duration) {
-}
-
 // GRPCTimeout returns the grpc-timeout for another attempt of a gRPC call: what is left of it. It is "" for other requests.
 func (x *Exchange) GRPCTimeout() string {
 	if !x.limited {

@@ -80,7 +80,7 @@ func (s *recordSink) Take(batch []accesslog.Entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
-		e.Path, e.MethodText, e.Cost = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost)
+		e.Path, e.MethodText, e.Cost, e.AttemptList = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost), strings.Clone(e.AttemptList)
 		s.entries = append(s.entries, e)
 	}
 }

@@ -117,7 +117,7 @@ func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Excha
 	a.exchange, a.pools, a.affinity, a.upstream, a.binds = x, pools, affinity, x.Verdict.Upstream, proxy.Binds(authorization)
 	if b := a.upstream.Balance; b != nil && !b.Dropped() {
 		if err = a.begin(header); err != nil {
-			a.conclude(balance.Canceled)
+			a.conclude(balance.Canceled, err)
 		}
 		return err
 	}
@@ -382,7 +382,7 @@ func (a *Attempt) confirm(waited bool) error {
 func (a *Attempt) started() {
 	a.tries++
 	a.sent = true
-	a.exchange.MarkAttempt(a.target.of.URL)
+	a.exchange.MarkAttempt(a.target.of.Base.Host)
 }
 
 // receive passes on the response to a try.
@@ -517,7 +517,7 @@ func (a *Attempt) TimedOut() { a.timedOut = !a.exchange.Late() }
 // is set if it cannot, and it was bound to the client's connection or would be.
 func (a *Attempt) Release(intact bool) (alone bool) {
 	at := a.balance.Target()
-	a.conclude(balance.OK)
+	a.conclude(balance.OK, nil)
 	if a.multiplexed {
 		a.call.Close()
 		return false
@@ -550,10 +550,10 @@ func (a *Attempt) Finish(to message.Receiver) error {
 // Relay passes a response that has arrived whole to a receiver, within Waiter.Relay.
 func (a *Attempt) Relay(to message.Receiver) error {
 	if err := a.call.Run(a.to(to)); err != nil {
-		a.conclude(a.resultOf(err))
+		a.conclude(a.resultOf(err), err)
 		return err
 	}
-	a.conclude(balance.OK)
+	a.conclude(balance.OK, nil)
 	return a.call.Finish(to)
 }
 
@@ -569,7 +569,7 @@ func (a *Attempt) Relays() bool {
 // Fail ends an attempt that failed with err. It adds the upstream's address to the error, if a try has
 // begun and the client was not lost.
 func (a *Attempt) Fail(err error) error {
-	a.conclude(a.resultOf(err))
+	a.conclude(a.resultOf(err), err)
 	if err != nil && a.open && !a.Lost() {
 		if a.multiplexed {
 			err = upstream.At(a.call.Address(), err)

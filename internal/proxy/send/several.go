@@ -73,25 +73,25 @@ func (a *Attempt) chooseFirst() (err error) {
 	return err
 }
 
-// conclude ends the request to the upstream's Balance, and the try that runs with the result.
-func (a *Attempt) conclude(r balance.Result) {
+// conclude ends the request to the upstream's Balance, and the try that runs with the result. err is the error of the try, or nil.
+func (a *Attempt) conclude(r balance.Result, err error) {
 	if !a.balanced {
 		return
 	}
 	a.balanced = false
-	a.endTry(r)
+	a.endTry(r, err)
 	a.balance.Finish(a.now())
 }
 
 // endTry ends the try that runs, if there is one.
-func (a *Attempt) endTry(r balance.Result) {
+func (a *Attempt) endTry(r balance.Result, err error) {
 	t := a.balance.Target()
 	if t == nil {
 		return
 	}
 	now := a.now()
-	a.exchange.EndAttempt(a.balance.Count(), t, r, now-a.began)
 	a.balance.End(now, r)
+	a.exchange.EndAttempt(t, r, err, a.began, now)
 }
 
 // hasOthers reports whether the request may be sent to several targets.
@@ -186,7 +186,7 @@ func (a *Attempt) move(c Client, err error) error {
 			return err
 		}
 	}
-	a.endTry(a.resultOf(err))
+	a.endTry(a.resultOf(err), err)
 	if a.call != nil {
 		a.call.Close()
 		a.call.Reset()
@@ -236,6 +236,7 @@ func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framin
 	a.answered = true
 	a.trip.KeepNothing()
 	a.balance.Answer(a.now(), result)
+	a.exchange.AnswerAttempt(result)
 	return r.Receiver.TakeHead(head, resp, body)
 }
 
