@@ -51,7 +51,7 @@ func (a *Attempt) choose() (err error) {
 	}
 	switch {
 	case t == nil && a.upstream.Balance.Dropped(): // since the request was decided
-		a.conclude(balance.Canceled)
+		a.conclude(balance.Canceled, nil)
 		return a.chooseFirst()
 	case t == nil:
 		return proxy.NoTarget(a.upstream.Name)
