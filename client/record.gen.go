@@ -3100,7 +3100,7 @@ type RequestAttempt struct {
 	// Example: connection_refused
 	Reason *string `json:"reason"`
 
-	// Result How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, or canceled if that says nothing about the target. Further values may be added.
+	// Result How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, unusable (the request was declined in order, or the response cannot be used), or canceled if that says nothing about the target. Further values may be added.
 	//
 	// Example: connect
 	Result string `json:"result"`

@@ -38,7 +38,7 @@ type loggedRequestRecord struct {
 // requestAttemptRecord is one attempt of a request at a target.
 type requestAttemptRecord struct {
 	Target      string                `json:"target" doc:"Host and port of the target, as in its URL." example:"10.0.0.1:8443"`
-	Result      string                `json:"result" doc:"How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, or canceled if that says nothing about the target. Further values may be added." example:"connect"`
+	Result      string                `json:"result" doc:"How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, unusable (the request was declined in order, or the response cannot be used), or canceled if that says nothing about the target. Further values may be added." example:"connect"`
 	Reason      *string               `json:"reason" doc:"Why it failed, as reason of decision; null if that is not known or it did not fail." example:"connection_refused"`
 	Status      *int                  `json:"status" doc:"HTTP status of the target's response; null if there was none." example:"503"`
 	DurationMS  float64               `json:"duration_ms" doc:"Time until the headers of the response, or until the attempt failed, in milliseconds." example:"0.31"`

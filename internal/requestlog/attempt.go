@@ -55,6 +55,8 @@ func attemptWords(a *accesslog.Attempt) string {
 		return "no connection within " + took
 	case "reset":
 		return "the connection ended before the response"
+	case "unusable":
+		return "the request was declined, or the response cannot be used"
 	case "address_not_allowed":
 		return "the address is not allowed for this account"
 	}

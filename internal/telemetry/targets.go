@@ -60,7 +60,7 @@ func NewTargets(cfg TargetsConfig) (*Targets, error) {
 		up:           of("keygate_target_up", "1 if the target may get requests, 0 if it is unhealthy or ejected, as this node sees it. Only of upstreams with several targets."),
 		inFlight:     of("keygate_target_in_flight", "Requests of the upstream in flight at the target."),
 		requests:     of("keygate_target_requests_total", "Attempts of requests of the upstream at the target."),
-		failures:     of("keygate_target_failures_total", "Attempts at the target that failed, by reason: address_not_allowed, connect, reset, timeout, 502, 503, 504, grpc_unavailable.", "reason"),
+		failures:     of("keygate_target_failures_total", "Attempts at the target that failed, by reason: address_not_allowed, unusable, connect, reset, timeout, 502, 503, 504, grpc_unavailable.", "reason"),
 		ejections:    of("keygate_target_ejections_total", "Ejections of the target after failures in a row, by any upstream of the account."),
 		allUnhealthy: at("keygate_upstream_all_unhealthy", "1 if every target of the upstream is unhealthy or ejected, so that all get requests; otherwise 0.", "gateway", "upstream"),
 		leftOut:      at("keygate_targets_left_out", "Targets without series of their own, because there are too many."),

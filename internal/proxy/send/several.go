@@ -131,7 +131,7 @@ func (a *Attempt) resultOf(err error) balance.Result {
 	case a.Lost(), upstream.IsLocal(err):
 		return balance.Canceled
 	case a.refused():
-		return balance.Other
+		return balance.Unusable
 	case errors.Is(err, errUnasked):
 		return balance.Reset
 	}
@@ -141,7 +141,7 @@ func (a *Attempt) resultOf(err error) balance.Result {
 	case accesslog.NoFreeConnection, accesslog.NoDescriptors:
 		return balance.Canceled
 	case accesslog.MalformedResponse, accesslog.ResponseTooLarge:
-		return balance.Other
+		return balance.Unusable
 	case accesslog.ResponseTimeout:
 		if !a.unreached {
 			return balance.Timeout
