@@ -111,7 +111,7 @@ func TestTargetsAreSeen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})} //nolint:gosec // a test
+		back := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}
 		go func() { _ = back.Serve(l) }()
 		t.Cleanup(func() { _ = back.Close() })
 		want := map[event.Type]string{event.UpstreamTargetDown: "connect", event.UpstreamTargetUp: "answered"}
@@ -122,7 +122,7 @@ func TestTargetsAreSeen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				got[string(e.Type)] = true
+				got[e.Type] = true
 			}
 			return got[string(event.UpstreamTargetDown)] && got[string(event.UpstreamTargetUp)]
 		})

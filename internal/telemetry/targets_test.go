@@ -179,4 +179,6 @@ func TestRoutesLeaveLinesToTargets(t *testing.T) {
 
 type noRoutes struct{}
 
-func (noRoutes) Describe(string, string) (hostname, path, methods string, ok bool) { return "", "", "", false }
+func (noRoutes) Describe(string, string) (hostname, path, methods string, ok bool) {
+	return "", "", "", false
+}

@@ -153,7 +153,7 @@ func TestEjectedTargetComesBack(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "back") })} //nolint:gosec // a test
+		back := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "back") })}
 		go func() { _ = back.Serve(l) }()
 		t.Cleanup(func() { _ = back.Close() })
 		awaittest.True(t, "the target serves again", func() bool { return get() == "back" })

@@ -255,7 +255,7 @@ func TestChargedRequestsAreSampledForThemselves(t *testing.T) {
 func TestRetriedRequestsAreSampledForThemselves(t *testing.T) {
 	r := newWriter(t, requestwriter.Config{Store: open(t), PerSecond: 3, ChargedPerSecond: 1})
 	a := id.NewFast()
-	text := []byte(accesslog.AppendAttempt(nil, &accesslog.Attempt{Target: "10.0.0.1:8443", Result: "connect"}))
+	text := accesslog.AppendAttempt(nil, &accesslog.Attempt{Target: "10.0.0.1:8443", Result: "connect"})
 	text = accesslog.AppendAttempt(text, &accesslog.Attempt{Target: "10.0.0.2:8443", Result: "ok", Status: 200})
 	for range 5 {
 		e := refused(a, 0)
