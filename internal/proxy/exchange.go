@@ -65,7 +65,9 @@ type Exchange struct {
 	metered        bool             // limits or costs depend on the bytes of the bodies
 	meter          meter
 	costs          *costs // nil if the route has no cost
-	length         int64  // of the request's body; 0 without one, and negative if it is not known
+	hash           uint64 // by which a target is chosen, if hashed is set
+	hashed         bool
+	length         int64 // of the request's body; 0 without one, and negative if it is not known
 }
 
 // Client describes the connection over which a request arrived.
@@ -127,6 +129,7 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
 	x.limit, x.limited, x.length = 0, false, length
 	x.limit, x.limited = callTimeout(header)
+	x.readHash(header)
 	x.costs = newCosts(x.Verdict.Cost)
 	x.metered = x.Verdict.Cost.ReadsResponse() || x.Verdict.Charge.IsMetered()
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {

@@ -25,7 +25,7 @@ func (c *conn) forward(x *exchange) step {
 	}
 	x.timeout = x.HeadTimeout()
 	a := &x.attempt
-	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization, x); err != nil {
+	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization); err != nil {
 		return c.refuse(x, err)
 	}
 	a.Request = send.Request{

@@ -67,7 +67,7 @@ func (s *stream) begin() error {
 	case s.crowded:
 		return proxy.TooManyBodies()
 	}
-	return s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization, s)
+	return s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization)
 }
 
 // Write implements send.Client.

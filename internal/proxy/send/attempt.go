@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
@@ -111,12 +110,12 @@ func (a *Attempt) Reset() {
 	}
 }
 
-// Pick begins the attempt with the target for the request of x. authorization is the request's, and header its fields. The
+// Pick begins the attempt with the target for the request of x. authorization is the request's. The
 // error is the response to the client.
-func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string, header admit.Header) (err error) {
+func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string) (err error) {
 	a.exchange, a.pools, a.affinity, a.upstream, a.binds = x, pools, affinity, x.Verdict.Upstream, proxy.Binds(authorization)
 	if b := a.upstream.Balance; b != nil && !b.Dropped() {
-		if err = a.begin(header); err != nil {
+		if err = a.begin(); err != nil {
 			a.conclude(balance.Canceled, err)
 		}
 		return err

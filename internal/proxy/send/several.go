@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
@@ -31,10 +30,10 @@ var errFailing = errors.New("send: the response leads to another attempt")
 func (a *Attempt) now() time.Duration { return a.exchange.Mono() }
 
 // begin begins the request to the upstream's Balance and chooses the first target.
-func (a *Attempt) begin(header admit.Header) error {
+func (a *Attempt) begin() error {
 	x, b := a.exchange, &a.balance
 	b.Caller = x.CallerHash()
-	b.Value, b.HasValue = x.HashValue(a.upstream.HashOn, header)
+	b.Value, b.HasValue = x.HashValue()
 	b.Small = proxy.Idempotent(x.Method) && x.Length() >= 0 && x.Length() <= maxSmall
 	b.Begin(a.now(), a.upstream.Balance)
 	a.balanced = true
