@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,7 @@ type fleetHarness struct {
 	fleet    *balance.Fleet
 	detector *detect.Detector
 	store    *memoryStore
-	full     bool
+	full     atomic.Bool
 	began    time.Time
 }
 
@@ -33,7 +34,7 @@ func openFleet(t *testing.T) *fleetHarness {
 	h.fleet = balance.NewFleet(func(x balance.Transition) { h.detector.NoteTarget(x) })
 	var err error
 	h.detector, err = detect.New(detect.Config{
-		Store: h.store, Routes: &harness{tb: t}, Node: "gw-1", Healths: h.fleet.Healths, Full: func(string) bool { return h.full },
+		Store: h.store, Routes: &harness{tb: t}, Node: "gw-1", Healths: h.fleet.Healths, Full: func(string) bool { return h.full.Load() },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -209,11 +210,11 @@ func TestTargetEventsOfAFullAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openFleet(t)
 		h.configure("gw_1", "", "10.0.0.1:80")
-		h.full = true
+		h.full.Store(true)
 		h.eject("gw_1")
 		pass(5 * time.Second)
 		h.want()
-		h.full = false
+		h.full.Store(false)
 		pass(time.Second)
 		down := "down 10.0.0.1:80 gw_1/default connect ×1 @6"
 		h.want(down)
