@@ -31,3 +31,25 @@ type GatewayPatch struct {
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate
 	AllowDuplicate            bool                      `json:"allow_duplicate,omitzero"`             // allow a name that another gateway of the account has
 }
+
+// UpstreamPatch is the body of UpdateUpstream and PutUpstream, and an item of the upstreams of a creation (targets.md,
+// section 1). Fields without a Change are unchanged in an update, and get their defaults in a creation or replacement, except
+// for the targets of an upstream that exists; a cleared field gets its default.
+type UpstreamPatch struct {
+	Name              string                    `json:"name,omitzero"`               // in a list of upstreams only
+	Targets           Change[[]TargetInput]     `json:"targets,omitzero"`            // 1 to 256, replaced as a whole; cannot be cleared
+	Balance           Change[string]            `json:"balance,omitzero"`            // default: least_requests
+	HashOn            Change[string]            `json:"hash_on,omitzero"`            // principal, address or header:NAME; only with balance hash
+	Ejection          Change[Ejection]          `json:"ejection,omitzero"`           // replaced as a whole; default: 5 failures of connect or reset
+	Retries           Change[RetriesInput]      `json:"retries,omitzero"`            // replaced as a whole; default: once, after connect or reset
+	Timeout           Change[string]            `json:"timeout,omitzero"`            // Go duration, 1s to 1h; default: that of the upstream default
+	Host              Change[string]            `json:"host,omitzero"`               // target, preserve or a name; default: target
+	CA                Change[string]            `json:"ca,omitzero"`                 // PEM; default: the system's root certificates
+	Headers           Change[map[string]string] `json:"headers,omitzero"`            // replaced as a whole, at most 16; default: none
+	ClientCertificate Change[string]            `json:"client_certificate,omitzero"` // PEM; cleared only together with the key
+	ClientKey         Change[string]            `json:"client_key,omitzero"`         // PEM, without a passphrase
+	ConnectTimeout    Change[string]            `json:"connect_timeout,omitzero"`    // Go duration, 100ms to 1m; default: 10s
+	IdleTimeout       Change[string]            `json:"idle_timeout,omitzero"`       // Go duration, 1s to 1h; default: 90s
+	MaxConnectionAge  Change[string]            `json:"max_connection_age,omitzero"` // Go duration, 1s to 24h; default: 5m
+	MaxConnections    Change[int64]             `json:"max_connections,omitzero"`    // 1 to 100000; default: unlimited
+}

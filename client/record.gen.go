@@ -732,6 +732,39 @@ func (e RepositoryState) Valid() bool {
 	}
 }
 
+// Values of RetriesInputOn.
+const (
+	RetriesInputOnConnect         RetriesInputOn = "connect"
+	RetriesInputOnGrpcUnavailable RetriesInputOn = "grpc_unavailable"
+	RetriesInputOnN502            RetriesInputOn = "502"
+	RetriesInputOnN503            RetriesInputOn = "503"
+	RetriesInputOnN504            RetriesInputOn = "504"
+	RetriesInputOnReset           RetriesInputOn = "reset"
+	RetriesInputOnTimeout         RetriesInputOn = "timeout"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e RetriesInputOn) Valid() bool {
+	switch e {
+	case RetriesInputOnConnect:
+		return true
+	case RetriesInputOnGrpcUnavailable:
+		return true
+	case RetriesInputOnN502:
+		return true
+	case RetriesInputOnN503:
+		return true
+	case RetriesInputOnN504:
+		return true
+	case RetriesInputOnReset:
+		return true
+	case RetriesInputOnTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of RevisionKind.
 const (
 	RevisionKindConfig RevisionKind = "config"
@@ -825,6 +858,7 @@ const (
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
 	RouteEffectChangesRemoved         RouteEffectChanges = "removed"
+	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -843,6 +877,8 @@ func (e RouteEffectChanges) Valid() bool {
 	case RouteEffectChangesRateLimit:
 		return true
 	case RouteEffectChangesRemoved:
+		return true
+	case RouteEffectChangesUpstream:
 		return true
 	default:
 		return false
@@ -900,6 +936,27 @@ func (e SpecPushedEventSource) Valid() bool {
 	}
 }
 
+// Values of UpstreamBalance.
+const (
+	UpstreamBalanceHash          UpstreamBalance = "hash"
+	UpstreamBalanceLeastRequests UpstreamBalance = "least_requests"
+	UpstreamBalanceRoundRobin    UpstreamBalance = "round_robin"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UpstreamBalance) Valid() bool {
+	switch e {
+	case UpstreamBalanceHash:
+		return true
+	case UpstreamBalanceLeastRequests:
+		return true
+	case UpstreamBalanceRoundRobin:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of UpstreamErrorEventReason.
 const (
 	UpstreamErrorEventReasonTimeout        UpstreamErrorEventReason = "timeout"
@@ -915,6 +972,48 @@ func (e UpstreamErrorEventReason) Valid() bool {
 	case UpstreamErrorEventReasonUnreachable:
 		return true
 	case UpstreamErrorEventReasonUpstreamStatus:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UpstreamInputBalance.
+const (
+	UpstreamInputBalanceHash          UpstreamInputBalance = "hash"
+	UpstreamInputBalanceLeastRequests UpstreamInputBalance = "least_requests"
+	UpstreamInputBalanceRoundRobin    UpstreamInputBalance = "round_robin"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UpstreamInputBalance) Valid() bool {
+	switch e {
+	case UpstreamInputBalanceHash:
+		return true
+	case UpstreamInputBalanceLeastRequests:
+		return true
+	case UpstreamInputBalanceRoundRobin:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UpstreamRequestBalance.
+const (
+	UpstreamRequestBalanceHash          UpstreamRequestBalance = "hash"
+	UpstreamRequestBalanceLeastRequests UpstreamRequestBalance = "least_requests"
+	UpstreamRequestBalanceRoundRobin    UpstreamRequestBalance = "round_robin"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UpstreamRequestBalance) Valid() bool {
+	switch e {
+	case UpstreamRequestBalanceHash:
+		return true
+	case UpstreamRequestBalanceLeastRequests:
+		return true
+	case UpstreamRequestBalanceRoundRobin:
 		return true
 	default:
 		return false
@@ -1057,6 +1156,38 @@ type AccountKey struct {
 	//
 	// Example: admin
 	Scope string `json:"scope"`
+}
+
+// AddTargetRequest is the schema AddTargetRequest of the OpenAPI document.
+type AddTargetRequest struct {
+	// Backup true makes the target take part only while no other one does. Default: false.
+	//
+	// Example: false
+	Backup *bool `json:"backup,omitempty"`
+
+	// Private key of the client certificate of the upstream, in PEM, given again: needed as
+	// headers are.
+	ClientKey *string `json:"client_key,omitempty"`
+
+	// Drain true takes the target away: it gets no more requests. Default: false.
+	//
+	// Example: false
+	Drain *bool `json:"drain,omitempty"`
+
+	// Headers of the upstream, given again: needed if the upstream has headers and the
+	// target is of another origin, unless a certificate for host proves that it is the same
+	// service. Replaces all of them; null removes them.
+	Headers *map[string]string `json:"headers,omitempty"`
+
+	// URL Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
+	//
+	// Example: https://10.0.0.1:8443
+	URL string `json:"url"`
+
+	// Weight Share of the requests, compared with the weights of the other targets. Default: 1.
+	//
+	// Example: 2
+	Weight *int64 `json:"weight,omitempty"`
 }
 
 // Attempt is the schema Attempt of the OpenAPI document.
@@ -1334,10 +1465,14 @@ type CreateGatewayRequest struct {
 	// Example: 200
 	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
 
-	// UpstreamURL Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it.
+	// UpstreamURL Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config or the upstream default in upstreams has it.
 	//
 	// Example: https://orders.internal
-	UpstreamURL string `json:"upstream_url"`
+	UpstreamURL string `json:"upstream_url,omitempty"`
+
+	// Upstreams of the gateway, of which the one with the name default takes the place of
+	// upstream_url.
+	Upstreams *[]UpstreamInput `json:"upstreams,omitempty"`
 }
 
 // CreateGatewayRequestErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
@@ -1500,6 +1635,11 @@ type CreateRouteRequest struct {
 	// Example: /orders/{id}
 	Path      string          `json:"path"`
 	RateLimit *RateLimitInput `json:"rate_limit,omitempty"`
+
+	// Upstream Name of the upstream that gets the requests. Default: default.
+	//
+	// Example: next
+	Upstream *string `json:"upstream,omitempty"`
 }
 
 // CreateRouteRequestAuth is an enumerated string; see its constants.
@@ -1782,7 +1922,7 @@ type Gateway struct {
 	// Example: 200
 	UpstreamMaxConnections *int64 `json:"upstream_max_connections,omitempty"`
 
-	// UpstreamURL Base URL of the upstream service.
+	// UpstreamURL Base URL of the upstream service: the first target of the upstream default.
 	//
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
@@ -2100,6 +2240,10 @@ type LimitLevelLimitScope string
 
 // LoggedRequest is the schema LoggedRequest of the OpenAPI document.
 type LoggedRequest struct {
+	// Attempts of a request to an upstream with several targets, in their order, if there
+	// were several or the only one failed; at most 6. null for other requests.
+	Attempts *[]RequestAttempt `json:"attempts"`
+
 	// ClientIP IP address of the client.
 	//
 	// Example: 203.0.113.7
@@ -2341,6 +2485,11 @@ type PatchRouteRequest struct {
 	// Example: /orders/{id}
 	Path      *string         `json:"path,omitempty"`
 	RateLimit *RateLimitPatch `json:"rate_limit,omitempty"`
+
+	// Upstream Name of the upstream that gets the requests; null for default.
+	//
+	// Example: next
+	Upstream *string `json:"upstream,omitempty"`
 }
 
 // PatchRouteRequestAuth is an enumerated string; see its constants.
@@ -2610,7 +2759,8 @@ type Push struct {
 	Effect  *Effect       `json:"effect,omitempty"`
 
 	// Settings of the gateway that the section gateway of a configuration file changed, or
-	// in a dry run would change. Absent if there are none.
+	// in a dry run would change; those of an upstream as upstreams.NAME.SETTING, and its
+	// targets as upstreams.NAME.targets.URL. Absent if there are none.
 	Gateway *[]SettingChange `json:"gateway,omitempty"`
 
 	// Routes that were removed, or in a dry run would be.
@@ -2932,6 +3082,40 @@ type RepositoryKind string
 // RepositoryState is an enumerated string; see its constants.
 type RepositoryState string
 
+// RequestAttempt is the schema RequestAttempt of the OpenAPI document.
+type RequestAttempt struct {
+	// DurationMs Time until the headers of the response, or until the attempt failed, in milliseconds.
+	//
+	// Example: 0.31
+	DurationMs float64         `json:"duration_ms"`
+	Ejected    *TargetEjection `json:"ejected"`
+
+	// Explanation How the attempt ended, in words.
+	//
+	// Example: attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)
+	Explanation string `json:"explanation"`
+
+	// Reason Why it failed, as reason of decision; null if that is not known or it did not fail.
+	//
+	// Example: connection_refused
+	Reason *string `json:"reason"`
+
+	// Result How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, unusable (the request was declined in order, or the response cannot be used), or canceled if that says nothing about the target. Further values may be added.
+	//
+	// Example: connect
+	Result string `json:"result"`
+
+	// Status HTTP status of the target's response; null if there was none.
+	//
+	// Example: 503
+	Status *int64 `json:"status"`
+
+	// Target Host and port of the target, as in its URL.
+	//
+	// Example: 10.0.0.1:8443
+	Target string `json:"target"`
+}
+
 // RequestCost is the schema RequestCost of the OpenAPI document.
 type RequestCost struct {
 	// Explanation How the cost came about, in words.
@@ -2954,6 +3138,55 @@ type RequestCost struct {
 	// Example: incomplete
 	Unknown *string `json:"unknown"`
 }
+
+// Retries is the schema Retries of the OpenAPI document.
+type Retries struct {
+	// Attempts How often a request is tried again.
+	//
+	// Example: 1
+	Attempts int64 `json:"attempts"`
+
+	// BudgetPercent Bound of the retries of the last 10 seconds, in percent of the requests, beside 30 that are always allowed.
+	//
+	// Example: 20
+	BudgetPercent int64 `json:"budget_percent"`
+
+	// IdempotencyKey Whether POST and PATCH with the header Idempotency-Key count as idempotent.
+	//
+	// Example: false
+	IdempotencyKey bool `json:"idempotency_key"`
+
+	// On After which failures an idempotent request is tried again, although it was sent.
+	//
+	// Example: ["connect","reset"]
+	On []string `json:"on"`
+}
+
+// RetriesInput is the schema RetriesInput of the OpenAPI document.
+type RetriesInput struct {
+	// Attempts How often a request is tried again. Default: 1.
+	//
+	// Example: 1
+	Attempts *int64 `json:"attempts,omitempty"`
+
+	// BudgetPercent Bound of the retries of the last 10 seconds, in percent of the requests, beside 30 that are always allowed. Default: 20.
+	//
+	// Example: 20
+	BudgetPercent *int64 `json:"budget_percent,omitempty"`
+
+	// IdempotencyKey Whether POST and PATCH with the header Idempotency-Key count as idempotent. Default: false.
+	//
+	// Example: false
+	IdempotencyKey *bool `json:"idempotency_key,omitempty"`
+
+	// On After which failures an idempotent request is tried again, although it was sent. Default: connect and reset.
+	//
+	// Example: ["connect","reset"]
+	On *[]RetriesInputOn `json:"on,omitempty"`
+}
+
+// RetriesInputOn is an enumerated string; see its constants.
+type RetriesInputOn string
 
 // Revision is the schema Revision of the OpenAPI document.
 type Revision struct {
@@ -3048,6 +3281,11 @@ type Route struct {
 	// How the route was created.
 	Source RouteSource `json:"source"`
 
+	// Upstream Name of the upstream that gets the requests.
+	//
+	// Example: default
+	Upstream string `json:"upstream"`
+
 	// Warnings Likely mistakes: methods that clients do not usually send. Absent if there are none.
 	//
 	// Example: ["POSTT is not a usual method: did you mean POST?"]
@@ -3062,8 +3300,9 @@ type RouteSource string
 
 // RouteChange is the schema RouteChange of the OpenAPI document.
 type RouteChange struct {
-	// What changes about a route that exists before and after: rate_limit, cost, auth.
-	// Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes.
+	// What changes about a route that exists before and after: rate_limit, concurrency,
+	// cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent
+	// for other routes.
 	Changes *[]SettingChange `json:"changes,omitempty"`
 
 	// Methods HTTP methods of the route.
@@ -3091,8 +3330,8 @@ type RouteEffect struct {
 	// some of its methods are no longer accepted, auth if a key is required now or no
 	// longer, rate_limit for another limit of a route, cost for another cost (what limits
 	// of plans refuse because of it is not counted), concurrency for another bound of
-	// requests in flight (what it refuses is not counted), global_rate_limit for another
-	// global limit.
+	// requests in flight (what it refuses is not counted), upstream for another upstream,
+	// global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.
@@ -3373,6 +3612,92 @@ type SyncFailedEvent struct {
 	Path string `json:"path"`
 }
 
+// Target is the schema Target of the OpenAPI document.
+type Target struct {
+	// Backup Whether the target takes part only while no other one does.
+	//
+	// Example: false
+	Backup bool `json:"backup"`
+
+	// Drain Whether the target is taken away: it gets no more requests.
+	//
+	// Example: false
+	Drain bool `json:"drain"`
+
+	// URL Base URL.
+	//
+	// Example: https://10.0.0.1:8443
+	URL string `json:"url"`
+
+	// Weight Share of the requests, compared with the weights of the other targets.
+	//
+	// Example: 2
+	Weight int64 `json:"weight"`
+}
+
+// TargetEjection is the schema TargetEjection of the OpenAPI document.
+type TargetEjection struct {
+	// When the target was ejected.
+	At time.Time `json:"at"`
+
+	// Failures Number of failures in a row that led to it.
+	//
+	// Example: 5
+	Failures int64 `json:"failures"`
+
+	// When the ejection ends.
+	Until time.Time `json:"until"`
+}
+
+// TargetEvent is the schema TargetEvent of the OpenAPI document.
+type TargetEvent struct {
+	// Count How often the target has gone down or come up on the node since the event before, this time included.
+	//
+	// Example: 1
+	Count int64 `json:"count"`
+
+	// Node Name of the node that sees the target so; null for a server that shares its database with no other. Other nodes may see it otherwise.
+	//
+	// Example: gw-1
+	Node *string `json:"node"`
+
+	// Reason Why. Of a target that is down: connect, reset, timeout, 502, 503, 504 or grpc_unavailable if failures have ejected it, address_not_allowed, or what its check found. Of one that is up: answered (a request succeeded), check, returned (by a call), or changed (its checks were changed). Further values may be added.
+	//
+	// Example: connect
+	Reason string `json:"reason"`
+
+	// Target Address of the target: host and port.
+	//
+	// Example: 10.0.0.1:8443
+	Target string `json:"target"`
+
+	// Upstreams that have the target, up to 10.
+	Upstreams []UpstreamRef `json:"upstreams"`
+}
+
+// TargetInput is the schema TargetInput of the OpenAPI document.
+type TargetInput struct {
+	// Backup true makes the target take part only while no other one does. Default: false.
+	//
+	// Example: false
+	Backup *bool `json:"backup,omitempty"`
+
+	// Drain true takes the target away: it gets no more requests. Default: false.
+	//
+	// Example: false
+	Drain *bool `json:"drain,omitempty"`
+
+	// URL Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
+	//
+	// Example: https://10.0.0.1:8443
+	URL string `json:"url"`
+
+	// Weight Share of the requests, compared with the weights of the other targets. Default: 1.
+	//
+	// Example: 2
+	Weight *int64 `json:"weight,omitempty"`
+}
+
 // Top is the schema Top of the OpenAPI document.
 type Top struct {
 	// One row for each route, key or gateway, the greatest first. Those without any are
@@ -3535,6 +3860,98 @@ type TrafficRow struct {
 	UpstreamLatencyMs *Latencies `json:"upstream_latency_ms"`
 }
 
+// UpdateTargetRequest is the schema UpdateTargetRequest of the OpenAPI document.
+type UpdateTargetRequest struct {
+	// Backup true makes the target take part only while no other one does; null for false.
+	//
+	// Example: false
+	Backup *bool `json:"backup,omitempty"`
+
+	// Drain true takes the target away: it gets no more requests once the call has returned; null for false.
+	//
+	// Example: true
+	Drain *bool `json:"drain,omitempty"`
+
+	// Weight Share of the requests, compared with the weights of the other targets; null for 1.
+	//
+	// Example: 2
+	Weight *int64 `json:"weight,omitempty"`
+}
+
+// Upstream is the schema Upstream of the OpenAPI document.
+type Upstream struct {
+	// Balance How a target is chosen.
+	//
+	// Example: least_requests
+	Balance UpstreamBalance `json:"balance"`
+
+	// PEM certificates that replace the system's root certificates; null for those of the
+	// system.
+	Ca *string `json:"ca"`
+
+	// Client certificate for the upstream, in PEM, as given. Null if there is none.
+	ClientCertificate *string `json:"client_certificate"`
+
+	// ClientKey *** if the client certificate's private key is stored. The key itself is never returned.
+	//
+	// Example: ***
+	ClientKey *string `json:"client_key"`
+
+	// ConnectTimeout Timeout for connecting to the upstream, as a Go duration. Null for the default, 10s, or 1s with several targets.
+	//
+	// Example: 2s
+	ConnectTimeout *string `json:"connect_timeout"`
+
+	// When failures in a row eject a target for some time; false if that is turned off.
+	Ejection Ejection `json:"ejection"`
+
+	// HashOn What keeps requests together with balance hash; null otherwise.
+	//
+	// Example: header:X-Session
+	HashOn *string `json:"hash_on"`
+
+	// Headers set on every forwarded request. Each value is shown as ***.
+	Headers map[string]string `json:"headers"`
+
+	// Host Host header that the upstream gets: target for that of the target's URL, preserve for the client's, or a name.
+	//
+	// Example: target
+	Host string `json:"host"`
+
+	// IdleTimeout How long an idle connection to the upstream stays open, as a Go duration. Null for the default, 90s.
+	//
+	// Example: 30s
+	IdleTimeout *string `json:"idle_timeout"`
+
+	// MaxConnectionAge Age after which a connection to the upstream is not used for new requests, as a Go duration. Null for the default, 5m.
+	//
+	// Example: 1m
+	MaxConnectionAge *string `json:"max_connection_age"`
+
+	// MaxConnections Maximum number of open connections to the upstream. Null for unlimited.
+	//
+	// Example: 200
+	MaxConnections *int64 `json:"max_connections"`
+
+	// Name Name of the upstream.
+	//
+	// Example: default
+	Name    string  `json:"name"`
+	Retries Retries `json:"retries"`
+
+	// Where the requests go.
+	Targets []Target `json:"targets"`
+
+	// Timeout Timeout for the response headers, as a Go duration; null for that of the upstream default.
+	//
+	// Example: 30s
+	Timeout *string `json:"timeout"`
+}
+
+// UpstreamBalance How a target is chosen.
+// Example: least_requests
+type UpstreamBalance string
+
 // UpstreamErrorEvent is the schema UpstreamErrorEvent of the OpenAPI document.
 type UpstreamErrorEvent struct {
 	// GatewayID Gateway that was called.
@@ -3578,6 +3995,179 @@ type UpstreamErrorEvent struct {
 
 // UpstreamErrorEventReason is an enumerated string; see its constants.
 type UpstreamErrorEventReason string
+
+// UpstreamInput is the schema UpstreamInput of the OpenAPI document.
+type UpstreamInput struct {
+	// Balance How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+	//
+	// Example: round_robin
+	Balance *UpstreamInputBalance `json:"balance,omitempty"`
+
+	// PEM certificates that replace the system's root certificates for this upstream; null
+	// restores the system's.
+	Ca *string `json:"ca,omitempty"`
+
+	// Client certificate for an https upstream, in PEM, followed by the certificates of its
+	// issuers. Requires client_key; null removes it, and then client_key must be null too.
+	ClientCertificate *string `json:"client_certificate,omitempty"`
+
+	// Private key of the client certificate, in PEM without a passphrase. It is encrypted
+	// at rest and never returned. If an update has no key, a new certificate must match the
+	// stored one.
+	ClientKey *string `json:"client_key,omitempty"`
+
+	// ConnectTimeout Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s, or 1s with several targets.
+	//
+	// Example: 2s
+	ConnectTimeout *string `json:"connect_timeout,omitempty"`
+
+	// When failures in a row eject a target for some time. Replaces the whole object, whose
+	// absent parts have their defaults; false turns it off, null restores the default.
+	Ejection *Ejection `json:"ejection,omitempty"`
+
+	// HashOn What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.
+	//
+	// Example: header:X-Session
+	HashOn *string `json:"hash_on,omitempty"`
+
+	// Headers to set on every forwarded request. Replaces all of them; null removes them.
+	// Their values are encrypted at rest and never returned.
+	Headers *map[string]string `json:"headers,omitempty"`
+
+	// Host Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+	//
+	// Example: preserve
+	Host *string `json:"host,omitempty"`
+
+	// IdleTimeout How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
+	//
+	// Example: 30s
+	IdleTimeout *string `json:"idle_timeout,omitempty"`
+
+	// MaxConnectionAge Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+	//
+	// Example: 1m
+	MaxConnectionAge *string `json:"max_connection_age,omitempty"`
+
+	// MaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
+	//
+	// Example: 200
+	MaxConnections *int64 `json:"max_connections,omitempty"`
+
+	// Name Name of the upstream, unique in the gateway: 1 to 64 characters of a-z, 0-9, - and _. default is that of routes that name none; its first target is upstream_url, which is then left out.
+	//
+	// Example: default
+	Name    string        `json:"name"`
+	Retries *RetriesInput `json:"retries,omitempty"`
+
+	// Where the requests go: targets with one scheme, and no two with the same URL.
+	// Replaces all of them; absent keeps those in force. Required for a new upstream.
+	Targets *[]TargetInput `json:"targets,omitempty"`
+
+	// Timeout Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.
+	//
+	// Example: 30s
+	Timeout *string `json:"timeout,omitempty"`
+}
+
+// UpstreamInputBalance How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+// Example: round_robin
+type UpstreamInputBalance string
+
+// UpstreamList is the schema UpstreamList of the OpenAPI document.
+type UpstreamList struct {
+	// One page of records, newest first.
+	Data []Upstream `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// UpstreamRef is the schema UpstreamRef of the OpenAPI document.
+type UpstreamRef struct {
+	// GatewayID Gateway that has the upstream.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Upstream Name of the upstream.
+	//
+	// Example: default
+	Upstream string `json:"upstream"`
+}
+
+// UpstreamRequest is the schema UpstreamRequest of the OpenAPI document.
+type UpstreamRequest struct {
+	// Balance How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+	//
+	// Example: round_robin
+	Balance *UpstreamRequestBalance `json:"balance,omitempty"`
+
+	// PEM certificates that replace the system's root certificates for this upstream; null
+	// restores the system's.
+	Ca *string `json:"ca,omitempty"`
+
+	// Client certificate for an https upstream, in PEM, followed by the certificates of its
+	// issuers. Requires client_key; null removes it, and then client_key must be null too.
+	ClientCertificate *string `json:"client_certificate,omitempty"`
+
+	// Private key of the client certificate, in PEM without a passphrase. It is encrypted
+	// at rest and never returned. If an update has no key, a new certificate must match the
+	// stored one.
+	ClientKey *string `json:"client_key,omitempty"`
+
+	// ConnectTimeout Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s, or 1s with several targets.
+	//
+	// Example: 2s
+	ConnectTimeout *string `json:"connect_timeout,omitempty"`
+
+	// When failures in a row eject a target for some time. Replaces the whole object, whose
+	// absent parts have their defaults; false turns it off, null restores the default.
+	Ejection *Ejection `json:"ejection,omitempty"`
+
+	// HashOn What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.
+	//
+	// Example: header:X-Session
+	HashOn *string `json:"hash_on,omitempty"`
+
+	// Headers to set on every forwarded request. Replaces all of them; null removes them.
+	// Their values are encrypted at rest and never returned.
+	Headers *map[string]string `json:"headers,omitempty"`
+
+	// Host Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+	//
+	// Example: preserve
+	Host *string `json:"host,omitempty"`
+
+	// IdleTimeout How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
+	//
+	// Example: 30s
+	IdleTimeout *string `json:"idle_timeout,omitempty"`
+
+	// MaxConnectionAge Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+	//
+	// Example: 1m
+	MaxConnectionAge *string `json:"max_connection_age,omitempty"`
+
+	// MaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
+	//
+	// Example: 200
+	MaxConnections *int64        `json:"max_connections,omitempty"`
+	Retries        *RetriesInput `json:"retries,omitempty"`
+
+	// Where the requests go: targets with one scheme, and no two with the same URL.
+	// Replaces all of them; absent keeps those in force. Required for a new upstream.
+	Targets *[]TargetInput `json:"targets,omitempty"`
+
+	// Timeout Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.
+	//
+	// Example: 30s
+	Timeout *string `json:"timeout,omitempty"`
+}
+
+// UpstreamRequestBalance How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+// Example: round_robin
+type UpstreamRequestBalance string
 
 // UsageEntry is the schema UsageEntry of the OpenAPI document.
 type UsageEntry struct {

@@ -160,8 +160,11 @@ func (c *call) queryProblems() []error {
 		}
 	}
 	for _, p := range c.op.query {
-		if values, given := c.query[p.name]; given {
+		switch values, given := c.query[p.name]; {
+		case given:
 			problems = append(problems, p.problem(values))
+		case p.required:
+			problems = append(problems, fault.Invalid(p.name, "is required: add it to the query"))
 		}
 	}
 	if slices.Contains(known, "since") {

@@ -11,6 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keygate/keygate/internal/cookie"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // overview is the description of the API as a whole, in Markdown.
@@ -58,11 +59,16 @@ func ClientDocument() *huma.OpenAPI {
 		}
 	}
 	doc.Components.Responses, doc.Components.Headers, doc.Components.Parameters, doc.Webhooks = nil, nil, nil, nil
-	// A creation whose name or upstream URL is in the configuration file is written by hand.
-	doc.Components.Schemas.Map()["CreateGatewayRequest"].Required = []string{"name", "upstream_url"}
+	// A creation whose name is in the configuration file is written by hand. The upstream URL may be a target.
+	creation := doc.Components.Schemas.Map()["CreateGatewayRequest"]
+	creation.Required = []string{"name"}
+	creation.Properties["upstream_url"].Extensions = map[string]any{"x-go-type-skip-optional-pointer": true}
 	for _, s := range doc.Components.Schemas.Map() {
 		if p := s.Properties["rate_limit"]; p != nil && len(p.OneOf) > 0 {
 			p.Nullable, p.OneOf, p.Extensions = true, nil, map[string]any{"x-go-type": "KeyRateLimit"} // written by hand
+		}
+		if p := s.Properties["ejection"]; p != nil && len(p.OneOf) > 0 {
+			p.OneOf, p.Extensions = nil, map[string]any{"x-go-type": "Ejection"} // written by hand
 		}
 		if p := s.Properties["cost"]; p != nil && p.Items != nil { // a slice of one type, written by hand
 			p.Items.Ref, p.Extensions = schemaPrefix+"Cost", map[string]any{"x-go-type-skip-optional-pointer": true}
@@ -95,6 +101,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Documents", Description: "OpenAPI documents and configuration files that define the routes of a gateway."},
 			{Name: "Revisions", Description: "The history of pushes that changed a gateway's routes."},
 			{Name: "Repositories", Description: "The Git repositories that gateways follow."},
+			{Name: "Upstreams", Description: "The services behind a gateway, each with one or more targets."},
 			{Name: "Routes", Description: "The paths and methods that a gateway accepts, with their rate limits."},
 			{Name: "Keys", Description: "API keys for calls through gateways and for this API."},
 			{Name: "Owners", Description: "The customers or teams whose keys the keys are."},
@@ -238,7 +245,7 @@ func (o *operation) parameters() (out []*huma.Param) {
 		}
 	}
 	for _, q := range o.query {
-		out = append(out, &huma.Param{Name: q.name, In: "query", Description: q.doc, Schema: q.schema, Example: q.example})
+		out = append(out, &huma.Param{Name: q.name, In: "query", Required: q.required, Description: q.doc, Schema: q.schema, Example: q.example})
 	}
 	if o.ifMatch {
 		out = append(out, &huma.Param{
@@ -343,6 +350,8 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the account.", "acct_01jz8y5c3te9b8r2m6q4v7x0ee"
 	case "gateway_id":
 		p.Description, p.Example = "Identifier of the gateway.", "gw_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "upstream":
+		p.Description, p.Example = "Name of the upstream.", gateway.DefaultUpstream
 	case "route_id":
 		p.Description, p.Example = "Identifier of the route.", "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
 	case "key_id":

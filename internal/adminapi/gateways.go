@@ -47,7 +47,7 @@ func (a *API) gatewayOperations() []operation {
 
 func gatewayFilters() []queryParam {
 	return []queryParam{
-		{name: "q", doc: "Only gateways whose name, hostname or upstream URL contains this text.", schema: textSchema(), example: "orders"},
+		{name: "q", doc: "Only gateways whose name, hostname or URL of a target contains this text.", schema: textSchema(), example: "orders"},
 	}
 }
 
@@ -127,13 +127,21 @@ func (c *call) newGateway(body gatewayBody) (in control.NewGateway, err error) {
 	if in.AllowDuplicate, err = body.allowsDuplicate(); err != nil {
 		return in, err
 	}
+	list, err := c.upstreams(body["upstreams"])
+	if err != nil {
+		return in, err
+	}
 	if body["config"].Kind() != '"' {
-		c.refuse(fault.Join(c.required("name"), c.required("upstream_url")))
+		c.refuse(c.required("name"))
+		if !hasDefault(list.Value) {
+			c.refuse(c.required("upstream_url"))
+		}
 	}
 	if in.DefaultPlanID, err = body.defaultPlanID(); err != nil {
 		return in, err
 	}
 	in.Settings, err = c.settings(body, true)
+	in.Settings.Upstreams = list
 	return in, err
 }
 

@@ -24,6 +24,7 @@ func operations(t *testing.T) []request {
 		"tryGateway":    `{"method": "GET", "path": "/"}`,
 		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
 		"createOwnerGrant": `{"limit": "l", "units": 1}`, "createKeyGrant": `{"limit": "l", "units": 1}`,
+		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "updateTarget": `{"drain": true}`,
 		"updateAccountDefaults": `{"default_plan": null}`,
 		"createAccount":         `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
 	}
@@ -34,6 +35,11 @@ func operations(t *testing.T) []request {
 				continue
 			}
 			q := request{method: op.Method, path: path}
+			for _, p := range op.Parameters {
+				if p.In == "query" && p.Required {
+					q.path += "?" + p.Name + "=x"
+				}
+			}
 			if op.RequestBody != nil {
 				body, known := bodies[op.OperationID]
 				if !known {
@@ -66,7 +72,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	strangersGateway := s.newGateway(stranger)
 
 	ours := strings.NewReplacer("{owner_id}", owner, "{plan_id}", plan, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
-		"{gateway_id}", gatewayID, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
+		"{gateway_id}", gatewayID, "{upstream}", "default", "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
 		if !strings.Contains(q.path, "{") || strings.HasPrefix(q.path, "/v1/accounts") || strings.HasPrefix(q.path, "/v1/nodes") { // the operator's: a 403
@@ -145,9 +151,9 @@ func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID stri
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{owner_id}", "own_x", "{plan_id}", "plan_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
-	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "read:keys write:gateways", "read admin:webhooks"} {
+	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "admin:gateways/gw_x/upstreams", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)
 	}
 	for _, q := range operations(t) {

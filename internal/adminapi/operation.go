@@ -105,6 +105,7 @@ type queryParam struct {
 	name, doc string
 	schema    *huma.Schema
 	example   any
+	required  bool
 	check     func(value string) error // checks a given value; nil accepts any non-empty text
 }
 
@@ -112,7 +113,7 @@ type queryParam struct {
 func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
-		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.routeOperations(), a.tryOperations(),
+		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.upstreamOperations(), a.routeOperations(), a.tryOperations(),
 		a.keyOperations(), a.ownerOperations(), a.quotaOperations(), a.usageRecordOperations(), a.planOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {

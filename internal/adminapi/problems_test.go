@@ -46,7 +46,7 @@ func (c *bodyCase) required() []string {
 func bodyCases(s *server) []bodyCase {
 	gatewayID := s.newGateway("")
 	owner, key := s.newQuotas()
-	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", s.newRoute("", gatewayID, "/a"), "/v1/keys/{key_id}", key,
+	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{upstream}", "default", "{route_id}", s.newRoute("", gatewayID, "/a"), "/v1/keys/{key_id}", key,
 		"/v1/owners/{owner_id}", owner, "{plan_id}", s.newPlan("", "free"), "{webhook_id}", s.newWebhook(nil).text("webhook_id"))
 	doc := adminapi.Document()
 	var out []bodyCase
@@ -59,7 +59,13 @@ func bodyCases(s *server) []bodyCase {
 			if schema.Ref != "" {
 				schema = doc.Components.Schemas.SchemaFromRef(schema.Ref)
 			}
-			out = append(out, bodyCase{op.OperationID, op.Method, ids.Replace(path), schema})
+			of := ids.Replace(path)
+			for _, p := range op.Parameters {
+				if p.In == "query" && p.Required {
+					of += "?" + p.Name + "=x"
+				}
+			}
+			out = append(out, bodyCase{op.OperationID, op.Method, of, schema})
 		}
 	}
 	return out
@@ -100,7 +106,8 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"external_id": `" a"`, "plan_id": `"plan_x"`, "createGateway.default_plan": `"none"`, "updateGateway.default_plan": `"none"`, "default_plan_id": `"plan_x"`,
 		"limits": `[{"name": "a", "sustained": "1/s", "gateway_id": "gw_x"}]`, "title": `"a\nb"`, "time_zone": `"Mars"`, "simulateLimit.plan": `{"limits": [{"name": "a", "sustained": "x"}]}`,
 		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
-		"limit": `"none"`, "reason": `"a\nb"`,
+		"limit": `"none"`, "reason": `"a\nb"`, "targets": `[{"url": "x"}]`, "hash_on": `"x"`, "host": `"a b"`, "ca": `"x"`, "client_certificate": `"x"`, "client_key": `"x"`,
+		"connect_timeout": `"1h"`, "idle_timeout": `"1ms"`, "max_connection_age": `"1ms"`, "ejection": `{"base": "1h"}`, "upstream": `"gone"`, "upstreams": `[{"name": "A"}]`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {

@@ -39,6 +39,7 @@ type routeRecord struct {
 	RateLimit   *rateLimitRecord   `json:"rate_limit" doc:"Rate limit of the route; null for no limit."`
 	Concurrency *concurrencyRecord `json:"concurrency" doc:"Bound of the requests of the route that are in flight; null for none."`
 	Cost        *costList          `json:"cost" doc:"What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests."`
+	Upstream    string             `json:"upstream" doc:"Name of the upstream that gets the requests." example:"default"`
 	Auth        string             `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
 	Source      string             `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt   time.Time          `json:"created_at" doc:"When the route was created."`
@@ -63,7 +64,7 @@ type routeChangeRecord struct {
 	Methods []string `json:"methods" nullable:"false" doc:"HTTP methods of the route." example:"GET"`
 	RouteID *string  `json:"route_id" doc:"Identifier of the route; null for a route that a dry run would add."`
 
-	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, cost, auth. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes."`
+	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes."`
 }
 
 type pushRecord struct {
@@ -74,7 +75,7 @@ type pushRecord struct {
 	Unchanged int                 `json:"unchanged" doc:"Number of routes that did not change."`
 	Warnings  []string            `json:"warnings" nullable:"false" doc:"Likely mistakes in the document."`
 
-	Gateway []settingChangeRecord `json:"gateway,omitempty" nullable:"false" doc:"Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change. Absent if there are none."`
+	Gateway []settingChangeRecord `json:"gateway,omitempty" nullable:"false" doc:"Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change; those of an upstream as upstreams.NAME.SETTING, and its targets as upstreams.NAME.targets.URL. Absent if there are none."`
 
 	Effect *effectRecord `json:"effect,omitempty" doc:"What the push would have done to the requests of the last 24 hours. Only with effect=true."`
 }
@@ -229,7 +230,7 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
 		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
-		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
+		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Upstream: routeUpstream(r), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
 		Warnings: gateway.RouteWarnings(r.Methods),
 	}
 }

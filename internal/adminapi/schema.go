@@ -173,14 +173,23 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 	}
 }
 
-// oneOf checks a value against one of two forms, of which one is a string and the other is not: the
+// oneOf checks a value against one of two forms, of which one is a string and the other is not, or the other is false: the
 // form of the value's own kind. A third form may be null.
 func (c *bodyCheck) oneOf(forms []*huma.Schema, field string) error {
 	kind := c.dec.PeekKind()
+	if slices.ContainsFunc(forms, func(s *huma.Schema) bool { return s.Type == huma.TypeBoolean }) {
+		switch kind {
+		case 'f':
+			return c.dec.SkipValue()
+		case 't':
+			return c.skip(field, "must be %s, or false", describeType(forms[0]))
+		}
+	}
 	for _, s := range forms {
 		switch {
 		case s.Type == nullType && kind == 'n':
 			return c.dec.SkipValue()
+		case s.Type == huma.TypeBoolean:
 		case s.Type != nullType && kind != 'n' && (s.Type == huma.TypeString) == (kind == '"'):
 			return c.value(s, field)
 		}

@@ -24,10 +24,11 @@ import (
 
 // createGatewayRequest is the body of createGateway, beside the settings.
 type createGatewayRequest struct {
-	Spec           *string `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
-	AllowDuplicate *bool   `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a name that another gateway of the account has. Otherwise it is a 409." example:"true"`
-	DefaultPlanID  *string `json:"default_plan_id,omitempty" nullable:"true" minLength:"1" doc:"Identifier of the plan of default_plan, in its place." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Config         *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
+	Upstreams      []upstreamInput `json:"upstreams,omitempty" nullable:"true" maxItems:"64" doc:"Upstreams of the gateway, of which the one with the name default takes the place of upstream_url."`
+	Spec           *string         `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
+	AllowDuplicate *bool           `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a name that another gateway of the account has. Otherwise it is a 409." example:"true"`
+	DefaultPlanID  *string         `json:"default_plan_id,omitempty" nullable:"true" minLength:"1" doc:"Identifier of the plan of default_plan, in its place." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Config         *string         `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
 }
 
 // TransformSchema adds the settings to the schema. null means the same as an absent field; fields that a
@@ -63,6 +64,13 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 	}
 	kind := reflect.TypeFor[string]()
 	switch s.Kind {
+	case gateway.KindTargets:
+		kind = reflect.TypeFor[[]TargetInput]()
+		tags += tagsOf("minItems", "1", "maxItems", most)
+	case gateway.KindEjection:
+		kind, nullable = reflect.TypeFor[ejectionInput](), false
+	case gateway.KindRetries:
+		kind, nullable = reflect.TypeFor[retriesInput](), false
 	case gateway.KindBool:
 		kind = reflect.TypeFor[bool]()
 	case gateway.KindCount:
@@ -171,6 +179,19 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 	case gateway.KindCORS:
 		in, err := decoded[corsInput](content)
 		return in.cors(), err
+	case gateway.KindTargets:
+		in, err := decoded[[]TargetInput](content)
+		list := make([]gateway.Target, len(in))
+		for i := range in {
+			list[i] = in[i].target()
+		}
+		return list, err
+	case gateway.KindEjection:
+		in, err := decoded[ejectionInput](content)
+		return in.Ejection, err
+	case gateway.KindRetries:
+		in, err := decoded[retriesInput](content)
+		return in.retries(), err
 	case gateway.KindSwitches:
 		in, err := decoded[selfServiceInput](content)
 		return gateway.SelfServicePatch{Usage: in.Usage, Rotate: in.Rotate}, err
@@ -272,7 +293,7 @@ func recordSettings() []gateway.Setting {
 func (gatewayRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
 	required := []string{"gateway_id"}
 	for _, s := range recordSettings() {
-		schema.Properties[s.Name] = recordSchema(r, &s)
+		schema.Properties[s.Name] = recordSchema(r, &s, false)
 		if !s.Record.OmitEmpty {
 			required = append(required, s.Name)
 		}
@@ -282,14 +303,20 @@ func (gatewayRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *huma
 }
 
 // recordSchema returns the schema of a setting in the record.
-func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
+func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Schema {
 	example := cmp.Or(s.Record.Example, s.Example)
-	kind, nullable := reflect.TypeFor[string](), false
+	kind := reflect.TypeFor[string]()
 	switch s.Kind {
+	case gateway.KindTargets:
+		kind = reflect.TypeFor[[]targetRecord]()
+	case gateway.KindEjection:
+		kind = reflect.TypeFor[ejectionRecord]()
+	case gateway.KindRetries:
+		kind = reflect.TypeFor[retriesRecord]()
 	case gateway.KindBool:
 		kind = reflect.TypeFor[bool]()
 	case gateway.KindCount:
-		kind, nullable = reflect.TypeFor[int64](), !s.Record.OmitEmpty
+		kind, nullable = reflect.TypeFor[int64](), nullable || !s.Record.OmitEmpty
 	case gateway.KindList:
 		kind = reflect.TypeFor[[]string]()
 	case gateway.KindHeaders:
@@ -338,6 +365,12 @@ func presentSetting(value any) any {
 			return nil
 		}
 		return &corsRecord{Origins: orEmpty(v.Origins), Methods: orEmpty(v.Methods), Headers: orEmpty(v.Headers), MaxAge: v.MaxAge}
+	case []gateway.Target:
+		return presentTargets(v)
+	case gateway.Ejection:
+		return ejectionRecord{v}
+	case gateway.Retries:
+		return retriesRecord{Attempts: v.Attempts, BudgetPercent: v.BudgetPercent, On: orEmpty(v.On), IdempotencyKey: v.IdempotencyKey}
 	case gateway.SelfServicePatch:
 		return selfService(v.Apply(gateway.SelfService{}))
 	}

@@ -195,7 +195,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	v.Route = route.UUID
+	v.Route, v.Upstream = route.UUID, g.UpstreamOf(route)
 	return d.charge(g, route, public, path)
 }
 

@@ -17,7 +17,7 @@ type Action uint8
 // The actions.
 const (
 	Refuse    Action = iota // respond with Verdict.Fault
-	Forward                 // forward to Gateway.Upstream: every limit is charged
+	Forward                 // forward to Verdict.Upstream: every limit is charged
 	Preflight               // respond with 204 and no body
 	Wait                    // call Admitter.Wait, then decide again
 	Serve                   // let the service Verdict.Service respond to the holder of the key; nothing is charged
@@ -42,8 +42,10 @@ type Verdict struct {
 	Close bool
 
 	Gateway *snapshot.Settings // nil if no gateway was found
-	Route   [16]byte           // UUID of the route; zeros if none matched, or the key was not accepted
-	Caller  *snapshot.Caller   // nobody without a key of the gateway's account, and on public routes
+	// Upstream is the route's, if the action is Forward or Wait.
+	Upstream *snapshot.Upstream
+	Route    [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
+	Caller   *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
 	// Cost is what the request costs beside itself, if it was admitted; nil for nothing.
 	Cost *cost.Program
 
@@ -100,7 +102,7 @@ func (v *Verdict) reset() {
 // resetDecision clears what an attempt at the decision has set.
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
-	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, [16]byte{}, nil, "", false
+	v.Gateway, v.Upstream, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, nil, [16]byte{}, nil, "", false
 	v.RevokedKey, v.KeyReason = [16]byte{}, accesslog.NoReason
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""

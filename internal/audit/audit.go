@@ -50,6 +50,13 @@ const (
 	GatewayUpdate   Action = "gateway.update"
 	GatewayDelete   Action = "gateway.delete"
 	GatewayTry      Action = "gateway.try" // a request was sent to it; the diff has its method and path
+	UpstreamCreate  Action = "upstream.create"
+	UpstreamUpdate  Action = "upstream.update"
+	UpstreamDelete  Action = "upstream.delete"
+	TargetAdd       Action = "target.add"
+	TargetUpdate    Action = "target.update"
+	TargetDrain     Action = "target.drain" // an update that takes it away
+	TargetDelete    Action = "target.delete"
 	RouteCreate     Action = "route.create"
 	RouteUpdate     Action = "route.update"
 	RouteDelete     Action = "route.delete"

@@ -39,6 +39,7 @@ type TargetConfig struct {
 	Weight  int    // at least 1
 	Backup  bool
 	Drain   bool
+	Use     any // what the caller needs to use the target: see Target.Use
 }
 
 // Ejection is the field `ejection` (section 3). The zero value turns it off: the upstream ejects no address, and uses those

@@ -63,6 +63,17 @@ func (a *Attempts) Pick(now time.Duration) *Target {
 	return t
 }
 
+// Prefer begins an attempt at a target that an earlier attempt of the caller had, whatever its state, and reports whether it
+// could. It could not if the target leaves, or is another upstream's. End must follow if it could.
+func (a *Attempts) Prefer(t *Target) bool {
+	if t.upstream != a.upstream || !a.start(t) {
+		return false
+	}
+	a.tried[a.count], a.without = t, false
+	a.count++
+	return true
+}
+
 // changed waits for a change of the table that has begun, and returns the view after it. It returns nil if there is none, and
 // the view before has no target.
 func (u *Upstream) changed(now time.Duration, before *view) *view {

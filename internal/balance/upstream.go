@@ -17,6 +17,7 @@ type Upstream struct {
 	stale   atomic.Bool // something has changed that the view does not show
 	budget  budget
 	without atomic.Uint64 // picks while no target took part
+	dropped atomic.Bool
 
 	mu       sync.Mutex // held to change the table or to make a view
 	table    *table
@@ -42,11 +43,13 @@ type entry struct {
 // Target is a target of an upstream at one address. Weight, backup and drain are its own; the rest is the address's. It is
 // safe for concurrent use.
 type Target struct {
-	url     string
-	address *Address
+	upstream *Upstream
+	url      string
+	address  *Address
 
-	joined atomic.Int64 // when it joined others, or never
-	leaves atomic.Bool  // it drains, or is not in the table any more
+	use    atomic.Pointer[any] // TargetConfig.Use
+	joined atomic.Int64        // when it joined others, or never
+	leaves atomic.Bool         // it drains, or is not in the table any more
 
 	// The rest is guarded by the lock of the upstream.
 	health  *Health       // nil without checks
@@ -59,8 +62,14 @@ type Target struct {
 // Name returns the name of the upstream.
 func (u *Upstream) Name() Name { return u.name }
 
+// Dropped reports whether the upstream was dropped: it has no target any more.
+func (u *Upstream) Dropped() bool { return u.dropped.Load() }
+
 // URL returns the target as it is configured.
 func (t *Target) URL() string { return t.url }
+
+// Use returns TargetConfig.Use of the configuration in force, or of the last one that had the target.
+func (t *Target) Use() any { return *t.use.Load() }
 
 // Address returns the address of the target.
 func (t *Target) Address() *Address { return t.address }
@@ -95,12 +104,13 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		case is && t == nil:
 			continue // twice in the configuration
 		case !is:
-			t = &Target{url: c.URL, address: u.fleet.take(now, u, k.address)}
+			t = &Target{upstream: u, url: c.URL, address: u.fleet.take(now, u, k.address)}
 			t.join(now, joins)
 		case t.leaves.Load() && !c.Drain:
 			t.join(now, joins)
 		}
 		old[k] = nil
+		t.use.Store(&c.Use)
 		health := u.fleet.takeHealth(now, t.address, cfg.Check)
 		u.fleet.releaseHealth(t.health)
 		t.health = health

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/webhook/fanout"
@@ -21,13 +22,14 @@ const (
 	MaxAccountQuotas        = 2_000_000  // of which the store keeps windows
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
+	MaxAccountTargets       = gateway.MaxAccountTargets
 	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old revisions are removed
 	MaxAccountConfiguration = 64 << 20 // bytes of what every node has in memory, see AccountCounts
 )
 
 // AccountBounds are bounds for each account; 0 means the constant of the same name.
 type AccountBounds struct {
-	Keys, LiveKeys, Owners, Plans, Responses, ResponseBytes, RevisionBytes int
+	Keys, LiveKeys, Owners, Plans, Targets, Responses, ResponseBytes, RevisionBytes int
 
 	ConfigurationBytes int64 // 0 means MaxAccountConfiguration
 }
@@ -102,6 +104,28 @@ func (w *work) roomForPlan(ctx context.Context) error {
 		return fault.New(fault.Conflict, "the account has %d plans, which is the most that it may have: delete plans that are no longer needed first", most)
 	}
 	return w.mayGrow(ctx)
+}
+
+// roomForTargets checks that the actor's account may have the targets that g has in addition to those of before, which may be
+// nil. Otherwise the error is fault.Conflict.
+func (w *work) roomForTargets(ctx context.Context, before, g *gateway.Gateway) error {
+	return roomForTargets(ctx, w, w.bounds, before, g)
+}
+
+func roomForTargets(ctx context.Context, tx AccountReader, bounds *AccountBounds, before, g *gateway.Gateway) error {
+	more := int64(g.CountTargets())
+	if before != nil {
+		more -= int64(before.CountTargets())
+	}
+	if more <= 0 {
+		return nil
+	}
+	most := int64(cmp.Or(bounds.Targets, MaxAccountTargets))
+	room, err := tx.AccountRoom(ctx, g.AccountID, AccountCounts{Targets: most - more + 1})
+	if err != nil || room.Targets {
+		return err
+	}
+	return fault.New(fault.Conflict, "the upstreams of all gateways of the account would have more than %d targets, which is the most that it may have: remove targets that are not used", most)
 }
 
 // keyBytes is what a key counts for AccountCounts.KeyBytes.

@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/traffic"
@@ -69,7 +70,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 	p := control.Page{Limit: 1}
 	all := map[string]func(ctx context.Context) error{}
 	for _, some := range []map[string]func(ctx context.Context) error{
-		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), {
+		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), {
 			"AddAccount": func(ctx context.Context) error {
 				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Tier: "scale"}))
 			},
@@ -228,6 +229,28 @@ func callsOnRoutes(h *harness, c *control.Actor, on target) map[string]func(ctx 
 			return second(h.UpdateRouteLimit(ctx, c, id, on.routeID, p, nil))
 		},
 		"DeleteRoute": func(ctx context.Context) error { return second(h.DeleteRoute(ctx, c, id, on.routeID, nil)) },
+	}
+}
+
+func callsOnUpstreams(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
+	id, url := on.gatewayID, "https://orders.internal/base"
+	return map[string]func(ctx context.Context) error{
+		"Upstreams": func(ctx context.Context) error { return second(h.Upstreams(ctx, c, id, control.Page{Limit: 1})) },
+		"Upstream":  func(ctx context.Context) error { return second(h.Upstream(ctx, c, id, "default")) },
+		"PutUpstream": func(ctx context.Context) error {
+			return second(h.PutUpstream(ctx, c, id, upstreamPatch("next", "http://n"), nil))
+		},
+		"PatchUpstream": func(ctx context.Context) error {
+			return second(h.PatchUpstream(ctx, c, id, upstreamPatch("default", "http://n"), nil))
+		},
+		"DeleteUpstream": func(ctx context.Context) error { return second(h.DeleteUpstream(ctx, c, id, "next", nil)) },
+		"AddTarget": func(ctx context.Context) error {
+			return second(h.AddTarget(ctx, c, id, "default", control.NewTarget{Target: gateway.Target{URL: "https://b"}}, nil))
+		},
+		"PatchTarget": func(ctx context.Context) error {
+			return second(h.PatchTarget(ctx, c, id, "default", url, control.TargetPatch{Drain: value(true)}, nil))
+		},
+		"DeleteTarget": func(ctx context.Context) error { return second(h.DeleteTarget(ctx, c, id, "default", url, nil)) },
 	}
 }
 

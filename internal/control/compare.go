@@ -3,8 +3,10 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
+	"slices"
 
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -71,7 +73,46 @@ func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
 			changes = append(changes, SettingChange{Field: name, Before: before, After: after})
 		}
 	}
-	return changes, nil
+	return append(changes, compareUpstreams(values[0][upstreamsField], values[1][upstreamsField])...), nil
+}
+
+// compareUpstreams returns the upstreams that a file has in another form than the file before, or that only one of them has. A
+// file without the list keeps them all.
+func compareUpstreams(before, after any) []SettingChange {
+	was, _ := upstreamsByName(before)
+	is, given := upstreamsByName(after)
+	if !given {
+		return nil
+	}
+	names := maps.Clone(was)
+	maps.Copy(names, is)
+	var changes []SettingChange
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		if !reflect.DeepEqual(was[name], is[name]) {
+			changes = append(changes, SettingChange{Field: upstreamsField + "." + name, Before: was[name], After: is[name]})
+		}
+	}
+	return changes
+}
+
+// upstreamsByName returns the entries of a list of upstreams in a file, with digests of certificates. given is false if the
+// file has no list.
+func upstreamsByName(list any) (byName map[string]any, given bool) {
+	byName = map[string]any{}
+	entries, given := list.([]any)
+	for _, e := range entries {
+		entry, _ := e.(map[string]any)
+		entry = maps.Clone(entry)
+		name, _ := entry["name"].(string)
+		delete(entry, "name")
+		for _, s := range gateway.UpstreamSettings() {
+			if text, isText := entry[s.Name].(string); isText && s.Kind == gateway.KindCertificate {
+				entry[s.Name] = digestOrNil(text)
+			}
+		}
+		byName[name] = entry
+	}
+	return byName, given
 }
 
 // compareTables returns how two route tables differ, without a new table.
@@ -92,7 +133,7 @@ func compareTables(before, after []gateway.Route) delta {
 		switch {
 		case was == nil:
 			d.added = append(d.added, *r)
-		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || was.Auth != r.Auth || !d.costs.same(was.Cost, r.Cost):
+		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || was.Auth != r.Auth || was.Upstream != r.Upstream || !d.costs.same(was.Cost, r.Cost):
 			d.changed, d.replaced = append(d.changed, *r), append(d.replaced, was)
 		default:
 			d.unchanged++

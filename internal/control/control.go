@@ -120,6 +120,7 @@ type RoutePatch struct {
 	RateLimit   Optional[RateLimitPatch]        // null removes the whole limit
 	Concurrency Optional[ratelimit.Concurrency] // replaced as a whole; null removes it
 	Cost        Optional[cost.Rules]            // replaced as a whole; null removes it
+	Upstream    Optional[string]                // by name; null means the default one
 }
 
 // RateLimitPatch is the field rate_limit of LimitPatch and RoutePatch.

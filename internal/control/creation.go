@@ -10,7 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // NewGateway is what a gateway is created from: settings, and at most one document.
@@ -118,7 +117,14 @@ func (s *Service) readCreation(ctx context.Context, actor *Actor, in NewGateway)
 		return nil, problems
 	}
 	// Secrets and settings that depend on each other.
-	return n, n.apply(n.blank(actor, s.now()))
+	g := n.blank(actor, s.now())
+	if err := n.apply(g); err != nil || n.doc == nil {
+		return n, err
+	}
+	if n.doc.kind == gateway.SpecDocument {
+		return n, inField("spec", n.doc.checkUpstreams(g))
+	}
+	return n, fault.Prefixed("config", n.doc.checkUpstreams(g))
 }
 
 // readDocument reads the document of in, if there is one.
@@ -153,7 +159,7 @@ func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway,
 		field  string
 		given  *Optional[string]
 		inFile bool
-	}{{"name", &settings.Name, section.Name.Present}, {"upstream_url", &settings.UpstreamURL, section.UpstreamURL.Present}} {
+	}{{"name", &settings.Name, section.Name.Present}, {"upstream_url", &settings.UpstreamURL, section.UpstreamURL.Present || hasDefault(&settings) || hasDefault(section)}} {
 		switch {
 		case required.given.Present || required.inFile:
 		case in.Config == "":
@@ -168,6 +174,11 @@ func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway,
 		n.edits = append(n.edits, &n.doc.edit)
 	}
 	return fault.Join(append(problems, err)...)
+}
+
+// hasDefault reports whether p describes the default upstream, and thus upstream_url.
+func hasDefault(p *gateway.Patch) bool {
+	return slices.ContainsFunc(p.Upstreams.Value, func(u gateway.UpstreamPatch) bool { return u.Name == gateway.DefaultUpstream })
 }
 
 // blank returns a gateway of the actor's account with all settings at their defaults.
@@ -219,6 +230,9 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	}
 	if err := setDefaultPlan(ctx, tx, "", g); err != nil {
 		return nil, n.inFile(err)
+	}
+	if err := roomForTargets(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
+		return nil, err
 	}
 	s.setHostname(g)
 	g.SharesName = n.sharesName
@@ -278,7 +292,7 @@ func (s *Service) insertGateway(ctx context.Context, actor *Actor, n *creation, 
 		if err := w.audit(ctx, audit.GatewayCreate, g.ID, g.ID, gatewayDiff(nil, g)); err != nil {
 			return nil, err
 		}
-		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
+		return g, w.gatewayChanged(ctx, g)
 	})
 }
 

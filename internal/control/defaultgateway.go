@@ -7,7 +7,6 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // The default gateway (contract, 4.1) is the first one of the account default, until it is moved
@@ -86,5 +85,5 @@ func (w *work) setDefault(ctx context.Context, before *gateway.Gateway, value bo
 	if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, gatewayDiff(before, &g)); err != nil {
 		return err
 	}
-	return w.changed(ctx, snapshot.SettingsChange, g.ID)
+	return w.settingsChanged(ctx, &g)
 }

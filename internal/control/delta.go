@@ -15,7 +15,7 @@ import (
 type delta struct {
 	added     []gateway.Route
 	removed   []gateway.Route
-	changed   []gateway.Route  // with the new limit or authentication
+	changed   []gateway.Route  // with the new limit, authentication or upstream
 	replaced  []*gateway.Route // what changed was before
 	unchanged int
 	table     []gateway.Route // the new table, in the document's order
@@ -72,7 +72,7 @@ type kept struct{ limit, cost, concurrency bool }
 func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.Route {
 	before := *was
 	after := before
-	after.Auth, after.Source = r.Auth, r.Source
+	after.Auth, after.Source, after.Upstream = r.Auth, r.Source, r.Upstream
 	if !keep.limit {
 		after.RateLimit, after.LimitByAPI = r.RateLimit, r.LimitByAPI
 	}
@@ -87,7 +87,7 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.R
 		after.CostByAPI = r.CostByAPI
 	}
 	switch {
-	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || after.Auth != before.Auth:
+	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || after.Auth != before.Auth || after.Upstream != before.Upstream:
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
 	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI || after.ConcurrencyByAPI != before.ConcurrencyByAPI:
@@ -126,6 +126,9 @@ func (d *delta) changes() []RouteChange {
 		}
 		if before.Auth != after.Auth {
 			list[i].Changes = append(list[i].Changes, SettingChange{"auth", string(before.Auth), string(after.Auth)})
+		}
+		if before.Upstream != after.Upstream {
+			list[i].Changes = append(list[i].Changes, SettingChange{"upstream", upstreamName(before), upstreamName(after)})
 		}
 	}
 	return list

@@ -2,6 +2,7 @@ package control
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -67,11 +68,13 @@ func routeFields(r *gateway.Route) fields {
 	return fields{
 		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
 		"rate_limit": limitOrNil(r.RateLimit), "concurrency": concurrencyOrNil(r.Concurrency), "cost": costOrNil(r.Cost),
+		"upstream": orNil(r.Upstream),
 	}
 }
 
 func gatewayDiff(before, after *gateway.Gateway) audit.Diff {
 	d := differ(gatewayFields(before), gatewayFields(after))
+	maps.Copy(d, upstreamsDiff(before, after))
 	if before == nil || after == nil {
 		return d
 	}
@@ -85,6 +88,9 @@ func gatewayDiff(before, after *gateway.Gateway) audit.Diff {
 	}
 	return d
 }
+
+// upstreamName returns the name of the upstream of a route.
+func upstreamName(r *gateway.Route) string { return cmp.Or(r.Upstream, gateway.DefaultUpstream) }
 
 func gatewayFields(g *gateway.Gateway) fields {
 	if g == nil {
@@ -118,6 +124,8 @@ func settingOrNil(kind gateway.Kind, value any) any {
 			return map[string]bool{"usage": s.Usage, "rotate": s.Rotate}
 		}
 		return nil
+	case gateway.Ejection:
+		return ejectionOrFalse(v)
 	case map[string]string:
 		if len(v) == 0 {
 			return nil

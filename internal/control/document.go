@@ -27,6 +27,9 @@ type document struct {
 	restored []gateway.Route
 	rollback bool
 
+	// upstreams says where the routes name their upstreams, by their indexes.
+	upstreams map[int]openapi.Reference
+
 	warnings func(upstreamURL string) []string
 
 	// For a document from a repository: its commit, the commit's author, and what the push's
@@ -41,7 +44,7 @@ func readSpec(content []byte) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, warnings: spec.Warnings}, nil
+	return &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, upstreams: spec.Upstreams, warnings: spec.Warnings}, nil
 }
 
 // readConfiguration reads a configuration file. Its content is the file as received. If the file has
@@ -67,6 +70,31 @@ func (s *Service) readConfiguration(ctx context.Context, actor *Actor, content [
 
 // located adds positions in d to the problems of its settings.
 func (d *document) located(err error) error { return d.positions.In(err) }
+
+// checkUpstreams checks that g has the upstreams that the routes of d name. Errors have the positions of the names.
+func (d *document) checkUpstreams(g *gateway.Gateway) error {
+	var problems []error
+	for i := range d.routes {
+		name := d.routes[i].Upstream
+		if g.UpstreamNamed(name) != nil {
+			continue
+		}
+		if at, known := d.upstreams[i]; known {
+			problem := unknownUpstream(at.Field, name)
+			problems = append(problems, at.Invalid(at.Field, "%s", fault.MessageOf(problem)))
+			continue
+		}
+		problems = append(problems, d.located(unknownUpstream(gateway.UpstreamOfRoute(i), name)))
+	}
+	missing := map[string]bool{}
+	for i := range d.restored {
+		if r := &d.restored[i]; g.UpstreamNamed(r.Upstream) == nil && !missing[r.Upstream] {
+			missing[r.Upstream] = true
+			problems = append(problems, fault.Invalid("number", "the route %s of the revision names the upstream %s, which the gateway does not have: create it first", r.Path, r.Upstream))
+		}
+	}
+	return fault.Join(problems...)
+}
 
 // readRevision turns an old revision into a document. If it was a configuration file, a rollback
 // restores its settings too.
@@ -160,7 +188,7 @@ func (d *document) table() []gateway.Route {
 	table := make([]gateway.Route, len(d.routes))
 	for i, r := range d.routes {
 		r.Auth = cmp.Or(r.Auth, gateway.AuthKey)
-		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Auth: r.Auth, Source: source}
+		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Auth: r.Auth, Source: source}
 	}
 	return table
 }

@@ -60,6 +60,7 @@ const (
 	EffectLimit       EffectChange = "rate_limit"        // another limit of a route
 	EffectCost        EffectChange = "cost"              // another cost; what limits of plans then refuse is not counted
 	EffectConcurrency EffectChange = "concurrency"       // another bound of requests in flight; what it refuses is not counted
+	EffectUpstream    EffectChange = "upstream"          // another upstream
 	EffectGlobal      EffectChange = "global_rate_limit" // another global limit of the gateway
 )
 
@@ -313,6 +314,7 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 // compare adds what changes for the requests of a route that would come to the routes in to.
 func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.ChangedRoute) {
 	auth, limit, keyless := false, false, len(to) > 0
+	upstream := slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Upstream != e.Upstream })
 	if len(to) > 0 {
 		e.cost = slices.ContainsFunc(to, func(i int) bool { return !b.costs.same(b.delta.table[i].Cost, e.Cost) })
 		e.concurrency = slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Concurrency != e.Concurrency })
@@ -341,6 +343,9 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	}
 	if e.concurrency {
 		e.changes = append(e.changes, EffectConcurrency)
+	}
+	if upstream {
+		e.changes = append(e.changes, EffectUpstream)
 	}
 }
 

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -10,34 +11,56 @@ import (
 
 // gatewayEdit is a gateway.Patch whose settings were each checked by themselves.
 type gatewayEdit struct {
-	set []func(*gateway.Gateway) error // in this order
+	reach []func(*gateway.Gateway) error // the settings that say whom the upstream's secrets are sent to
+	set   []func(*gateway.Gateway) error // all others, in this order, after those of reach
+
+	upstreams []*upstreamEdit // of the list of upstreams
+	hasList   bool            // it is given, so upstreams that are not in it are removed
 
 	isDefault     Optional[bool]
-	newClientPair bool // the client certificate or its key is set
-	fromFile      bool // the patch comes from a configuration file, where *** stands for a secret that the gateway has
+	newClientPair bool                        // the client certificate or its key is set
+	given         struct{ headers, key bool } // whether the patch has these
+	newHeaders    bool                        // all headers are given, and none is ***
+	newKey        bool                        // the client key is given, and not ***
+	ofUpstream    bool                        // the patch is that of an upstream
+	fromFile      bool                        // the patch comes from a configuration file, where *** stands for a secret that the gateway has
 	open          func(sealed []byte) ([]byte, error)
 }
 
 // put makes e set something that cannot fail.
-func (e *gatewayEdit) put(set func(*gateway.Gateway)) {
-	e.set = append(e.set, func(g *gateway.Gateway) error {
+func (e *gatewayEdit) put(set func(*gateway.Gateway)) { e.set = append(e.set, sure(set)) }
+
+// sure returns a change that cannot fail.
+func sure(set func(*gateway.Gateway)) func(*gateway.Gateway) error {
+	return func(g *gateway.Gateway) error {
 		set(g)
 		return nil
-	})
+	}
 }
 
 // readPatch checks each setting by itself, and that the account may have the hostname. In a file, ***
 // stands for a secret that the gateway has. A creation applies a patch to the defaults.
 func (s *Service) readPatch(actor *Actor, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
-	e := &gatewayEdit{
-		open: s.cfg.Sealer.Open, fromFile: fromFile,
-		newClientPair: p.UpstreamClientCertificate.Present || p.UpstreamClientKey.Present,
-	}
+	e := s.newEdit(p, fromFile)
 	var problems []error
 	for _, setting := range gateway.Settings() {
 		problems = append(problems, s.putSetting(e, actor, p, &setting))
 	}
-	return e, fault.Join(problems...)
+	return e, fault.Join(append(problems, s.putUpstreams(e, p))...)
+}
+
+// newEdit returns an edit without settings for p.
+func (s *Service) newEdit(p *gateway.Patch, fromFile bool) *gatewayEdit {
+	e := &gatewayEdit{
+		open: s.cfg.Sealer.Open, fromFile: fromFile,
+		newClientPair: p.UpstreamClientCertificate.Present || p.UpstreamClientKey.Present,
+		newHeaders:    p.UpstreamHeaders.Present, newKey: p.UpstreamClientKey.Present && (!fromFile || p.UpstreamClientKey.Value != gateway.Masked),
+	}
+	e.given.headers, e.given.key = p.UpstreamHeaders.Present, p.UpstreamClientKey.Present
+	for _, value := range p.UpstreamHeaders.Value {
+		e.newHeaders = e.newHeaders && (!fromFile || value != gateway.Masked)
+	}
+	return e
 }
 
 // readPatchOf is readPatch for a patch that a call gives. The call may give the default plan by its identifier instead of its
@@ -65,16 +88,45 @@ func (s *Service) putSetting(e *gatewayEdit, actor *Actor, p *gateway.Patch, set
 		return s.putHostname(e, actor, p.Hostname)
 	case "default":
 		return putDefault(e, actor, p.Default)
-	case "upstream_headers":
+	case "upstream_headers", "headers":
 		return s.putHeaders(e, p.UpstreamHeaders)
-	case "upstream_client_key":
+	case "upstream_client_key", "client_key":
 		return s.putClientKey(e, p.UpstreamClientKey)
 	}
 	change, err := setting.Change(p)
-	if change != nil {
+	switch {
+	case change == nil:
+	case setting.Name == "upstream_url":
+		e.reach = append(e.reach, putURL(change, p.UpstreamURL.Value))
+	case saysWhere(setting.Name):
+		e.reach = append(e.reach, sure(change))
+	default:
 		e.put(change)
 	}
 	return err
+}
+
+// saysWhere reports whether a setting of a gateway or of an upstream says whom the upstream's secrets are sent to.
+func saysWhere(name string) bool {
+	switch name {
+	case "upstream_url", "upstream_host", "upstream_ca", "targets", "host", "ca":
+		return true
+	}
+	return false
+}
+
+// putURL returns a change of upstream_url, which is that of the only target. With several targets it is fault.Conflict.
+func putURL(change func(*gateway.Gateway), url string) func(*gateway.Gateway) error {
+	return func(g *gateway.Gateway) error {
+		if u := &g.Upstream; u.Several() && url != u.URL {
+			return &fault.Error{
+				Code: fault.Conflict, Field: "upstream_url",
+				Message: fmt.Sprintf("the upstream %s has %d targets, of which this is the first: change the targets of the upstream instead", gateway.DefaultUpstream, len(u.Targets)),
+			}
+		}
+		change(g)
+		return nil
+	}
 }
 
 func (s *Service) putHostname(e *gatewayEdit, actor *Actor, h Optional[string]) error {
@@ -98,12 +150,27 @@ func (s *Service) putHostname(e *gatewayEdit, actor *Actor, h Optional[string]) 
 // apply changes g and checks the settings that depend on each other. It replaces
 // maps and slices and never changes them, so g may share them with another record.
 func (e *gatewayEdit) apply(g *gateway.Gateway) error {
+	if err := e.applySettings(g); err != nil {
+		return err
+	}
+	return fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+}
+
+// applySettings applies the settings to g, and then decides about the secrets that its upstream has.
+func (e *gatewayEdit) applySettings(g *gateway.Gateway) error {
+	before := g.Upstream
 	var problems []error
-	for _, set := range e.set {
+	for _, set := range e.reach {
 		problems = append(problems, set(g))
 	}
 	if err := fault.Join(problems...); err != nil {
 		return err
 	}
-	return fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream))
+	problems = append(problems, e.guardSecrets(&before, &g.Upstream))
+	for _, set := range e.set {
+		problems = append(problems, set(g))
+	}
+	u := &g.Upstream
+	u.OfOrigin = u.OfOrigin && (len(u.Headers) > 0 && !e.newHeaders || len(u.TLS.ClientKey) > 0 && !e.newKey)
+	return fault.Join(problems...)
 }

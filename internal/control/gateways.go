@@ -9,18 +9,23 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // GatewayFilter selects gateways; "" does not filter.
 type GatewayFilter struct {
-	Query string // a part of the name, the hostname or the upstream's URL, whatever its case
+	Query string // a part of the name, the hostname or a target's URL, whatever its case
 }
 
 // matches reports whether f selects g, which has its hostname.
 func (f *GatewayFilter) matches(g *gateway.Gateway) bool {
 	query := strings.ToLower(f.Query)
-	return slices.ContainsFunc([]string{g.Name, g.Hostname, g.Upstream.URL}, func(s string) bool {
+	texts := []string{g.Name, g.Hostname}
+	for u := range g.AllUpstreams {
+		for _, t := range u.AllTargets() {
+			texts = append(texts, t.URL)
+		}
+	}
+	return slices.ContainsFunc(texts, func(s string) bool {
 		return strings.Contains(strings.ToLower(s), query)
 	})
 }
@@ -131,7 +136,9 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 			return nil, err
 		}
 		g := *before
-		if err := edit.apply(&g); err != nil {
+		if err := edit.apply(&g); fault.CodeOf(err) == fault.Conflict {
+			return nil, cmp.Or(require(m, before.Version), err)
+		} else if err != nil {
 			return nil, err
 		}
 		if err := setDefaultPlan(ctx, w, before.DefaultPlan, &g); err != nil {
@@ -166,6 +173,6 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, diff); err != nil {
 			return nil, err
 		}
-		return &g, w.changed(ctx, snapshot.SettingsChange, g.ID)
+		return &g, w.settingsChanged(ctx, &g)
 	})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
@@ -216,7 +215,13 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if p.settings, err = s.applySettings(ctx, tx, actor, p); err != nil {
 		return nil, err
 	}
+	if err := doc.checkUpstreams(&p.after); err != nil {
+		return nil, err
+	}
 	if err := require(m, before.Version); err != nil {
+		return nil, err
+	}
+	if err := roomForTargets(ctx, tx, &s.cfg.Bounds, before, &p.after); err != nil {
 		return nil, err
 	}
 	if p.after.Name != before.Name {
@@ -346,6 +351,9 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err := w.mayGrow(ctx); err != nil {
 		return err
 	}
+	if err := w.roomForTargets(ctx, p.before, g); err != nil {
+		return err
+	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {
 		return err
 	}
@@ -386,7 +394,7 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err != nil {
 		return err
 	}
-	return w.changed(ctx, snapshot.GatewayChange, g.ID)
+	return w.gatewayChanged(ctx, g)
 }
 
 // revision returns the revision that p creates.

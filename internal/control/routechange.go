@@ -25,7 +25,7 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p)), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value)), errOnlyChecked)
 	}
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present || p.Cost.Present {
@@ -49,6 +49,13 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		misfit, err := bad()
 		if err != nil {
 			return nil, err
+		}
+		if p.Upstream.Present {
+			g, err := w.Gateway(ctx, actor.Account.ID, gatewayID)
+			if err != nil {
+				return nil, err
+			}
+			invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream))
 		}
 		invalid = fault.Join(misfit, invalid)
 		if invalid != nil {
@@ -105,6 +112,7 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		badConcurrency = fault.Prefixed("concurrency", given.Concurrency.Validate())
 	}
 	limit, badLimit := readLimit(&p.RateLimit)
+	given.Upstream = p.Upstream.Value
 	if err := fault.Join(badPath, badMethods, checkRoute(&given), badConcurrency, badLimit); err != nil {
 		return nil, err
 	}
@@ -112,6 +120,7 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		set(&r.Path, p.Path.Present, given.Path)
 		set(&r.Methods, p.Methods.Present, given.Methods)
 		set(&r.Auth, p.Auth.Present, given.Auth)
+		set(&r.Upstream, p.Upstream.Present, given.Upstream)
 		before := r.RateLimit
 		var err error
 		if r.RateLimit, err = limit(before); err != nil {

@@ -88,14 +88,16 @@ func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID stri
 // pattern, the error is fault.ValidationFailed.
 func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
 	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)}), s.checkUpstreamOf(ctx, actor, gatewayID, in.Upstream)), errOnlyChecked)
 	}
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
-		if _, err := w.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
+		g, err := w.Gateway(ctx, actor.Account.ID, gatewayID)
+		if err != nil {
 			return nil, err
 		}
-		if err := cmp.Or(bad()); err != nil {
+		misfit, err := bad()
+		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream))); err != nil {
 			return nil, err
 		}
 		if err := s.roomFor(ctx, w, actor, 1, "path"); err != nil {
@@ -106,7 +108,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
-			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Auth: in.Auth,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {
@@ -140,7 +142,11 @@ func checkRoute(in *gateway.RouteSpec) error {
 		in.Cost = nil
 	}
 	badCost := fault.Prefixed("cost", in.Cost.Validate())
-	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badConcurrency, badCost, badAuth)
+	var badUpstream error
+	if in.Upstream = gateway.StoredUpstreamName(in.Upstream); in.Upstream != "" && gateway.CheckUpstreamName(in.Upstream) != nil {
+		badUpstream = fault.Invalid("upstream", "is not the name of an upstream, which has 1 to 64 characters of a-z, 0-9, - and _")
+	}
+	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badConcurrency, badCost, badUpstream, badAuth)
 }
 
 // adviceOn refuses what is certainly a mistake in one route, and would be a warning about a document. What may be
@@ -187,6 +193,19 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 		return fits(ctx, tx, gatewayID, before, in), nil
 	})
 	if err != nil || fault.CodeOf(bad) != fault.ValidationFailed {
+		return nil
+	}
+	return bad
+}
+
+// checkUpstreamOf checks that a gateway has the upstream that a route names, for a call that fails anyway. Other errors are
+// ignored, and so is a name that no upstream has, which is an error of its own.
+func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, name string) error {
+	if name == "" || gateway.CheckUpstreamName(name) != nil {
+		return nil
+	}
+	bad, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (error, error) { return checkUpstreamOf(g, name), nil })
+	if err != nil {
 		return nil
 	}
 	return bad
@@ -308,7 +327,7 @@ func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, mor
 }
 
 func specOf(r *gateway.Route) gateway.RouteSpec {
-	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Auth: r.Auth}
+	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Upstream: r.Upstream, Auth: r.Auth}
 }
 
 // DeleteRoute deletes a route and returns it as it was.

@@ -10,32 +10,79 @@ import (
 
 // restorable returns the part of the section of an old revision that a rollback of g can restore, and a
 // warning for each of the rest. A revision has no secrets, so the secrets of g stay, as long as
-// upstream_url keeps its origin. default is left out, because it would change another gateway too.
+// they are for the same service. default is left out, because it would change another gateway too, and so is
+// upstream_url if the default upstream has several targets now.
 func restorable(section gateway.Patch, g *gateway.Gateway) (gateway.Patch, []string) {
 	section.Default = gateway.Member[bool]{}
 	var warnings []string
-	headers, hasKey := g.Upstream.Headers, len(g.Upstream.TLS.ClientKey) > 0
-	moves := section.UpstreamURL.Present && originOf(section.UpstreamURL.Value) != originOf(g.Upstream.URL)
+	if u := &section.UpstreamURL; u.Present && g.Upstream.Several() && u.Value != g.Upstream.URL {
+		*u = gateway.Member[string]{}
+		warnings = append(warnings, fmt.Sprintf("upstream_url was not restored, because the upstream %s has %d targets now: change its targets", gateway.DefaultUpstream, len(g.Upstream.Targets)))
+	}
+	warnings = append(warnings, restoreSecrets(&section, &g.Upstream, withReach(g, gateway.Settings(), &section), "upstream_")...)
+	section.Upstreams.Value = slices.Clone(section.Upstreams.Value)
+	for i := range section.Upstreams.Value {
+		p := &section.Upstreams.Value[i]
+		now := g.UpstreamNamed(p.Name)
+		if now == nil {
+			now = &gateway.Upstream{Name: gateway.StoredUpstreamName(p.Name)}
+		}
+		after := withReach(g.Alone(now), gateway.UpstreamSettings(), &p.Patch)
+		warnings = append(warnings, restoreSecrets(&p.Patch, now, after, upstreamPath(p.Name, ""))...)
+	}
+	return section, warnings
+}
+
+// withReach returns the upstream of g with what p says about whom its secrets are sent to.
+func withReach(g *gateway.Gateway, rows []gateway.Setting, p *gateway.Patch) *gateway.Upstream {
+	after := *g
+	for _, s := range rows {
+		if change, err := s.Change(p); saysWhere(s.Name) && err == nil && change != nil {
+			change(&after)
+		}
+	}
+	return &after.Upstream
+}
+
+// restoreSecrets removes secrets from p that a rollback cannot restore, and returns a warning for each of them. prefix
+// begins the names of the fields.
+func restoreSecrets(p *gateway.Patch, now, after *gateway.Upstream, prefix string) (warnings []string) {
+	headers, hasKey := now.Headers, len(now.TLS.ClientKey) > 0
+	single := now.Name == "" && !now.Several() && !after.Several()
+	moves := originOf(now.URL) != originOf(after.URL)
+	if !single {
+		moves = now.HasSecrets() && changesService(now, after)
+	}
 	if moves {
 		headers, hasKey = nil, false
 	}
-	if h := &section.UpstreamHeaders; h.Value != nil {
+	const notRestored = "not restored, because revisions hold no secrets: set "
+	h := &p.UpstreamHeaders
+	if h.Value != nil {
 		h.Value = maps.Clone(h.Value)
 		for _, name := range slices.Sorted(maps.Keys(h.Value)) {
 			if len(headers[name]) == 0 {
 				delete(h.Value, name)
-				warnings = append(warnings, fmt.Sprintf("upstream_headers.%s was not restored, because revisions hold no secrets: set it again", name))
+				warnings = append(warnings, fmt.Sprintf("%sheaders.%s was %sit again", prefix, name, notRestored))
 			}
 		}
 	}
-	certificate, key := &section.UpstreamClientCertificate, &section.UpstreamClientKey
-	wantsCertificate, wantsKey := certificate.Present && !certificate.Null, key.Present && !key.Null
-	same := hasKey && (!wantsCertificate || certificate.Value == g.Upstream.TLS.ClientCertificate)
-	if (wantsCertificate || wantsKey) && !same {
-		*certificate, *key = gateway.Member[string]{}, gateway.Member[string]{}
-		warnings = append(warnings, "upstream_client_certificate and upstream_client_key were not restored, because revisions hold no secrets: set them again")
+	if !h.Present && !single && moves && len(now.Headers) > 0 {
+		*h = gateway.Member[map[string]string]{Present: true, Null: true}
+		warnings = append(warnings, fmt.Sprintf("%sheaders were %sthem again", prefix, notRestored))
 	}
-	return section, warnings
+	certificate, key := &p.UpstreamClientCertificate, &p.UpstreamClientKey
+	wantsCertificate, wantsKey := certificate.Present && !certificate.Null, key.Present && !key.Null
+	same := hasKey && (!wantsCertificate || certificate.Value == now.TLS.ClientCertificate)
+	lost := !single && moves && len(now.TLS.ClientKey) > 0 && !certificate.Null
+	if (wantsCertificate || wantsKey || lost) && !same {
+		*certificate, *key = gateway.Member[string]{}, gateway.Member[string]{}
+		if lost {
+			certificate.Present, certificate.Null, key.Present, key.Null = true, true, true, true
+		}
+		warnings = append(warnings, fmt.Sprintf("%sclient_certificate and %[1]sclient_key were %[2]sthem again", prefix, notRestored))
+	}
+	return warnings
 }
 
 // originOf returns the origin of a valid upstream URL.
@@ -56,5 +103,5 @@ func settingChanges(before, after *gateway.Gateway) []SettingChange {
 			changes = append(changes, SettingChange{Field: name, Before: values[0], After: values[1]})
 		}
 	}
-	return changes
+	return append(changes, upstreamChanges(diff)...)
 }

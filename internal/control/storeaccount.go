@@ -40,6 +40,7 @@ type AccountCounts struct {
 	Responses     int64 // stored for the account's keys that exist
 	ResponseBytes int64 // of their bodies and encoded headers
 	RevisionBytes int64 // as stored, including revisions that are no longer kept but not removed yet
+	Targets       int64 // of the upstreams of all gateways
 
 	// The configuration that every node has in memory, as far as the account chooses its size.
 	GatewayBytes int64 // settings of gateways
@@ -58,7 +59,7 @@ func (n *AccountCounts) ConfigurationBytes() int64 {
 // AccountRoom says for each number of AccountCounts whether it is below its bound. Configuration says so for
 // ConfigurationBytes.
 type AccountRoom struct {
-	Keys, LiveKeys, Owners, Plans, Responses, ResponseBytes, RevisionBytes, Configuration bool
+	Keys, LiveKeys, Owners, Plans, Responses, ResponseBytes, RevisionBytes, Targets, Configuration bool
 }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the

@@ -81,6 +81,9 @@ func (s *Service) putClientKey(e *gatewayEdit, o Optional[string]) error {
 func (e *gatewayEdit) keepSecret(field string, before, sealed []byte, value string) ([]byte, error) {
 	if sealed == nil {
 		if len(before) == 0 {
+			if e.ofUpstream {
+				return nil, fault.Invalid(field, "*** keeps the secret that the upstream has, but it has none for this field, or the file gives it other targets, another host or another ca: write ${env:NAME} instead of ***, set that variable, and apply the file with keygate")
+			}
 			return nil, fault.Invalid(field, "*** keeps the secret that the gateway has, but it has none for this field and origin of upstream_url: write ${env:NAME} instead of ***, set that variable, and apply the file with keygate")
 		}
 		return before, nil

@@ -33,7 +33,7 @@ func ParseDocument(content []byte) (*Document, error) {
 	return d, err
 }
 
-// LocateDocument is ParseDocument, and returns the positions of the settings too.
+// LocateDocument is ParseDocument, and returns the positions of the settings too, and of the upstreams that routes name.
 func LocateDocument(content []byte) (*Document, Positions, error) {
 	d := &Document{Routes: []RouteSpec{}}
 	root, err := ReadFile(content, d.read)
@@ -44,8 +44,18 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 	if section := root.Member("gateway"); section != nil {
 		positions.add(section, "gateway")
 	}
+	if routes := root.Member("routes"); routes != nil {
+		for i := range d.Routes {
+			if d.Routes[i].Upstream != "" {
+				positions[UpstreamOfRoute(i)] = routes.Nodes[i].Member("upstream").Position
+			}
+		}
+	}
 	return d, positions, nil
 }
+
+// UpstreamOfRoute returns the field of a configuration file with the upstream of route i.
+func UpstreamOfRoute(i int) string { return fmt.Sprintf("routes[%d].upstream", i) }
 
 // ReadFile parses a file in YAML or JSON whose content read reads, and refuses each value with ${env:NAME}. The error is
 // as that of ParseDocument: it has what read returns, except for the values that are not known because of their
@@ -158,8 +168,10 @@ func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, er
 			}
 		case "auth":
 			r.Auth, err = ReadAuth(m, at)
+		case "upstream":
+			r.Upstream, err = ReadUpstreamName(m, at)
 		default:
-			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost or auth")
+			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost, auth or upstream")
 		}
 		return err
 	}, missing("path"), missing("methods"))
@@ -205,6 +217,22 @@ func ReadAuth(n *document.Node, field string) (Auth, error) {
 		return auth, nil
 	}
 	return "", n.Invalid(field, "must be key, or none for a public route")
+}
+
+// ReadUpstreamName reads the upstream of a route from a document, by name: "" for DefaultUpstream, which may be named or
+// null. The error is a validation error with the position.
+func ReadUpstreamName(n *document.Node, field string) (string, error) {
+	if n.Kind == document.Null {
+		return "", nil
+	}
+	name, err := n.ReadText(field)
+	if err == nil && CheckUpstreamName(name) != nil {
+		err = n.Invalid(field, "is not the name of an upstream, which has 1 to %d characters of a-z, 0-9, - and _", maxUpstreamName)
+	}
+	if err != nil {
+		return "", err
+	}
+	return StoredUpstreamName(name), nil
 }
 
 // ReadLimit reads a rate limit from a mapping in a document. A field that is null is absent.

@@ -19,8 +19,9 @@ func Export(g *Gateway, routes []Route) *Document {
 	for _, s := range Settings() {
 		s.values.export(&d.Gateway, g)
 	}
+	d.Gateway.exportUpstreams(g)
 	for i, r := range routes {
-		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Auth: r.Auth}
+		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Auth: r.Auth}
 	}
 	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
@@ -61,6 +62,9 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 	}
 	if len(r.Cost) > 0 {
 		b.WriteString("    cost:\n" + r.Cost.YAML(6))
+	}
+	if r.Upstream != "" {
+		fmt.Fprintf(b, "    upstream: %s\n", document.Scalar(r.Upstream))
 	}
 	if r.Auth == AuthNone {
 		fmt.Fprintf(b, "    auth: %s\n", r.Auth)

@@ -249,6 +249,8 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 			Path:    "/" + strings.Join(rapid.SliceOfN(segment, 0, 4).Draw(t, "segments"), "/"),
 			Methods: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "PUT", "ON", "NO", "Y", "X-A_1", "NULL"}), 1, 3, rapid.ID).Draw(t, "methods"),
 			Auth:    rapid.SampledFrom([]gateway.Auth{gateway.AuthKey, gateway.AuthNone}).Draw(t, "auth"),
+
+			Upstream: rapid.SampledFrom([]string{"", "next", "1"}).Draw(t, "upstream"),
 		}
 		slices.Sort(r.Methods)
 		daily := rapid.SampledFrom([]string{"", "7/day"}).Draw(t, "daily")
@@ -279,7 +281,7 @@ func TestExportRoundTrip(t *testing.T) {
 		}
 		routes := make([]gateway.Route, len(specs))
 		for i, s := range specs {
-			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Cost: s.Cost, Auth: s.Auth}
+			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Cost: s.Cost, Auth: s.Auth, Upstream: s.Upstream}
 		}
 		exported := gateway.Export(g, routes)
 		text := exported.Encode()

@@ -20,9 +20,10 @@ type Gateway struct {
 	ID          string
 	AccountID   string
 	Name        string
-	SharesName  bool // another gateway of the account may have the name
-	Upstream    Upstream
-	Hostname    string // lower case; DefaultHostname unless HostGiven
+	SharesName  bool       // another gateway of the account may have the name
+	Upstream    Upstream   // DefaultUpstream
+	Others      []Upstream // the named ones, by name
+	Hostname    string     // lower case; DefaultHostname unless HostGiven
 	HostGiven   bool
 	GlobalLimit ratelimit.Config // Sustained and Burst only
 	Timeout     string           // a Go duration as given
@@ -93,6 +94,7 @@ type Route struct {
 	// Concurrency bounds the requests in flight. ConcurrencyByAPI is LimitByAPI of it.
 	Concurrency      ratelimit.Concurrency
 	ConcurrencyByAPI bool
+	Upstream         string // by name; "" for DefaultUpstream
 	Auth             Auth
 	Source           Source
 	CreatedAt        time.Time
@@ -106,6 +108,7 @@ type RouteSpec struct {
 	RateLimit   ratelimit.Config
 	Cost        cost.Rules
 	Concurrency ratelimit.Concurrency
+	Upstream    string // by name; "" for DefaultUpstream
 	Auth        Auth
 }
 

@@ -3,20 +3,28 @@ package gateway
 import (
 	"bytes"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
 )
 
+// upstreamsField is the field of the section "gateway" with the upstreams, which is no setting.
+const upstreamsField = "upstreams"
+
 // read parses the section "gateway".
 func (p *Patch) read(n *document.Node) error {
 	rows := Settings()
-	return n.EachMember("gateway", func(m *document.Node) error {
+	return n.EachMember("gateway", func(m *document.Node) (err error) {
+		if m.Name == upstreamsField {
+			p.Upstreams, err = readUpstreams(m, "gateway."+upstreamsField)
+			return err
+		}
 		s := findSetting(rows, m.Name)
 		if s == nil {
-			return m.Unknown("gateway."+m.Name, "is not a field of gateway in a configuration file: %s", "use "+strings.Join(SettingNames(), ", "))
+			return m.Unknown("gateway."+m.Name, "is not a field of gateway in a configuration file: %s", "use "+strings.Join(append(SettingNames(), upstreamsField), ", "))
 		}
-		return s.values.read(s, p, n, m)
+		return s.values.read(s, p, "gateway", n, m)
 	})
 }
 
@@ -31,6 +39,7 @@ func (p *Patch) encode(b *bytes.Buffer) {
 	for _, s := range Settings() {
 		s.values.encode(s.Name, b, p)
 	}
+	encodeUpstreams(b, &p.Upstreams)
 }
 
 // HasSecrets reports whether the patch has a secret in clear.
@@ -43,7 +52,7 @@ func (p *Patch) HasSecrets() bool {
 			return true
 		}
 	}
-	return false
+	return slices.ContainsFunc(p.Upstreams.Value, func(u UpstreamPatch) bool { return u.HasSecrets() })
 }
 
 // WithoutSecrets returns the patch with Masked in place of its secrets.
@@ -56,6 +65,12 @@ func (p *Patch) WithoutSecrets() Patch {
 		h.Value = maps.Clone(h.Value)
 		for name := range h.Value {
 			h.Value[name] = Masked
+		}
+	}
+	if u := &masked.Upstreams; u.Value != nil {
+		u.Value = slices.Clone(u.Value)
+		for i := range u.Value {
+			u.Value[i].Patch = u.Value[i].WithoutSecrets()
 		}
 	}
 	return masked

@@ -27,6 +27,7 @@ func Schema() []byte {
 		field["description"] = s.Doc.File
 		gatewayFields[s.Name] = field
 	}
+	gatewayFields[upstreamsField] = upstreamsSchema()
 	content, err := json.MarshalIndent(schema{
 		"$schema":     "https://json-schema.org/draft/2020-12/schema",
 		"$id":         SchemaID,
@@ -62,6 +63,8 @@ func routeSchema() schema {
 				},
 			}),
 			"cost": costSchema(),
+			"upstream": orNull(schema{"type": "string", "pattern": `^([a-z0-9_-]+|.*\$\{env:.*)$`, "maxLength": maxUpstreamName,
+				"description": "Name of the upstream that gets the requests. Default: the upstream with the name default.", "examples": []any{"next"}}),
 			"auth": schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
 		},
 	}

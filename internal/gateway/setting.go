@@ -27,6 +27,8 @@ type Setting struct {
 	Parts  []Part // of KindLimit, KindCORS and KindSwitches, which have a flag and a form field for each part
 
 	values values
+
+	ofUpstream bool // a row of UpstreamSettings
 }
 
 // Kind is a kind of settings. It implies the Go type of the values.
@@ -45,6 +47,9 @@ const (
 	KindLimit       Kind = "limit"       // ratelimit.Config with Sustained and Burst
 	KindCORS        Kind = "cors"        // CORS
 	KindSwitches    Kind = "switches"    // SelfServicePatch: an object of bools, which are the parts
+	KindTargets     Kind = "targets"     // []Target
+	KindEjection    Kind = "ejection"    // Ejection
+	KindRetries     Kind = "retries"     // Retries
 )
 
 // IsSecret reports whether the values are secret: stored encrypted, and shown as Masked.
@@ -121,10 +126,11 @@ type Member[T any] struct {
 
 // values reads and writes the values of one setting: access for some type.
 type values interface {
-	read(s *Setting, p *Patch, section, m *document.Node) error
+	read(s *Setting, p *Patch, field string, section, m *document.Node) error
 	encode(name string, b *bytes.Buffer, p *Patch)
 	export(p *Patch, g *Gateway)
 	put(p *Patch, v any)
+	given(p *Patch) bool
 	change(s *Setting, p *Patch) (func(*Gateway), error)
 	value(g *Gateway) any
 	initial() any
@@ -162,16 +168,17 @@ func (a access[T]) valid(v T) error {
 	return a.check(v)
 }
 
-func (a access[T]) read(s *Setting, p *Patch, section, m *document.Node) (err error) {
+// read reads the setting from m, a member of section, which is the value of field.
+func (a access[T]) read(s *Setting, p *Patch, field string, section, m *document.Node) (err error) {
 	to := a.member(p)
 	*to = Member[T]{Present: true, Null: !s.NotNull && m.Kind == document.Null}
 	if to.Null {
 		return nil
 	}
-	if to.Value, err = a.file.read(m, "gateway."+s.Name); err != nil {
+	if to.Value, err = a.file.read(m, field+"."+s.Name); err != nil {
 		return err
 	}
-	return withPosition(a.valid(to.Value), section, "gateway")
+	return withPosition(s.problem(a.valid(to.Value)), section, field)
 }
 
 func (a access[T]) encode(name string, b *bytes.Buffer, p *Patch) {
@@ -200,6 +207,8 @@ func (a access[T]) put(p *Patch, v any) {
 	}
 }
 
+func (a access[T]) given(p *Patch) bool { return a.member(p).Present }
+
 func (a access[T]) change(s *Setting, p *Patch) (func(*Gateway), error) {
 	m := a.member(p)
 	if !m.Present {
@@ -209,7 +218,7 @@ func (a access[T]) change(s *Setting, p *Patch) (func(*Gateway), error) {
 	if !m.Null || s.NotNull {
 		v = m.Value
 		if err := a.valid(v); err != nil {
-			return nil, err
+			return nil, s.problem(err)
 		}
 	}
 	if a.field != nil {
@@ -229,8 +238,19 @@ func (a access[T]) initial() any { return a.normal }
 
 func (a access[T]) schema() schema { return a.file.schema }
 
+// problem returns an error of the value as one of the setting.
+func (s *Setting) problem(err error) error {
+	if s.ofUpstream {
+		return OfUpstream(err)
+	}
+	return err
+}
+
 // Put sets the setting in p to v, which has the Go type of the setting's kind. nil means null.
 func (s *Setting) Put(p *Patch, v any) { s.values.put(p, v) }
+
+// IsGiven reports whether p has the setting.
+func (s *Setting) IsGiven(p *Patch) bool { return s.values.given(p) }
 
 // Change checks the setting in p, and returns a function that applies it to a gateway; nil if p does not have
 // the setting. Package control applies the settings whose values are secret or that depend on the account.

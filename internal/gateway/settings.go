@@ -39,6 +39,21 @@ type Patch struct {
 	UpstreamMaxConnections    Member[int64]
 	UpstreamHost              Member[string]
 	ErrorFormat               Member[string]
+
+	// Upstreams are upstreams of the gateway, by their names (UpstreamPatch). In a file they are all that it has; null
+	// leaves the default one alone.
+	Upstreams Member[[]UpstreamPatch]
+
+	UpstreamOnly
+}
+
+// UpstreamOnly are the members of a Patch that belong to an UpstreamPatch: what a gateway's own settings do not have.
+type UpstreamOnly struct {
+	Targets  Member[[]Target] // replaced as a whole
+	Balance  Member[string]
+	HashOn   Member[string]
+	Ejection Member[Ejection] // replaced as a whole
+	Retries  Member[Retries]  // replaced as a whole
 }
 
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and
@@ -115,9 +130,9 @@ func Settings() []Setting {
 		Name: "upstream_url", Kind: KindText, NotNull: true, Required: true, Most: maxUpstreamURL, Example: "https://orders.internal",
 		Doc: Doc{
 			File:   "Base URL of the upstream service: http, https or h2c (cleartext HTTP/2). A new origin removes upstream_headers, the client certificate and its key, unless the file gives new ones.",
-			Create: "Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it.",
-			Update: "Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key.",
-			Record: "Base URL of the upstream service.",
+			Create: "Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config or the upstream default in upstreams has it.",
+			Update: "Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key. If the upstream default has several targets, it is the first of them, and a change is a 409.",
+			Record: "Base URL of the upstream service: the first target of the upstream default.",
 			Patch:  "cannot be cleared; another origin removes UpstreamHeaders and the client certificate",
 		},
 		Record: Record{First: true},

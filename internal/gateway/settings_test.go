@@ -66,7 +66,36 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 		u.TLS.ClientCertificate, u.TLS.ClientKey = string(p.Cert), []byte("sealed")
 		u.TLS.CA = rapid.SampledFrom([]string{"# roots\n" + string(p.Cert), "\n" + string(p.Cert), strings.TrimSpace(string(p.Cert)), string(p.Cert) + "\n\n"}).Draw(t, "ca")
 	}
+	if some("several") {
+		drawUpstream(t, u, "https")
+	}
+	for _, name := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "true", "1", "-", "next_one"}), 0, 3, rapid.ID).Draw(t, "others") {
+		other := gateway.Upstream{Name: name, Timeout: text("its timeout", "1s"), MaxConnections: rapid.Int64Range(0, 3).Draw(t, "its connections"), TLS: u.TLS}
+		if some("its headers") {
+			other.Headers = map[string][]byte{"X-Token": []byte("sealed")}
+		}
+		other.Host = text("its host", "a.example", gateway.PreserveHost)
+		drawUpstream(t, &other, rapid.SampledFrom([]string{"http", "https", "h2c"}).Draw(t, "its scheme"))
+		g.PutUpstream(other)
+	}
 	return g
+}
+
+// drawUpstream draws what only upstreams have.
+func drawUpstream(t *rapid.T, u *gateway.Upstream, scheme string) {
+	urls := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"10.0.0.1:8443", "[::1]:80/a", "b.internal/x,y", "true", "c/a%20b"}), 1, 4, rapid.ID).Draw(t, "targets")
+	list := make([]gateway.Target, len(urls))
+	for i, url := range urls {
+		list[i] = gateway.Target{URL: scheme + "://" + url, Weight: rapid.IntRange(0, gateway.MaxTargetWeight).Draw(t, "weight"), Backup: rapid.Bool().Draw(t, "backup"), Drain: rapid.Bool().Draw(t, "drain")}
+	}
+	u.SetTargets(list)
+	u.Balance.Policy = rapid.SampledFrom([]gateway.Policy{"", gateway.RoundRobin, gateway.Hash}).Draw(t, "balance")
+	if u.Balance.Policy == gateway.Hash {
+		u.Balance.HashOn = rapid.SampledFrom([]string{gateway.HashPrincipal, gateway.HashAddress, "header:X-A"}).Draw(t, "hash on")
+	}
+	on := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{gateway.OnConnect, gateway.OnTimeout, gateway.On502, gateway.OnGRPCUnavailable}), 1, 4, rapid.ID)
+	u.Ejection = rapid.SampledFrom([]*gateway.Ejection{nil, {Off: true}, {Failures: 2, On: on.Draw(t, "ejected on"), Base: "100ms", Max: "1h0m0s", MaxPercent: 0}}).Draw(t, "ejection")
+	u.Retries = rapid.SampledFrom([]*gateway.Retries{nil, {On: []string{}}, {Attempts: 5, BudgetPercent: 100, On: on.Draw(t, "retried on"), IdempotencyKey: true}}).Draw(t, "retries")
 }
 
 const everySetting = `gateway:
@@ -99,6 +128,11 @@ const everySetting = `gateway:
     usage: true
     rotate: true
   error_format: openai
+  upstreams:
+    - name: next
+      targets:
+        - {url: https://10.0.0.1:8443, weight: 2}
+        - {url: https://orders-dr.internal, backup: true}
 routes: []
 `
 
@@ -124,12 +158,15 @@ func TestEverySettingOfAFile(t *testing.T) {
 	}
 	section := reflect.ValueOf(d.Gateway)
 	for i := range section.NumField() {
+		if section.Type().Field(i).Name == "UpstreamOnly" {
+			continue
+		}
 		if !section.Field(i).FieldByName("Present").Bool() {
 			t.Errorf("got no %s; want every setting", section.Type().Field(i).Name)
 		}
 	}
-	if got, want := section.NumField(), len(gateway.SettingNames()); got != want {
-		t.Errorf("got %d fields of a section and %d rows of the table; want as many", got, want)
+	if got, want := section.NumField(), len(gateway.SettingNames())+2; got != want {
+		t.Errorf("got %d fields of a section; want one for each of the rows of the table, for the upstreams, and for what only these have: %d", got, want)
 	}
 	if got := string(d.Encode()); got != text {
 		t.Errorf("got encoded:\n%s\nwant:\n%s", got, text)
@@ -193,12 +230,14 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 func TestSecretsOfAFile(t *testing.T) {
 	const secret = "s3cret-value"
 	for text, want := range map[string]bool{
-		"upstream_headers: {A: '***', B: " + secret + "}": true,
-		"upstream_headers: {A: '***'}":                    false,
-		"upstream_headers: null":                          false,
-		"upstream_client_key: '***'":                      false,
-		"upstream_client_key: null":                       false,
-		"name: " + secret:                                 false,
+		"upstream_headers: {A: '***', B: " + secret + "}":                true,
+		"upstream_headers: {A: '***'}":                                   false,
+		"upstream_headers: null":                                         false,
+		"upstream_client_key: '***'":                                     false,
+		"upstream_client_key: null":                                      false,
+		"name: " + secret:                                                false,
+		"upstreams: [{name: a, headers: {A: '***', B: " + secret + "}}]": true,
+		"upstreams: [{name: a, headers: {A: '***'}}]":                    false,
 	} {
 		d, err := gateway.ParseDocument([]byte("gateway: {" + text + "}\nroutes: []\n"))
 		if err != nil {

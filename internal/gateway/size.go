@@ -16,7 +16,7 @@ func RouteBytes(routes []Route) (n int64) {
 	sizes := map[*cost.Rule]int64{} // of costs that routes share
 	for i := range routes {
 		r := &routes[i]
-		n += int64(len(r.Path) + segmentBytes*strings.Count(r.Path, "/"))
+		n += int64(len(r.Path) + len(r.Upstream) + segmentBytes*strings.Count(r.Path, "/"))
 		if len(r.Cost) > 0 {
 			size, known := sizes[&r.Cost[0]]
 			if !known {

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -8,11 +9,19 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Upstream says how a gateway reaches the service behind it. The store keeps it as one
+// Upstream says how a gateway reaches a service behind it. The store keeps it as one
 // JSON object, so its JSON names are part of the stored form: add new ones, but never
 // change one. CONTRIBUTING.md lists the files that a new setting touches.
 type Upstream struct {
-	URL string `json:"url"` // as given; http, https or h2c
+	// Name is the upstream's in its gateway; "" for DefaultUpstream, to which upstream_url and the
+	// upstream_ settings belong.
+	Name string `json:"name,omitempty"`
+
+	// URL is that of the first target, as given; http, https or h2c.
+	URL string `json:"url"`
+
+	// Targets are all targets in the given order; nil for one target, URL, that has the defaults.
+	Targets []Target `json:"targets,omitempty"`
 
 	// Host is the Host that the service gets: "" for that of URL, PreserveHost for the client's, or a name.
 	Host string `json:"host,omitempty"`
@@ -20,6 +29,10 @@ type Upstream struct {
 	// Headers are set on every forwarded request. The values are sealed with the
 	// installation's secret key.
 	Headers map[string][]byte `json:"headers,omitempty"`
+
+	// OfOrigin is set if the secrets were given for the origin of URL alone: Host or TLS.CA was changed afterwards, while
+	// there was one target, so a certificate for Host does not prove whom they were meant for (targets.md, section 1).
+	OfOrigin bool `json:"of_origin,omitempty"`
 
 	TLS      UpstreamTLS      `json:"tls,omitzero"`
 	Timeouts UpstreamTimeouts `json:"timeouts,omitzero"`
@@ -29,6 +42,14 @@ type Upstream struct {
 	// MaxConnectionAge is the age after which a connection is not used for new requests: a
 	// Go duration as given; "" means the server's default.
 	MaxConnectionAge string `json:"max_connection_age,omitempty"`
+
+	// Timeout is that of a named upstream, a Go duration as given; "" for that of the default one, which is
+	// Gateway.Timeout.
+	Timeout string `json:"timeout,omitempty"`
+
+	Balance  Balance   `json:"balance,omitzero"`
+	Ejection *Ejection `json:"ejection,omitempty"` // nil for DefaultEjection
+	Retries  *Retries  `json:"retries,omitempty"`  // nil for DefaultRetries
 }
 
 // setURL sets a URL that is valid. Credentials for one server are not sent to another: a new origin removes
@@ -39,10 +60,21 @@ func (u *Upstream) setURL(s string) {
 	}
 	before, err := ParseUpstreamURL(u.URL)
 	if after, afterErr := ParseUpstreamURL(s); err != nil || afterErr != nil || before.Origin() != after.Origin() {
-		u.Headers, u.TLS.ClientCertificate, u.TLS.ClientKey = nil, "", nil
+		u.DropSecrets()
 	}
-	u.URL = s
+	if u.URL = s; u.Targets != nil {
+		u.Targets = slices.Clone(u.Targets)
+		u.Targets[0].URL = s
+	}
 }
+
+// DropSecrets removes the headers, and the client certificate with its key.
+func (u *Upstream) DropSecrets() {
+	u.Headers, u.TLS.ClientCertificate, u.TLS.ClientKey = nil, "", nil
+}
+
+// HasSecrets reports whether there are headers or a client key.
+func (u *Upstream) HasSecrets() bool { return len(u.Headers) > 0 || len(u.TLS.ClientKey) > 0 }
 
 // UpstreamTLS says how a gateway authenticates an https upstream, and itself to the
 // upstream.

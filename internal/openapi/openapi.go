@@ -1,10 +1,9 @@
 // Package openapi turns an OpenAPI document into the routes of a gateway
 // (specification, Gateway; contract, 4.2 and 5).
 //
-// It reads the version, the first server, the paths, their operations and the extensions
-// x-keygate-rate-limit, x-keygate-concurrency, x-keygate-auth and x-keygate-cost, and ignores the rest: schemas, parameters
-// and references to them are not checked. It follows the references of path items within the document,
-// and fetches nothing.
+// It reads the version, the first server, the paths, their operations and the extensions x-keygate-rate-limit,
+// x-keygate-concurrency, x-keygate-auth, x-keygate-cost and x-keygate-upstream, and ignores the rest: schemas, parameters and
+// references to them are not checked. It follows the references of path items within the document, and fetches nothing.
 package openapi
 
 import (
@@ -33,9 +32,17 @@ type Document struct {
 	// BasePath is the path of the first server, with which every route's path starts; "" if
 	// it has none.
 	BasePath string
+	// Upstreams says where the routes that name an upstream name it, by their indexes in Routes.
+	Upstreams map[int]Reference
 
 	warnings []*warning
 	unshown  int
+}
+
+// Reference is where a document names something.
+type Reference struct {
+	Field string
+	document.Position
 }
 
 // Parse parses an OpenAPI document of version 3.0, 3.1 or 3.2 in YAML or JSON. The routes have

@@ -307,6 +307,12 @@ func (r *reader) checkTable() {
 		p := r.origins[i].policy
 		route := &r.doc.Routes[i]
 		route.RateLimit, route.Concurrency, route.Cost, route.Auth = p.limit, p.concurrency, p.cost, p.authOrKey()
+		if route.Upstream = gateway.StoredUpstreamName(p.upstream); route.Upstream != "" {
+			if r.doc.Upstreams == nil {
+				r.doc.Upstreams = map[int]Reference{}
+			}
+			r.doc.Upstreams[i] = p.upstreamAt
+		}
 	}
 	for _, bad := range gateway.CheckTable(r.doc.Routes) {
 		from := r.origins[bad.Row]

@@ -18,6 +18,7 @@ const (
 	authExtension        = "x-keygate-auth"
 	costExtension        = "x-keygate-cost"
 	concurrencyExtension = "x-keygate-concurrency"
+	upstreamExtension    = "x-keygate-upstream"
 )
 
 // policy is the content of the extensions. Zero values are absent.
@@ -28,6 +29,9 @@ type policy struct {
 	cost        cost.Rules
 	free        bool // an empty list of costs is given: the cost of the path item does not count
 	unbounded   bool // {} is given for the concurrency: that of the path item does not count
+
+	upstream   string    // by name, also for gateway.DefaultUpstream
+	upstreamAt Reference // where it is named
 }
 
 // or returns p with its absent fields taken from otherwise.
@@ -43,6 +47,9 @@ func (p policy) or(otherwise policy) policy {
 	}
 	if len(p.cost) == 0 && !p.free {
 		p.cost, p.free = otherwise.cost, otherwise.free
+	}
+	if p.upstream == "" {
+		p.upstream, p.upstreamAt = otherwise.upstream, otherwise.upstreamAt
 	}
 	return p
 }
@@ -67,6 +74,8 @@ func (p policy) differs(o policy) (extension string) {
 		return costExtension
 	case p.concurrency != o.concurrency:
 		return concurrencyExtension
+	case gateway.StoredUpstreamName(p.upstream) != gateway.StoredUpstreamName(o.upstream):
+		return upstreamExtension
 	}
 	return ""
 }
@@ -102,8 +111,12 @@ func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy,
 				if !p.unbounded {
 					p.concurrency, err = readConcurrency(m, at)
 				}
+			case upstreamExtension:
+				if p.upstream, err = readUpstream(m, at); p.upstream != "" {
+					p.upstreamAt = Reference{Field: at, Position: m.Position}
+				}
 			default:
-				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension)
+				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension, upstreamExtension)
 			}
 			r.problems.Add(err)
 			ok = ok && err == nil
@@ -118,6 +131,18 @@ func readAuth(n *document.Node, field string) (gateway.Auth, error) {
 		return "", err
 	}
 	return gateway.ReadAuth(n, field)
+}
+
+// readUpstream reads the name of an upstream, also that of the default one; "" for null.
+func readUpstream(n *document.Node, field string) (string, error) {
+	if err := refuseEnv(n.Position, field, n.Text); err != nil {
+		return "", err
+	}
+	name, err := gateway.ReadUpstreamName(n, field)
+	if name == "" && err == nil && n.Kind == document.String {
+		name = gateway.DefaultUpstream
+	}
+	return name, err
 }
 
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {

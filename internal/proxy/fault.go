@@ -53,6 +53,8 @@ func BodyTooLarge(limit int64) *fault.Error {
 var (
 	errLoop    = errors.New("loop")
 	errUpgrade = errors.New("unexpected 101")
+	// errNoTarget is the cause of NoTarget.
+	errNoTarget = errors.New("no target")
 )
 
 // ErrStatus is the cause of the 502 for a response whose status is not a ValidStatus.

@@ -140,7 +140,7 @@ func MayTrail(name string, id http1.Name, response bool) bool {
 
 // IsWithheld reports whether a client's field of that name must be dropped, because the
 // gateway sets it itself (upstream_headers) or it may hold the key (key_headers). withheld
-// is Gateway.Withheld. "_" is treated as "-".
+// is Target.Withheld. "_" is treated as "-".
 func IsWithheld(withheld []string, name string) bool {
 	for i := range withheld {
 		if len(withheld[i]) == len(name) && sameName(withheld[i], name) {

@@ -32,7 +32,7 @@ const (
 // OriginOf returns the origin of a target.
 func OriginOf(t *snapshot.Target) upstream.Origin {
 	return upstream.OriginOf(t.Base, upstream.Origin{
-		CA: t.CA, Client: t.Client, PublicOnly: t.PublicOnly, Account: t.AccountID, Target: t.ID,
+		CA: t.CA, Client: t.Client, ServerName: t.ServerName, PublicOnly: t.PublicOnly, Account: t.AccountID, Target: t.ID,
 		ConnectTimeout: t.ConnectTimeout, IdleTimeout: t.IdleTimeout, MaxConnAge: t.MaxConnAge, MaxConns: t.MaxConns,
 	})
 }
@@ -41,9 +41,11 @@ func OriginOf(t *snapshot.Target) upstream.Origin {
 // failed before the first byte of a response: GET, HEAD, OPTIONS, PUT and DELETE without a
 // body (contract, 4.4).
 func Retryable(method string, hasBody bool) bool {
-	if hasBody {
-		return false
-	}
+	return !hasBody && Idempotent(method)
+}
+
+// Idempotent reports whether sending a request with the method twice has the effect of sending it once (contract, 4.4).
+func Idempotent(method string) bool {
 	switch method {
 	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
 		return true

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/internal/admit"
@@ -12,8 +13,14 @@ import (
 // Hop describes one request to the upstream, for the fields that the gateway adds to the
 // client's own.
 type Hop struct {
-	Verdict   *admit.Verdict
-	RequestID string
+	Verdict *admit.Verdict
+	// Headers are set on the request: those of the target.
+	Headers []snapshot.Header
+	// Attempt is how often the request was sent to targets with this time; 0 stands for 1.
+	Attempt int
+	// GRPCTimeout takes the place of the client's grpc-timeout, unless it is "".
+	GRPCTimeout string
+	RequestID   string
 	// Client is the peer: the client, or the last proxy before this one.
 	Client netip.Addr
 	// TLS is set if the request arrived over TLS.
@@ -36,8 +43,8 @@ type Hop struct {
 }
 
 // Each calls yield with each field that the gateway adds to a forwarded request (contract,
-// 4.2, end): the request's identifier, X-Forwarded-*, Via, X-Keygate-* and the gateway's
-// upstream_headers. Via is added to the client's Via; each of the other fields replaces the
+// 4.2, end): the request's identifier, X-Forwarded-*, Via, X-Keygate-* and the headers of the
+// target. Via is added to the client's Via; each of the other fields replaces the
 // client's field. value is valid until yield returns.
 func (h *Hop) Each(yield func(name, value string)) {
 	yield("X-Request-Id", h.RequestID)
@@ -70,8 +77,14 @@ func (h *Hop) Each(yield func(name, value string)) {
 	if h.AcceptEncoding != "" {
 		yield("Accept-Encoding", h.AcceptEncoding)
 	}
-	for i := range g.Upstream.Headers {
-		f := &g.Upstream.Headers[i]
+	if h.Attempt > 1 {
+		yield("X-Keygate-Attempt", Text(strconv.AppendInt(h.room[:0], int64(h.Attempt), 10)))
+	}
+	if h.GRPCTimeout != "" {
+		yield("Grpc-Timeout", h.GRPCTimeout)
+	}
+	for i := range h.Headers {
+		f := &h.Headers[i]
 		yield(f.Name, f.Value)
 	}
 }

@@ -37,7 +37,7 @@ func TestGRPCTimeout(t *testing.T) {
 		{grpc, "-1S", gateway, -1}, {grpc, "+1S", gateway, -1}, {grpc, "1.5S", gateway, -1}, {grpc, " 1S", gateway, -1}, {grpc, "1SS", gateway, -1},
 		{"application/json", "1S", gateway, -1}, {"", "1S", gateway, -1},
 	} {
-		x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Settings{Upstream: snapshot.Upstream{Timeout: gateway}}}}
+		x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Settings{}, Upstream: &snapshot.Upstream{Timeout: gateway}}}
 		if err := x.CheckForward(header{"content-type": c.contentType, "grpc-timeout": c.value}, 0, false); err != nil {
 			t.Errorf("%q: got error %v", c.value, err)
 		}

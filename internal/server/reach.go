@@ -13,16 +13,16 @@ import (
 // reachTime bounds the attempt to connect to the upstream of a gateway.
 const reachTime = 2 * time.Second
 
-// reach connects to the upstream of a gateway as this node's data plane does, within its bounds, and returns why that
+// reach connects to the first target of a gateway's default upstream as this node's data plane does, within its bounds, and returns why that
 // fails, without addresses; "" if it does not fail.
 func (s *Server) reach(ctx context.Context, gatewayID string) string {
 	g := s.follower.Current().GatewayByID(gatewayID)
-	if g == nil {
+	if g == nil || g.OutOfService {
 		return "" // it was changed meanwhile
 	}
 	within, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
-	err := s.pools.Reach(within, proxy.OriginOf(g.Upstream.Target))
+	err := s.pools.Reach(within, proxy.OriginOf(g.Upstream.Targets[0]))
 	reason := upstream.ReasonOf(err)
 	switch {
 	case err == nil, ctx.Err() != nil, reason == accesslog.NoDescriptors:

@@ -64,7 +64,7 @@ type PositionLog interface {
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of
 // change, or a new meaning of a kind, gets the next number if earlier versions would not put it in force
 // correctly. No node writes a change that another node with a lease cannot read.
-const ChangeFormat = 4
+const ChangeFormat = 5
 
 // Format returns the format that a node must read to put changes of this kind in force.
 func (k ChangeKind) Format() int {
@@ -75,6 +75,8 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
+	case UpstreamChange:
+		return 5
 	}
 	return 1
 }
@@ -109,6 +111,10 @@ const (
 	GatewayChange ChangeKind = "gateway"
 	// SettingsChange means that settings of a gateway changed, and none of its routes.
 	SettingsChange ChangeKind = "settings"
+	// UpstreamChange is a SettingsChange of a gateway that has several upstreams, several targets or other settings of its
+	// upstreams that earlier versions do not read: they would send every request to one URL, so no such change is made beside
+	// them. A GatewayChange of such a gateway comes with an UpstreamChange.
+	UpstreamChange ChangeKind = "upstream"
 	// RouteChange means that one route of a gateway was created, changed or deleted.
 	RouteChange ChangeKind = "route"
 	KeyChange   ChangeKind = "key"

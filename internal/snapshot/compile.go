@@ -43,10 +43,10 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 	c.UUID, _ = id.Parse(id.Gateway, g.ID)
 	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
 	var err error
-	if c.Upstream, err = f.compileUpstream(g); err != nil {
+	c.compileRequests(&g.Requests)
+	if err = f.compileUpstreams(c.Settings, g); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
-	c.compileRequests(&g.Requests)
 	params := f.defaultGlobal
 	if c.global.Default = !g.GlobalLimit.HasBucket(); !c.global.Default {
 		params = ratelimit.Compile(g.GlobalLimit)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/service"
 )
@@ -52,6 +53,8 @@ type Config struct {
 	// BucketBytes bounds the memory of the buckets of limits with per: key, of all accounts together
 	// (ratelimit.Budget). Zero means 512 MiB.
 	BucketBytes int64
+	// Fleet chooses between the targets of upstreams. Nil means one of its own.
+	Fleet *balance.Fleet
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}
@@ -169,6 +172,9 @@ func New(cfg Config) (*Follower, error) {
 	}
 	cfg.GatewayDomain = cmp.Or(cfg.GatewayDomain, "localhost")
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 250*time.Millisecond)
+	if cfg.Fleet == nil {
+		cfg.Fleet = balance.NewFleet(nil)
+	}
 	if cfg.Heavy == nil {
 		cfg.Heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	}

@@ -76,17 +76,17 @@ func TestCompiledUpstream(t *testing.T) {
 	h.source.PutGateway(foreign)
 	h.catchUp()
 	c := h.follower.Current().GatewayByID(g.ID)
-	if c.Upstream.Target.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.Target.PublicOnly || c.MaxBodyBytes != 1000 {
-		t.Errorf("got %+v to %+v, want path /base, timeout 5 s, any address, 1000 bytes", c.Upstream, c.Upstream.Target)
+	if c.Upstream.Targets[0].Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.Targets[0].PublicOnly || c.MaxBodyBytes != 1000 {
+		t.Errorf("got %+v to %+v, want path /base, timeout 5 s, any address, 1000 bytes", c.Upstream, c.Upstream.Targets[0])
 	}
 	want := []snapshot.Header{{Name: "X-A", Value: "A"}, {Name: "X-B", Value: "B"}}
-	if !slices.Equal(c.Upstream.Headers, want) {
-		t.Errorf("got headers %v, want %v", c.Upstream.Headers, want)
+	if !slices.Equal(c.Upstream.Targets[0].Headers, want) {
+		t.Errorf("got headers %v, want %v", c.Upstream.Targets[0].Headers, want)
 	}
-	if u := c.Upstream.Target; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConnAge != 2*time.Minute || u.MaxConns != 7 {
+	if u := c.Upstream.Targets[0]; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConnAge != 2*time.Minute || u.MaxConns != 7 {
 		t.Errorf("got connection settings %+v, want those of the record", u)
 	}
-	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.Target.PublicOnly {
+	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.Targets[0].PublicOnly {
 		t.Error("the gateway of an unknown account may reach private addresses, want public ones only")
 	}
 }
@@ -99,7 +99,7 @@ func TestRestrictedAccountChangesTarget(t *testing.T) {
 	g := h.gateway()
 	h.source.PutGateway(g)
 	h.catchUp()
-	target := func() *snapshot.Target { return h.follower.Current().GatewayByID(g.ID).Upstream.Target }
+	target := func() *snapshot.Target { return h.follower.Current().GatewayByID(g.ID).Upstream.Targets[0] }
 	before := target()
 	h.source.PutGateway(h.gateway())
 	h.catchUp()

@@ -11,13 +11,16 @@ import (
 type Settings struct {
 	ID        string
 	AccountID string
-	Upstream  Upstream
+	// Upstream is the default one. It may be nil only if OutOfService is set.
+	Upstream *Upstream
 	Requests
 	// UUID and AccountUUID are the bytes that ID and AccountID encode, or zeros if they are
 	// not valid identifiers.
 	UUID, AccountUUID [16]byte
 	// MaxBodyBytes is the largest request body; 0 means no limit.
 	MaxBodyBytes int64
+
+	others map[string]*Upstream // by name
 }
 
 // Gateway is a compiled gateway: its settings and its routes. It is immutable.

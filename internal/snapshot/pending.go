@@ -169,7 +169,7 @@ func (t *gatewayTodo) routeIDs() []string { return slices.Sorted(maps.Keys(t.rou
 // Both are "" for changes of other kinds.
 func (c Change) Gateway() (gatewayID, routeID string) {
 	switch c.Kind {
-	case GatewayChange, SettingsChange:
+	case GatewayChange, SettingsChange, UpstreamChange:
 		return c.ID, ""
 	case RouteChange:
 		gatewayID, routeID, _ = strings.Cut(c.ID, "/")

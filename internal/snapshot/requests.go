@@ -20,14 +20,14 @@ type Requests struct {
 	KeyMessage string
 	// ErrorFormat is the form of the gateway's own errors.
 	ErrorFormat fault.Format
-	// Withheld are the client's headers that are not forwarded, because the gateway sets
-	// them (Upstream.Headers) or they may hold the key. Authorization is not among them: see
-	// ForwardsAuthorization.
-	Withheld []string
 	// ForwardsAuthorization is set if Authorization is not one of the key headers.
 	ForwardsAuthorization bool
 	// SelfService says what holders of keys may do themselves.
 	SelfService gateway.SelfService
+
+	// Withheld are the headers that may hold the key, which no upstream gets. Authorization is not among them: see
+	// ForwardsAuthorization.
+	Withheld []string
 }
 
 // KeyHeader is a header that may hold the key.
@@ -38,15 +38,11 @@ type KeyHeader struct {
 	Authorization bool
 }
 
-// compileRequests sets what follows from the settings of requests and from
-// Upstream.Headers.
+// compileRequests sets what follows from the settings of requests.
 func (g *Settings) compileRequests(r *gateway.Requests) {
 	g.SelfService = r.SelfService
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	g.ErrorFormat = cmp.Or(fault.Format(r.ErrorFormat), fault.FormatKeygate)
-	for i := range g.Upstream.Headers {
-		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)
-	}
 	headers := r.AllKeyHeaders()
 	g.ForwardsAuthorization = !gateway.HasAuthorization(headers)
 	ways := make([]string, len(headers))

@@ -17,6 +17,8 @@ type Route struct {
 	limits  *routeLimits // nil if there are none
 	methods unique.Handle[string]
 	cost    *cost.Program // nil if requests cost nothing but themselves
+	// upstream is the name of the upstream; the zero Handle for the default one.
+	upstream unique.Handle[string]
 
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
@@ -32,6 +34,9 @@ func compileRoute(s *gateway.Route, costs *sharedCosts) *Route {
 		r.limits = &routeLimits{config: unique.Make(config)}
 	}
 	r.cost = costs.of(s.Cost)
+	if s.Upstream != "" && s.Upstream != gateway.DefaultUpstream {
+		r.upstream = unique.Make(strings.Clone(s.Upstream))
+	}
 	return r
 }
 

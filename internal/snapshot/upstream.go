@@ -4,31 +4,59 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 	"unique"
 
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Upstream is where and how a gateway forwards requests.
+// Upstream is where and how a gateway forwards the requests of some of its routes. It is immutable.
 type Upstream struct {
-	Target  *Target
+	Name    string
 	Timeout time.Duration
-	Headers []Header // set on every forwarded request; opened, sorted by name
+	// Targets are all targets, in the order of the configuration. There is at least one.
+	Targets []*Target
+	// Balance chooses between the targets. It is nil if there is one target, and was only one since the node has
+	// started.
+	Balance *balance.Upstream
+	// HashOn says what the policy hash chooses by.
+	HashOn HashOn
+	// IdempotencyKey is set if POST and PATCH with Idempotency-Key may be sent to a second target.
+	IdempotencyKey bool
+
+	config balance.Config // for Balance, without the targets
 }
+
+// HashOn is what an upstream with the policy hash chooses a target by.
+type HashOn struct {
+	Principal bool
+	Address   bool
+	Header    string // the name of a header; "" for none
+}
+
+// Several reports whether there are several targets.
+func (u *Upstream) Several() bool { return len(u.Targets) > 1 }
+
+// Retries reports whether a request may be sent to another target.
+func (u *Upstream) Retries() bool { return u.Several() && u.config.Retries.Attempts > 0 }
 
 // Target is where requests go and how connections to it are made. It is immutable: any other setting
 // makes another Target.
 type Target struct {
-	ID        string   // of the target; the gateway's ID, because it has one target
+	Index     int      // in Upstream.Targets
+	ID        string   // of the target; the gateway's ID for the first target of its default upstream
 	AccountID string   // of the gateway
 	URL       string   // as stored
 	Base      *url.URL // URL parsed; must not be changed
-	Host      string   // the Host that the upstream gets; "" for the client's
-	CA        string   // PEM certificates that replace the system's roots, or ""
+	Host      string   // the Host that the target gets; "" for the client's
+	// ServerName is the name that the certificate of an https target must have; "" for that of URL.
+	ServerName string
+	CA         string // PEM certificates that replace the system's roots, or ""
 	// Client is the client certificate with its chain, and its opened private key, both in
 	// PEM. The zero Handle means none.
 	Client unique.Handle[[2]string]
@@ -39,61 +67,272 @@ type Target struct {
 	MaxConns       int
 	// PublicOnly is set if the account may reach only public addresses (contract, 4.6).
 	PublicOnly bool
+	// Headers are set on every request to the target; opened, sorted by name.
+	Headers []Header
+	// Withheld are the client's headers that the target does not get, because they are in Headers or may hold the key: those
+	// of Keys, which is Requests.Withheld of the same configuration.
+	Withheld, Keys []string
+
+	Drain bool // it gets no more attempts
+
+	weight int
+	backup bool
 }
 
 // Header is one header that is set on forwarded requests.
 type Header struct{ Name, Value string }
 
-func (f *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
-	var u Upstream
-	var err error
-	if u.Target, err = f.compileTarget(g); err != nil {
-		return u, err
+// compileUpstreams sets the upstreams of a gateway. It must be called after compileRequests.
+func (f *Follower) compileUpstreams(s *Settings, g *gateway.Gateway) error {
+	if len(g.Others) > 0 {
+		s.others = make(map[string]*Upstream, len(g.Others))
 	}
-	if u.Timeout, err = time.ParseDuration(cmp.Or(g.Timeout, gateway.DefaultTimeout)); err != nil {
-		return u, fmt.Errorf("read timeout: %w", err)
-	}
-	for name, sealed := range g.Upstream.Headers {
-		value, err := f.open(sealed)
+	for u := range g.AllUpstreams {
+		c, err := f.compileUpstream(s, g, u)
 		if err != nil {
-			return u, fmt.Errorf("decrypt upstream header %s: %w", name, err)
+			return fmt.Errorf("upstream %s: %w", u.FullName(), err)
 		}
-		u.Headers = append(u.Headers, Header{name, value})
+		if u.Name == "" {
+			s.Upstream = c
+		} else {
+			s.others[u.Name] = c
+		}
 	}
-	slices.SortFunc(u.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
-	return u, nil
+	return nil
 }
 
-func (f *Follower) compileTarget(g *gateway.Gateway) (*Target, error) {
-	t := &Target{ID: g.ID, AccountID: g.AccountID, URL: g.Upstream.URL, CA: g.Upstream.TLS.CA, MaxConns: int(g.Upstream.MaxConnections)}
+func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.Upstream) (*Upstream, error) {
+	c := &Upstream{Name: u.FullName()}
 	var err error
-	if t.Base, err = url.Parse(t.URL); err != nil {
-		return nil, fmt.Errorf("read upstream_url: %w", err)
+	if c.Timeout, err = time.ParseDuration(cmp.Or(u.Timeout, g.Timeout, gateway.DefaultTimeout)); err != nil {
+		return nil, fmt.Errorf("read timeout: %w", err)
 	}
-	switch t.Host = g.Upstream.Host; t.Host {
+	if err := c.compileBalance(u); err != nil {
+		return nil, err
+	}
+	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Keys: s.Withheld, Withheld: slices.Clone(s.Withheld)}
+	if err := f.compileSecrets(&base, u); err != nil {
+		return nil, err
+	}
+	if err := base.compileConnections(u); err != nil {
+		return nil, err
+	}
+	for _, t := range u.AllTargets() {
+		target := base
+		target.ID, target.Index = g.ID, len(c.Targets)
+		if u.Name != "" || target.Index > 0 {
+			target.ID += " " + c.Name + " " + t.URL
+		}
+		if err := target.compileURL(u, &t); err != nil {
+			return nil, err
+		}
+		c.Targets = append(c.Targets, &target)
+	}
+	return c, nil
+}
+
+// compileURL sets what follows from the target's URL.
+func (t *Target) compileURL(u *gateway.Upstream, of *gateway.Target) (err error) {
+	t.URL, t.weight, t.backup, t.Drain = of.URL, of.WeightOf(), of.Backup, of.Drain
+	if t.Base, err = url.Parse(of.URL); err != nil {
+		return fmt.Errorf("read the URL of a target: %w", err)
+	}
+	switch t.Host = u.Host; t.Host {
 	case "":
 		t.Host = t.Base.Host
 	case gateway.PreserveHost:
 		t.Host = ""
+	default:
+		if u.ProvesHost() {
+			t.ServerName, _, _ = strings.Cut(u.Host, ":")
+		}
 	}
-	if t.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
-		return nil, fmt.Errorf("read upstream_connect_timeout: %w", err)
+	return nil
+}
+
+// compileSecrets opens the headers and the client's key.
+func (f *Follower) compileSecrets(t *Target, u *gateway.Upstream) error {
+	for name, sealed := range u.Headers {
+		value, err := f.open(sealed)
+		if err != nil {
+			return fmt.Errorf("decrypt upstream header %s: %w", name, err)
+		}
+		t.Headers = append(t.Headers, Header{name, value})
 	}
-	if t.IdleTimeout, err = optionalDuration(g.Upstream.Timeouts.Idle); err != nil {
-		return nil, fmt.Errorf("read upstream_idle_timeout: %w", err)
+	slices.SortFunc(t.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
+	for i := range t.Headers {
+		t.Withheld = append(t.Withheld, t.Headers[i].Name)
 	}
-	if t.MaxConnAge, err = optionalDuration(g.Upstream.MaxConnectionAge); err != nil {
-		return nil, fmt.Errorf("read upstream_max_connection_age: %w", err)
+	if u.TLS.ClientCertificate == "" {
+		return nil
 	}
-	if g.Upstream.TLS.ClientCertificate == "" {
-		return t, nil
-	}
-	key, err := f.open(g.Upstream.TLS.ClientKey)
+	key, err := f.open(u.TLS.ClientKey)
 	if err != nil {
-		return nil, fmt.Errorf("decrypt upstream_client_key: %w", err)
+		return fmt.Errorf("decrypt upstream_client_key: %w", err)
 	}
-	t.Client = unique.Make([2]string{g.Upstream.TLS.ClientCertificate, key})
-	return t, nil
+	t.Client = unique.Make([2]string{u.TLS.ClientCertificate, key})
+	return nil
+}
+
+// compileConnections sets the settings of connections.
+func (t *Target) compileConnections(u *gateway.Upstream) (err error) {
+	if t.ConnectTimeout, err = optionalDuration(u.Timeouts.Connect); err != nil {
+		return fmt.Errorf("read upstream_connect_timeout: %w", err)
+	}
+	if t.ConnectTimeout == 0 && u.Several() {
+		t.ConnectTimeout = gateway.SeveralConnectTimeout
+	}
+	if t.IdleTimeout, err = optionalDuration(u.Timeouts.Idle); err != nil {
+		return fmt.Errorf("read upstream_idle_timeout: %w", err)
+	}
+	if t.MaxConnAge, err = optionalDuration(u.MaxConnectionAge); err != nil {
+		return fmt.Errorf("read upstream_max_connection_age: %w", err)
+	}
+	return nil
+}
+
+// compileBalance sets how the targets are chosen.
+func (u *Upstream) compileBalance(of *gateway.Upstream) error {
+	switch of.Balance.PolicyOf() {
+	case gateway.RoundRobin:
+		u.config.Policy = balance.RoundRobin
+	case gateway.Hash:
+		u.config.Policy = balance.Hash
+		header, isHeader := strings.CutPrefix(of.Balance.HashOn, gateway.HashHeader)
+		u.HashOn = HashOn{Principal: of.Balance.HashOn == gateway.HashPrincipal, Address: of.Balance.HashOn == gateway.HashAddress}
+		if isHeader {
+			u.HashOn.Header = header
+		}
+	}
+	r := of.RetriesOf()
+	u.IdempotencyKey = r.IdempotencyKey
+	u.config.Retries = balance.Retries{Attempts: r.Attempts, BudgetPercent: r.BudgetPercent, On: resultsOf(r.On)}
+	e := of.EjectionOf()
+	if e.Off {
+		return nil
+	}
+	base, err := time.ParseDuration(e.Base)
+	most, errMax := time.ParseDuration(e.Max)
+	if err = errors.Join(err, errMax); err != nil {
+		return fmt.Errorf("read ejection: %w", err)
+	}
+	u.config.Ejection = balance.Ejection{Failures: e.Failures, On: resultsOf(e.On), Base: base, Max: most, MaxPercent: e.MaxPercent}
+	return nil
+}
+
+// resultsOf returns the results that a field `on` names.
+func resultsOf(on []string) balance.Results {
+	var all balance.Results
+	for r := balance.Connect; r <= balance.GRPCUnavailable; r++ {
+		if slices.Contains(on, r.String()) {
+			all |= balance.On(r)
+		}
+	}
+	return all
+}
+
+// balanceConfig returns the configuration of the upstream's Balance.
+func (u *Upstream) balanceConfig() *balance.Config {
+	c := u.config
+	for _, t := range u.Targets {
+		c.Targets = append(c.Targets, balance.TargetConfig{
+			URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, Use: t,
+		})
+		of := &c.Targets[len(c.Targets)-1]
+		of.Origin, of.Address = t.sharedBy()
+	}
+	return &c
+}
+
+// sharedBy returns the origin and the address of the target, by which it shares its state with other targets.
+func (t *Target) sharedBy() (origin, address string) {
+	u, err := gateway.ParseUpstreamURL(t.URL)
+	if err != nil {
+		return t.URL, t.Base.Host
+	}
+	return u.Origin(), net.JoinHostPort(u.Host, u.Port)
+}
+
+// UpstreamOf returns the upstream of a route. It has no target if the gateway does not have the upstream, which management
+// does not allow.
+func (s *Settings) UpstreamOf(r *Route) *Upstream {
+	if r.upstream == (unique.Handle[string]{}) {
+		return s.Upstream
+	}
+	if u := s.others[r.upstream.Value()]; u != nil {
+		return u
+	}
+	return &Upstream{Name: r.upstream.Value()}
+}
+
+// Upstreams calls yield for each upstream, the default one first.
+func (s *Settings) Upstreams(yield func(*Upstream) bool) {
+	if s.Upstream == nil || !yield(s.Upstream) {
+		return
+	}
+	for _, u := range s.others {
+		if !yield(u) {
+			return
+		}
+	}
+}
+
+// isPublicOnly reports whether the targets are for an account that may reach only public addresses.
+func (s *Settings) isPublicOnly() bool { return s.Upstream != nil && s.Upstream.Targets[0].PublicOnly }
+
+// withPublicOnly returns settings whose targets have another PublicOnly.
+func (s *Settings) withPublicOnly(only bool) *Settings {
+	other := *s
+	other.others = make(map[string]*Upstream, len(s.others))
+	for u := range s.Upstreams {
+		next := *u
+		next.Targets = make([]*Target, len(u.Targets))
+		for i, t := range u.Targets {
+			target := *t
+			target.PublicOnly = only
+			next.Targets[i] = &target
+		}
+		if u == s.Upstream {
+			other.Upstream = &next
+		} else {
+			other.others[u.Name] = &next
+		}
+	}
+	return &other
+}
+
+// putUpstreams makes the fleet choose between the targets of a gateway as now says, which may be nil, in place of was,
+// which may be nil. Nothing else uses now yet. It returns the upstreams that are gone, which the caller drops once nothing new
+// uses was.
+func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
+	if was != nil && now != nil && was.Settings == now.Settings {
+		return nil
+	}
+	at := time.Duration(f.cfg.Now().Mono)
+	had := map[string]bool{}
+	if was != nil {
+		for u := range was.Upstreams {
+			had[u.Name] = u.Balance != nil
+		}
+	}
+	if now != nil {
+		for u := range now.Upstreams {
+			if u.Several() || had[u.Name] {
+				u.Balance = f.cfg.Fleet.Upstream(at, fleetName(now, u.Name), u.balanceConfig())
+			}
+			delete(had, u.Name)
+		}
+	}
+	for name, is := range had {
+		if is {
+			gone = append(gone, fleetName(was, name))
+		}
+	}
+	return gone
+}
+
+func fleetName(g *Gateway, upstream string) balance.Name {
+	return balance.Name{Account: g.AccountID, Gateway: g.ID, Upstream: upstream}
 }
 
 // open decrypts a sealed value from the store.

@@ -7,6 +7,7 @@ func (c *H1Conn) Pool() *H1Pool { return c.pool }
 func (c *H1Conn) Hold() {
 	c.heldAt.Store(c.pool.owner.tick.Load())
 	c.reused = true
+	c.unwatch()
 }
 
 // Ready reports whether a connection on hold can carry another request. If not, the owner discards it.

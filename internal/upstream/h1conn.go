@@ -32,6 +32,8 @@ type H1Conn struct {
 	interrupted atomic.Bool  // see Interrupt
 	reused      bool         // it has carried a request
 	unused      bool         // it became idle without one
+	watched     atomic.Bool  // see Watch
+	carries     atomic.Bool  // see Carry
 	heldAt      atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
@@ -172,6 +174,7 @@ func (c *H1Conn) Release() {
 		return
 	}
 	p := c.pool
+	c.unwatch()
 	c.last = p.owner.tick.Load()
 	c.state.Store(connIdle) // from here on another caller may own it
 	if !c.listed.Load() && c.listed.CompareAndSwap(false, true) {

@@ -53,7 +53,9 @@ type Origin struct {
 	// Client is the client certificate with its chain, and its private key, both in PEM.
 	// The zero Handle means none. Handles compare by identity, and print as an address
 	// rather than as the key.
-	Client     unique.Handle[[2]string]
+	Client unique.Handle[[2]string]
+	// ServerName is the name that the server's certificate must have; "" for that in Host.
+	ServerName string
 	PublicOnly bool // connect only to public addresses and Config.Allow
 	// Account is the account whose gateways use the connections. Accounts do not share
 	// connections, and each has its share of Config.MaxDescriptors.

@@ -29,6 +29,17 @@ func ReasonOf(err error) accesslog.Reason {
 	return accesslog.NoReason
 }
 
+// IsLocal reports whether a failure to connect says nothing about the server: this machine has no port, memory or descriptor
+// left.
+func IsLocal(err error) bool {
+	for _, errno := range [...]syscall.Errno{syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return errors.Is(err, errNoDescriptors)
+}
+
 // reasonToConnect returns the reason of a failure to connect.
 func reasonToConnect(err error) accesslog.Reason {
 	var (
@@ -92,7 +103,8 @@ func reasonOfResponse(err error) accesslog.Reason {
 		return accesslog.ResponseTooLarge
 	case errors.Is(err, http1.ErrSyntax), errors.Is(err, http1.ErrVersion), errors.Is(err, http1.ErrChunk):
 		return accesslog.MalformedResponse
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
+		errors.Is(err, syscall.ETIMEDOUT): // the host has vanished
 		return accesslog.ClosedEarly
 	case errors.As(err, &reset) && reset.Local, errors.As(err, &malformed), errors.As(err, &broken):
 		return accesslog.MalformedResponse

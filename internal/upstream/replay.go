@@ -53,18 +53,25 @@ func (r *replays) give(account *atomic.Int64, n int64) {
 // body exceeds MaxReplay bytes, or when too many bytes are kept for other requests.
 // Its zero value keeps nothing. It is not safe for concurrent use.
 type Replay struct {
-	pool  *H2Pool // nil if nothing is kept
-	small *[smallReplay]byte
-	large *[MaxReplay]byte
-	n     int
+	all     *replays // nil if nothing is kept
+	account *atomic.Int64
+	small   *[smallReplay]byte
+	large   *[MaxReplay]byte
+	n       int
 }
 
 // Begin begins to keep a body that goes to the server of p.
-func (r *Replay) Begin(p *H2Pool) { r.pool = p }
+func (r *Replay) Begin(p *H2Pool) { r.all, r.account = &p.owner.replays, p.replays }
+
+// BeginPlain is Begin for a body that goes over HTTP/1.1.
+func (r *Replay) BeginPlain(p *H1Pool) {
+	r.all = &p.owner.replays
+	r.account = r.all.of(p.origin.Account)
+}
 
 // Add keeps a further part of the body.
 func (r *Replay) Add(b []byte) {
-	if r.pool == nil || len(b) == 0 {
+	if r.all == nil || len(b) == 0 {
 		return
 	}
 	if !r.grow(r.n + len(b)) {
@@ -76,21 +83,20 @@ func (r *Replay) Add(b []byte) {
 
 // Bytes returns the body as far as it was added. ok is false if a part of it was not kept. The bytes
 // are valid until Drop.
-func (r *Replay) Bytes() (b []byte, ok bool) { return r.buffer()[:r.n], r.pool != nil }
+func (r *Replay) Bytes() (b []byte, ok bool) { return r.buffer()[:r.n], r.all != nil }
 
 // Drop frees the memory and keeps nothing more.
 func (r *Replay) Drop() {
-	if r.pool == nil {
+	if r.all == nil {
 		return
 	}
-	all := &r.pool.owner.replays
 	switch {
 	case r.large != nil:
-		all.large.Put(r.large)
-		all.give(r.pool.replays, MaxReplay)
+		r.all.large.Put(r.large)
+		r.all.give(r.account, MaxReplay)
 	case r.small != nil:
-		all.small.Put(r.small)
-		all.give(r.pool.replays, smallReplay)
+		r.all.small.Put(r.small)
+		r.all.give(r.account, smallReplay)
 	}
 	*r = Replay{}
 }
@@ -107,7 +113,7 @@ func (r *Replay) buffer() []byte {
 
 // grow makes room for n bytes in total. It reports false if that is not possible.
 func (r *Replay) grow(n int) bool {
-	all, account := &r.pool.owner.replays, r.pool.replays
+	all, account := r.all, r.account
 	switch {
 	case n <= len(r.buffer()):
 		return true

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -17,14 +18,15 @@ const handshakeTimeout = 10 * time.Second
 // errHandshakeTimeout is the cause of a TLS handshake that took too long.
 var errHandshakeTimeout = fmt.Errorf("TLS handshake: %w", errConnectTimeout)
 
-// handshake does the TLS handshake with the server at address. over is the new connection, which is below or reads from
+// handshake does the TLS handshake with the server at address, which must have a certificate for cfg.ServerName or else for
+// the host in address. over is the new connection, which is below or reads from
 // it. If ctx ends, the error is its cause.
 func handshake(ctx context.Context, over net.Conn, below *servercert.Conn, address string, cfg *tls.Config) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	c, err := servercert.Handshake(ctx, over, below, cfg, host)
+	c, err := servercert.Handshake(ctx, over, below, cfg, cmp.Or(cfg.ServerName, host))
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return nil, cause
 	}
@@ -32,7 +34,7 @@ func handshake(ctx context.Context, over net.Conn, below *servercert.Conn, addre
 }
 
 func newTLSConfig(o Origin) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName}
 	if o.CA != "" {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM([]byte(o.CA)) {

@@ -23,6 +23,17 @@ type GatewayPatch struct {
 		fmt.Fprintf(&b, "\t%s Change[%s] `json:\"%s,omitzero\"` // %s\n", goName(s.Name), clientType(s.Kind), s.Name, s.Doc.Patch)
 	}
 	b.WriteString("\tAllowDuplicate bool `json:\"allow_duplicate,omitzero\"` // allow a name that another gateway of the account has\n}\n")
+	b.WriteString(`
+// UpstreamPatch is the body of UpdateUpstream and PutUpstream, and an item of the upstreams of a creation (targets.md,
+// section 1). Fields without a Change are unchanged in an update, and get their defaults in a creation or replacement, except
+// for the targets of an upstream that exists; a cleared field gets its default.
+type UpstreamPatch struct {
+	Name string ` + "`json:\"name,omitzero\"`" + ` // in a list of upstreams only
+`)
+	for _, s := range gateway.UpstreamSettings() {
+		fmt.Fprintf(&b, "\t%s Change[%s] `json:\"%s,omitzero\"` // %s\n", goName(s.Name), clientType(s.Kind), s.Name, s.Doc.Patch)
+	}
+	b.WriteString("}\n")
 	return format.Source([]byte(b.String()))
 }
 
@@ -56,6 +67,12 @@ func clientType(kind gateway.Kind) string {
 		return "CorsInput"
 	case gateway.KindSwitches:
 		return "SelfServiceInput"
+	case gateway.KindTargets:
+		return "[]TargetInput"
+	case gateway.KindEjection:
+		return "Ejection"
+	case gateway.KindRetries:
+		return "RetriesInput"
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	return "string"

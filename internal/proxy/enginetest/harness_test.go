@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -37,16 +38,17 @@ type setup struct {
 	headers         map[string]string
 	continueTimeout time.Duration // 0 means testTimeout
 	cors            *gateway.CORS
-	host            string            // upstream_host, as stored; "" means target
-	errors          fault.Format      // "" means FormatKeygate
-	limit           string            // the key's rate limit
-	concurrency     int64             // how many requests of the key may be in flight; 0 for any number
-	trusted         bool              // the client is a trusted proxy
-	secure          *tls.Config       // of the clients' connections; nil in clear
-	realClock       bool              // the engines use the real clock; otherwise no timeout of theirs expires
-	mono            func() int64      // of the engines; nil means that of the decisions
-	bytes           bool              // a plan limits the bytes of bodies, to byteLimit in each direction
-	cost            string            // what requests cost, as in a configuration file; a plan then limits the units of each meter
+	host            string       // upstream_host, as stored; "" means target
+	errors          fault.Format // "" means FormatKeygate
+	limit           string       // the key's rate limit
+	concurrency     int64        // how many requests of the key may be in flight; 0 for any number
+	trusted         bool         // the client is a trusted proxy
+	secure          *tls.Config  // of the clients' connections; nil in clear
+	realClock       bool         // the engines use the real clock; otherwise no timeout of theirs expires
+	mono            func() int64 // of the engines; nil means that of the decisions
+	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
+	cost            string       // what requests cost, as in a configuration file; a plan then limits the units of each meter
+	adjust          func(*gateway.Upstream)
 	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
 }
 
@@ -58,21 +60,27 @@ type harness struct {
 	server *front
 	log    *logtest.Recorder
 
+	balance   *balance.Upstream    // nil with one target
+	now       func() time.Duration // of balance
 	collector *accesslog.Collector
 	sink      *recordSink
 }
 
 // recordSink is a sink that keeps the access records it takes.
 type recordSink struct {
+	discard bool // it keeps none
 	mu      sync.Mutex
 	entries []accesslog.Entry
 }
 
 func (s *recordSink) Take(batch []accesslog.Entry) {
+	if s.discard {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
-		e.Path, e.MethodText, e.Cost = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost)
+		e.Path, e.MethodText, e.Cost, e.AttemptList = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost), strings.Clone(e.AttemptList)
 		s.entries = append(s.entries, e)
 	}
 }
@@ -124,7 +132,8 @@ func start(t testing.TB, s setup) *harness {
 		t.Fatal(err)
 	}
 	g := serve(t, admitter, s)
-	g.key = key
+	g.key, g.balance = key, follower.Current().GatewayByID(gatewayID).Upstream.Balance
+	g.now = func() time.Duration { return time.Duration(clock.Mono()) }
 	return g
 }
 
@@ -185,11 +194,15 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
 	rules := costsOf(t, s.cost)
 	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Tier: account.Platform}
+	up := gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host}
+	if s.adjust != nil {
+		s.adjust(&up)
+	}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
-		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host},
+		Upstream: up,
 		Requests: gateway.Requests{ErrorFormat: string(s.errors), SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},

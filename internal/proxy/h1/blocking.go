@@ -165,6 +165,7 @@ func (u *upload) read(b []byte) (int, error) {
 
 // splice moves n bytes from socket to socket.
 func (u *upload) splice(n int64) bool {
+	u.x.attempt.H1().KeepNothing()
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
 	moved, err := u.c.engine.move(u.to.Plain(), &rest)
@@ -184,6 +185,9 @@ func (u *upload) splice(n int64) bool {
 // send sends a part of the body. Over HTTP/1.1 it is framed, and end follows it.
 func (u *upload) send(part, end []byte) bool {
 	if u.call == nil {
+		trip := u.x.attempt.H1()
+		trip.KeepPart(part)
+		trip.KeepPart(end)
 		return u.write(part) && u.write(end)
 	}
 	section, trailers := u.x.body.Trailers()

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/send"
-	"github.com/keygate/keygate/internal/upstream"
 )
 
 // errCut is the error of waits that the sweeper has ended.
@@ -17,7 +16,11 @@ var errCut = errors.New("h1: the exchange was ended")
 // forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
 	cfg := &c.engine.cfg
-	if err := x.CheckForward(x, x.req.ContentLength(), proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
+	length := int64(0)
+	if x.req.HasBody() {
+		length = x.req.ContentLength()
+	}
+	if err := x.CheckForward(x, length, proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
 	x.timeout = x.HeadTimeout()
@@ -37,7 +40,7 @@ func (c *conn) forward(x *exchange) step {
 	}
 	switch whole, err := a.Prepare(x); {
 	case err != nil:
-		return c.refuseBody(x, err)
+		return c.refuseBody(x, a.Fail(err))
 	case !whole || a.Upgrade:
 		return stepBlock
 	}
@@ -59,11 +62,20 @@ func upgradeOf(req *http1.Request, buf []byte) []byte {
 
 // Write implements send.Client: it writes the head and the received part of the body.
 func (x *exchange) Write() (whole bool, err error) {
-	if x.resumed { // the body begins in Attempt.Part, and its rest is not framed
-		return false, proxy.Unreachable(upstream.ErrNoHTTP2)
-	}
 	a := &x.attempt
 	a.WriteHead()
+	switch trip := a.H1(); {
+	case x.resumed && a.Multiplexed(), trip != nil && trip.Resumed(): // Again has prepared the body
+		return x.body.Done(), nil
+	case x.resumed: // over HTTP/2 so far: its first part is in Attempt.Part
+		x.body.GoOn(a.Framing())
+		err := trip.AppendBody(a.Part)
+		if err == nil && x.body.Done() {
+			err = trip.EndBody(x.body.Trailers())
+		}
+		return x.body.Done(), err
+	}
+	a.Part = nil
 	if a.End = !x.req.HasBody(); a.End {
 		return true, nil
 	}
@@ -141,13 +153,15 @@ func (x *exchange) Start(sent int) error {
 		c.setCall(call)
 	}
 	c.upstream.Store(a.Conn())
-	c.uploadTimeout.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
+	c.uploadTimeout.Store(x.Verdict.Upstream.Timeout.Milliseconds())
 	x.deadline = c.engine.clock.In(x.timeout)
 	if c.phase.enter(phaseExchange, x.deadline) != notCut {
 		x.response.keep = false // the connection was about to be closed
 	}
 	if x.part = a.Part[sent:]; a.Multiplexed() && x.hasBody && (!x.body.Done() || len(x.part) > 0 || x.hasTail()) {
 		c.startUpload(x)
+	} else if x.body.Done() {
+		x.upload = nil // that of an earlier try
 	}
 	return nil
 }
@@ -162,20 +176,30 @@ func (x *exchange) Upload(err error) {
 	x.c.startUpload(x)
 }
 
-// Again implements send.Client. The bytes that an upload has sent over HTTP/2 become the first part of
-// the body. It fails if they were not kept, or if the upload failed because of the client.
+// resume makes the body of the next try begin with what an upload has sent. It reports false if that was not kept.
+func (x *exchange) resume() bool {
+	a := &x.attempt
+	x.bodyTaken, x.resumed = true, true
+	if trip := a.H1(); trip != nil {
+		return trip.Resume()
+	}
+	part, kept := a.H2().AppendSent(nil)
+	a.Part, a.End = part, x.body.Done() && !x.hasTail()
+	return kept
+}
+
+// Again implements send.Client. The bytes that an upload has sent are sent again first. It fails if they were not kept,
+// or if the upload failed because of the client.
 func (x *exchange) Again(err error) error {
-	c, a := x.c, &x.attempt
+	c := x.c
 	if c.phase.wasCut() != notCut {
 		return err
 	}
 	if x.upload != nil {
 		c.endUpload(x)
-		part, kept := a.H2().AppendSent(nil)
-		if !kept || x.upload.err != nil {
+		if x.upload.err != nil || !x.resume() {
 			return err
 		}
-		a.Part, a.End, x.bodyTaken, x.resumed = part, x.body.Done() && !x.hasTail(), true, true
 	}
 	x.why = c.phase.enter(phaseNone, 0)
 	c.upstream.Store(nil)

@@ -134,6 +134,9 @@ func (c *conn) fail(x *exchange, err error) step {
 	}
 	c.dropCall(x)
 	lost, begun := x.attempt.Lost(), x.attempt.Open()
+	if why == cutTimeout {
+		x.attempt.TimedOut()
+	}
 	err = x.attempt.Fail(err)
 	var uploadErr error
 	if x.upload != nil {

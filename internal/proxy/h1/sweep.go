@@ -200,6 +200,11 @@ func (s *sweeper) tunnel(c *conn, review *admit.Review, word uint64) {
 // exchange checks a request that waits for its response.
 func (s *sweeper) exchange(c *conn, word uint64, now int64, check bool) {
 	uploading := c.uploading.Load()
+	if now > s.since {
+		if up := c.upstream.Load(); up != nil {
+			up.Watch()
+		}
+	}
 	if uploading && check {
 		s.progress(c, now)
 	}

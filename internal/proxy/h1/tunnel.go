@@ -13,7 +13,8 @@ import (
 func (c *conn) tunnel(x *exchange) step {
 	rest := x.attempt.Tunnel()
 	toClient := append([]byte(nil), rest...)
-	up := x.attempt.Detach()
+	up, ended := x.attempt.Detach()
+	defer ended()
 	back := up.NetConn()
 	defer up.Discard()
 	c.prepareTunnel(x)

@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/keygate/keygate/internal/admit"
@@ -95,6 +96,7 @@ func (s *stream) consumed() {
 		s.Passed(s.forwarded, 0)
 		s.uploadedAt = c.engine.clock.Now()
 		s.refill(n)
+		s.out = s.out[:0]
 		c.flushLocked()
 	}
 }
@@ -134,22 +136,20 @@ func (s *stream) upload(send func(last bool) error) {
 	}
 }
 
-// sendOver sends a part of the body over HTTP/1.1.
-func (s *stream) sendOver(last bool) error {
+// sendOver sends a part of the body over HTTP/1.1. Also after an error, the end follows the last part, so that both are kept if
+// the body is.
+func (s *stream) sendOver(last bool) (err error) {
 	trip := s.attempt.H1()
 	if len(s.out) > 0 {
-		var err error
 		if cap(s.room) > keepBytes && len(s.out) < cap(s.room)/4 {
 			s.room = nil
 		}
-		if s.room, err = trip.SendData(s.room, s.out); err != nil {
-			return err
-		}
+		s.room, err = trip.SendData(s.room, s.out)
 	}
 	if !last {
-		return nil
+		return err
 	}
-	return trip.SendEnd(s.trailerFields())
+	return cmp.Or(err, trip.SendEnd(s.trailerFields()))
 }
 
 // sendPart sends a part of the body over HTTP/2.

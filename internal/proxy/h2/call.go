@@ -44,7 +44,7 @@ func (s *stream) isSimple() bool {
 	if s.conn.pump == nil || s.Verdict.Action != admit.Forward || s.tunnels || s.hasBody && !s.ended {
 		return false
 	}
-	scheme := s.Verdict.Gateway.Upstream.Target.Base.Scheme
+	scheme := s.Verdict.Upstream.Targets[0].Base.Scheme
 	return scheme == "h2c" || scheme == "https" && !proxy.Binds(s.ask.Authorization) && !s.conn.affinity.Any()
 }
 
@@ -67,7 +67,7 @@ func (s *stream) Relay() upstream.Flusher {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := s.attempt.H2().Arrived()
-	if s.why != notCut || s.Verdict.Cost.ReadsBody() || c.proto.Pending()+n > maxOut || c.proto.Window(s.id) < n {
+	if s.why != notCut || !s.attempt.Relays() || s.Verdict.Cost.ReadsBody() || c.proto.Pending()+n > maxOut || c.proto.Window(s.id) < n {
 		s.Resume()
 		return nil
 	}
@@ -85,6 +85,7 @@ func (s *stream) relay() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.Panicked(p)
+			_ = s.attempt.Fail(nil)
 		}
 		s.calling = false
 	}()

@@ -32,11 +32,11 @@ import (
 type forwarder struct{ gateway *snapshot.Settings }
 
 func newForwarder() forwarder {
-	return forwarder{&snapshot.Settings{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}
+	return forwarder{&snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}}
 }
 
 func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {
-	*v = admit.Verdict{Action: admit.Forward, Gateway: f.gateway}
+	*v = admit.Verdict{Action: admit.Forward, Gateway: f.gateway, Upstream: f.gateway.Upstream}
 }
 
 func (forwarder) Wait(context.Context, *admit.Verdict) error { return nil }

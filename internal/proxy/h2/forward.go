@@ -50,9 +50,6 @@ func (s *stream) begin() error {
 	if s.why != notCut { // the client has reset it at once, so no connection is taken from others
 		return errCut
 	}
-	if err := s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization); err != nil {
-		return err
-	}
 	s.since = c.engine.clock.Now()
 	if d, ok := s.CallTimeout(); ok {
 		s.callUntil = s.since + d.Milliseconds() + tickTime.Milliseconds()
@@ -70,7 +67,7 @@ func (s *stream) begin() error {
 	case s.crowded:
 		return proxy.TooManyBodies()
 	}
-	return nil
+	return s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization)
 }
 
 // Write implements send.Client.
@@ -89,6 +86,9 @@ func (s *stream) Write() (whole bool, err error) {
 		return true, nil
 	}
 	trip := a.H1()
+	if trip.Resumed() { // resumeOver has prepared the body
+		return s.whole, nil
+	}
 	if err := trip.AppendBody(s.out); err != nil || !s.whole || !s.hasBody {
 		return s.whole, err
 	}
@@ -137,7 +137,7 @@ func (s *stream) Start(sent int) error {
 	}
 	if !s.calling {
 		s.wire = s.attempt.Conn().NetConn()
-		if s.uploading = !s.whole; s.whole {
+		if s.uploading = !s.whole; s.whole && !s.attempt.H1().Resumed() {
 			s.forwarded = int64(len(s.out)) // the end of the stream frees its part of the window
 		}
 		return nil
@@ -173,10 +173,35 @@ func (s *stream) Again(err error) error {
 		return err
 	}
 	s.leave()
-	if s.attempt.Multiplexed() && !s.resume() {
+	if s.attempt.Multiplexed() && !s.resume() || !s.attempt.Multiplexed() && !s.resumeOver() {
 		return err
 	}
 	return nil
+}
+
+// resumeOver prepares, after leave, to send the request again over HTTP/1.1. If an upload has sent a part of its body, that is
+// kept, and the rest follows. It reports false if that part was not kept.
+func (s *stream) resumeOver() bool {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.whole {
+		return true // s.out has it
+	}
+	if s.why != notCut || !s.attempt.H1().Resume() {
+		return false
+	}
+	if n := len(s.out); n > 0 { // it was being sent
+		s.give(n)
+		if !s.ending {
+			s.forwarded += int64(n)
+			s.refill(n)
+		}
+		s.out = s.out[:0]
+	}
+	s.whole = s.ending
+	s.stopped, s.uploaded = false, false
+	return true
 }
 
 // resume prepares, after leave, to send the request a second time over HTTP/2, with everything of its body
@@ -194,7 +219,7 @@ func (s *stream) resume() bool {
 	}
 	s.out = append(s.out, s.in...)
 	s.in = s.in[:0]
-	s.refilled, s.forwarded = s.forwarded, 0
+	s.refilled, s.forwarded = s.refilled+s.forwarded, 0
 	s.whole, s.stopped, s.ending = s.ended, false, false
 	a.Part, a.End = s.out, s.whole && !s.tail
 	return true
@@ -248,10 +273,20 @@ func (s *stream) settle(err error) error {
 	}
 	defer s.part()
 	if err != nil || tunneled {
+		if s.timedOut() {
+			a.TimedOut()
+		}
 		return a.Fail(err)
 	}
 	a.Release(intact)
 	return a.Finish(s)
+}
+
+// timedOut reports whether the stream was cut because the upstream did not respond in time.
+func (s *stream) timedOut() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.why == cutTimeout
 }
 
 // abandon ends the attempt of a stream that has panicked.

@@ -200,6 +200,9 @@ func (s *stream) sweep(review *admit.Review, now int64) {
 	}
 	if s.since != 0 && now-s.since >= (proxy.StartedAfter+tickTime).Milliseconds() {
 		s.EmitStarted()
+		if s.wire != nil {
+			s.attempt.Conn().Watch()
+		}
 	}
 	if s.since != 0 {
 		s.Passed(0, 0)
@@ -212,7 +215,7 @@ func (s *stream) sweep(review *admit.Review, now int64) {
 	switch {
 	case stalled(s.readingAt), stalled(s.writing.since):
 		s.cut(cutStalled)
-	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Gateway.Upstream.Timeout.Milliseconds()):
+	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Upstream.Timeout.Milliseconds()):
 		s.cut(cutTimeout)
 	case s.callUntil != 0 && now >= s.callUntil:
 		s.cut(cutDeadline)

@@ -175,7 +175,7 @@ type EncoderState struct {
 	Chunked  bool
 	Response bool     // the body is of a response, otherwise of a request
 	Trailers bool     // trailers may be forwarded
-	Withheld []string // fields that are dropped from trailers: Gateway.Withheld, or the headers with costs
+	Withheld []string // fields that are dropped from trailers: Target.Withheld, or the headers with costs
 }
 
 // Start begins a body.
@@ -228,6 +228,9 @@ func (r *Recoder) Start(in http1.Framing, length int64, to *Framing) {
 	r.Decoder.Start(in, length)
 	r.to = to
 }
+
+// GoOn makes the rest of a body go on as to says.
+func (r *Recoder) GoOn(to *Framing) { r.to = to }
 
 // Step converts buf[start:end]. It uses all of it unless the body ends before end. It may
 // write up to 20 bytes before start and 2 after end.

@@ -49,7 +49,7 @@ type framingState struct {
 }
 
 // Begin begins the body of a request to the upstream. upgrade is set if it asks for an upgrade, and
-// withheld is Gateway.Withheld.
+// withheld is Target.Withheld.
 func (f *Framing) Begin(req *http1.Request, upgrade bool, withheld []string) {
 	f.framingState = framingState{}
 	switch {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"time"
 
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -20,7 +22,7 @@ type Client interface {
 	message.Receiver
 	// Write writes the request, as far as it has arrived: with Attempt.WriteHead, and then the body
 	// over HTTP/1.1 to Attempt.H1, over HTTP/2 to Attempt.Part. whole is set if the whole request
-	// was written. Over HTTP/1.1 Write is called again for a second try.
+	// was written. Write is called again for another target, and over HTTP/1.1 for a second try.
 	Write() (whole bool, err error)
 	// Wait calls get, which waits for a connection. It passes a context that ends when the exchange
 	// is cut off, and the deadline for the head of the response. If the exchange was cut off, Wait
@@ -33,28 +35,30 @@ type Client interface {
 	// Upload starts to forward the rest of the body over HTTP/1.1, after the first part of the
 	// request was sent. err is the error of sending it, or nil.
 	Upload(err error)
-	// Again prepares to send the request a second time after a try that failed with err. It ends
-	// what Start and Upload have started. Over HTTP/2 it sets Attempt.Part to everything of the body
-	// that is to be sent again, and Attempt.End. If it returns an error, the attempt ends with that
-	// error.
+	// Again prepares to send the request once more after a try that failed with err. It ends
+	// what Start and Upload have started. If an upload was among it, over HTTP/2 it sets Attempt.Part to
+	// everything of the body that is to be sent again, and Attempt.End, and over HTTP/1.1 it calls
+	// H1Try.Resume. If it returns an error, the attempt ends with that error.
 	Again(err error) error
 }
 
-// Attempt sends a request to a target of its gateway and passes on the response:
+// Attempt sends a request to a target of its upstream and passes on the response:
 //
 //	Pick      chooses the target
 //	Prepare   writes the request, for an engine that must know first whether it has arrived whole
 //	TryOpen   starts a try that needs no waiting, over HTTP/2
-//	Run       tries, a second time if the upstream has certainly not processed the request or if
-//	          that does no harm, until the response has arrived
+//	Run       tries, once more if the target has certainly not processed the request or if that does
+//	          no harm, until the response has arrived: at another target if there are several
 //	Release   ends the use of the connection after a whole response, and Finish passes on its end
 //	Fail      ends an attempt that failed
 //
 // An Attempt serves one request after another, with Reset between them.
 type Attempt struct {
 	attemptState
-	trip H1Try
-	call *H2Try // nil until the first request over HTTP/2
+	trip     H1Try
+	call     *H2Try           // nil until the first request over HTTP/2
+	balance  balance.Attempts // at the targets of the upstream, while balanced is set
+	receiver receiver         // of the responses of several targets
 }
 
 // attemptState is the state of one request. Reset zeroes it.
@@ -65,10 +69,20 @@ type attemptState struct {
 	End  bool
 
 	exchange *proxy.Exchange
+	pools    *upstream.Pools
 	affinity *Affinity
+	upstream *snapshot.Upstream
 	target   *Target
 
-	tries       int
+	balanced  bool           // a request to the upstream's Balance runs
+	began     time.Duration  // when the present try of it began
+	unreached bool           // no connection to the target could be made
+	answered  bool           // a part of the response went to the client
+	failing   balance.Result // the status for which errFailing keeps a response from the client
+	timedOut  bool           // the upstream did not respond in time
+
+	tries       int  // that have begun to send, at this target
+	elsewhere   bool // an earlier try was at another target, or was to be
 	written     bool // the request was written for this try
 	whole       bool // as Client.Write has returned it
 	multiplexed bool // this try is over HTTP/2
@@ -88,7 +102,7 @@ func (a *Attempt) Init(b *message.Buffers) { a.trip.init(b) }
 
 // Reset clears all state of a request.
 func (a *Attempt) Reset() {
-	a.attemptState = attemptState{}
+	a.attemptState, a.balance, a.receiver = attemptState{}, balance.Attempts{}, receiver{}
 	a.trip.reset()
 	if a.call != nil {
 		a.call.Close()
@@ -99,9 +113,14 @@ func (a *Attempt) Reset() {
 // Pick begins the attempt with the target for the request of x. authorization is the request's. The
 // error is the response to the client.
 func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string) (err error) {
-	a.exchange, a.affinity, a.binds = x, affinity, proxy.Binds(authorization)
-	a.target, err = affinity.pick(pools, x.Verdict.Gateway)
-	return err
+	a.exchange, a.pools, a.affinity, a.upstream, a.binds = x, pools, affinity, x.Verdict.Upstream, proxy.Binds(authorization)
+	if b := a.upstream.Balance; b != nil && !b.Dropped() {
+		if err = a.begin(); err != nil {
+			a.conclude(balance.Canceled, err)
+		}
+		return err
+	}
+	return a.chooseFirst()
 }
 
 // SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
@@ -176,11 +195,11 @@ func (a *Attempt) TryOpen(c Client) (sent int, later upstream.Flusher, err error
 		return 0, nil, nil
 	}
 	if err := a.write(c); err != nil {
-		return 0, nil, err
+		return 0, nil, a.Fail(err)
 	}
 	if sent, later = a.call.tryOpen(a.target.calls, a.Part, a.End); later != nil {
 		a.started()
-		a.open = true
+		a.open, a.first = true, sent
 	}
 	return sent, later, nil
 }
@@ -195,33 +214,50 @@ func (a *Attempt) Await(w Waiter) bool { return a.call.Await(w) }
 // cannot be reached.
 func (a *Attempt) Run(c Client) error {
 	for {
+		var err error
 		if !a.open {
-			if err := a.start(c); err != nil {
+			err = a.start(c)
+		}
+		if err == nil {
+			err = a.receive(c)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case a.hasOthers():
+			if !a.mayMove(a.resultOf(err)) {
 				return err
 			}
-		}
-		err := a.receive(c)
-		if err == nil || !a.mayRepeat() {
+			if err := a.move(c, err); err != nil {
+				return err
+			}
+		case !a.open || !a.mayRepeat():
 			return err
+		default:
+			if err := c.Again(err); err != nil {
+				return err
+			}
+			a.repeat()
 		}
-		if err := c.Again(err); err != nil {
-			return err
-		}
-		a.repeat()
 	}
 }
 
 // start starts a try: over HTTP/2 if the target takes that, and otherwise over HTTP/1.1.
 func (a *Attempt) start(c Client) error {
+	a.unreached = false
 	if !a.written && a.tries == 0 {
-		a.multiplexed = a.multiplexes()
+		a.multiplexed = !a.trip.resumed && a.multiplexes()
 	}
 	if a.multiplexed {
-		switch err := a.startH2(c); {
+		err := a.startH2(c)
+		if errors.Is(err, upstream.ErrNoHTTP2) || errors.Is(err, upstream.ErrNoConnect) {
+			a.unreached = false // there was a connection
+		}
+		switch {
 		case errors.Is(err, upstream.ErrNoConnect) && a.target.pool == nil:
 			return proxy.NoWebSocket()
 		case errors.Is(err, upstream.ErrNoHTTP2), errors.Is(err, upstream.ErrNoConnect): // most servers take a WebSocket only over HTTP/1.1
-			a.multiplexed, a.written, a.waited, a.Part = false, false, true, nil
+			a.multiplexed, a.written, a.waited = false, false, true
 			a.trip.dropBuffer()
 		default:
 			return err
@@ -253,7 +289,7 @@ func (a *Attempt) openH2(c Client) error {
 	opened := false
 	err := c.Wait(func(ctx context.Context, until time.Time) (err error) {
 		a.first, err = a.call.Open(ctx, until, a.target.calls, a.Part, a.End)
-		opened = err == nil
+		opened, a.unreached = err == nil, err != nil
 		return err
 	})
 	if err != nil {
@@ -278,7 +314,11 @@ func (a *Attempt) startH1(c Client) error {
 			return err
 		}
 	}
-	a.trip.begin(a.conn, c, a.exchange.Method == "HEAD")
+	a.trip.begin(a.conn, a.to(c), a.exchange.Method == "HEAD")
+	a.conn.Carry(a.Request.Body)
+	if !a.whole && a.keepsBody() {
+		a.trip.keep()
+	}
 	a.open = true
 	if err := c.Start(0); err != nil {
 		return err
@@ -294,7 +334,8 @@ func (a *Attempt) startH1(c Client) error {
 // look.
 func (a *Attempt) acquire(c Client) error {
 	pool := a.target.pool
-	if a.tries == 0 {
+	a.unreached = false
+	if a.tries == 0 && !a.elsewhere {
 		if a.conn = a.affinity.Take(pool); a.conn != nil {
 			a.bound = true
 		} else {
@@ -305,11 +346,12 @@ func (a *Attempt) acquire(c Client) error {
 		}
 	}
 	err := c.Wait(func(ctx context.Context, until time.Time) (err error) {
-		if a.tries == 0 {
+		if a.tries == 0 && !a.elsewhere {
 			a.conn, err = pool.Acquire(ctx, until, nil)
 		} else {
 			a.conn, err = pool.Connect(ctx, until)
 		}
+		a.unreached = err != nil
 		return err
 	})
 	if err != nil {
@@ -327,7 +369,7 @@ func (a *Attempt) confirm(waited bool) error {
 		return nil
 	}
 	if a.bound {
-		a.affinity.Keep(a.conn)
+		a.affinity.Keep(a.conn, a.balance.Target())
 	} else {
 		a.conn.Release()
 	}
@@ -339,13 +381,13 @@ func (a *Attempt) confirm(waited bool) error {
 func (a *Attempt) started() {
 	a.tries++
 	a.sent = true
-	a.exchange.MarkAttempt(a.target.of.URL)
+	a.exchange.MarkAttempt(a.target.of.Base.Host)
 }
 
 // receive passes on the response to a try.
 func (a *Attempt) receive(c Client) error {
 	if a.multiplexed {
-		return a.call.Run(c)
+		return a.call.Run(a.to(c))
 	}
 	return a.trip.run()
 }
@@ -465,10 +507,16 @@ func (a *Attempt) Torn() error {
 	return nil
 }
 
+// TimedOut notes, before Fail, that the upstream did not respond in time. If the client has given it that time, this says nothing
+// about the upstream.
+func (a *Attempt) TimedOut() { a.timedOut = !a.exchange.Late() }
+
 // Release ends the use of the connection after Run has succeeded. intact is set if the whole request
 // was sent and the exchange was not cut off: only then may the connection carry another request. alone
 // is set if it cannot, and it was bound to the client's connection or would be.
 func (a *Attempt) Release(intact bool) (alone bool) {
+	at := a.balance.Target()
+	a.conclude(balance.OK, nil)
 	if a.multiplexed {
 		a.call.Close()
 		return false
@@ -480,7 +528,7 @@ func (a *Attempt) Release(intact bool) (alone bool) {
 		a.discard()
 		return binds
 	case binds:
-		a.affinity.Keep(up)
+		a.affinity.Keep(up, at)
 	default:
 		a.trip.release()
 	}
@@ -500,15 +548,27 @@ func (a *Attempt) Finish(to message.Receiver) error {
 
 // Relay passes a response that has arrived whole to a receiver, within Waiter.Relay.
 func (a *Attempt) Relay(to message.Receiver) error {
-	if err := a.call.Run(to); err != nil {
+	if err := a.call.Run(a.to(to)); err != nil {
+		a.conclude(a.resultOf(err), err)
 		return err
 	}
+	a.conclude(balance.OK, nil)
 	return a.call.Finish(to)
+}
+
+// Relays reports, within Waiter.Relay, whether Relay may be called: the response will not lead to another attempt.
+func (a *Attempt) Relays() bool {
+	if !a.hasOthers() {
+		return true
+	}
+	r := &a.call.in.response
+	return !resultOfHead(r.Text, &r.Response).Failed()
 }
 
 // Fail ends an attempt that failed with err. It adds the upstream's address to the error, if a try has
 // begun and the client was not lost.
 func (a *Attempt) Fail(err error) error {
+	a.conclude(a.resultOf(err), err)
 	if err != nil && a.open && !a.Lost() {
 		if a.multiplexed {
 			err = upstream.At(a.call.Address(), err)
@@ -525,11 +585,19 @@ func (a *Attempt) Fail(err error) error {
 	return err
 }
 
-// Detach gives the connection of a tunnel to the caller.
-func (a *Attempt) Detach() *upstream.H1Conn {
-	up := a.conn
+// Detach gives the connection of a tunnel to the caller, who calls ended when the tunnel has ended.
+func (a *Attempt) Detach() (up *upstream.H1Conn, ended func()) {
+	up = a.conn
 	a.conn, a.trip.conn = nil, nil
-	return up
+	if !a.balanced {
+		return up, func() {}
+	}
+	b, x := a.balance, a.exchange.Clock()
+	a.balanced, a.balance = false, balance.Attempts{}
+	return up, func() {
+		b.End(x(), balance.OK)
+		b.Finish(x())
+	}
 }
 
 // discard closes the connection, if there is one.

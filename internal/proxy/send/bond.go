@@ -3,6 +3,7 @@ package send
 import (
 	"sync/atomic"
 
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
@@ -13,6 +14,7 @@ import (
 // together. A client's connection has at most one. Its zero value has none. It is safe for concurrent use.
 type Bond struct {
 	conn atomic.Pointer[upstream.H1Conn]
+	at   atomic.Pointer[balance.Target] // where the connection that was bound last leads; nil with one target
 }
 
 // Has reports whether the bound connection is one of p.
@@ -38,9 +40,18 @@ func (b *Bond) Take(p *upstream.H1Pool) *upstream.H1Conn {
 	return up
 }
 
-// Keep binds a connection after a request, in place of another.
-func (b *Bond) Keep(up *upstream.H1Conn) {
+// At returns the target of the bound connection, or nil if none is bound, or its upstream has one target.
+func (b *Bond) At() *balance.Target {
+	if !b.Any() {
+		return nil
+	}
+	return b.at.Load()
+}
+
+// Keep binds a connection after a request, in place of another. at is its target, if the upstream has several.
+func (b *Bond) Keep(up *upstream.H1Conn, at *balance.Target) {
 	up.Hold()
+	b.at.Store(at)
 	if before := b.conn.Swap(up); before != nil {
 		before.Discard()
 	}

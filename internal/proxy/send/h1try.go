@@ -50,10 +50,14 @@ type tripState struct {
 	conn  *upstream.H1Conn
 	to    message.Receiver
 	out   []byte // the first bytes to send, in buf or in a larger slice
+	head  int    // the length of the request's head in out
 	sent  bool   // sending out has begun
 	wrote bool   // and all of it was sent
 	early bool   // bytes had arrived before the upstream had any byte of the request
 	got   bool   // a byte of a response has arrived
+
+	kept    *kept // of the body that was sent; nil keeps nothing
+	resumed bool  // the body goes on where it was in an earlier try: kept has what was sent
 
 	buf       *message.Buffer
 	from, end int // the part of buf that is still to be relayed
@@ -69,15 +73,57 @@ func (t *H1Try) init(b *message.Buffers) { t.buffers, t.onReadable = b, t.readab
 // reset prepares t for the next request.
 func (t *H1Try) reset() {
 	t.dropBuffer()
+	t.kept.giveUp()
 	t.tripState = tripState{}
 	t.body.Reset()
 	t.reader.Reset()
 }
 
-// write writes the head of a request. A body without a length will be chunked.
-func (t *H1Try) write(r *Request, to *Target) {
-	t.out = r.append(t.buffer().Data[:0], to, &t.body)
+// again prepares t to send the request over another connection. After Resume its body goes on where it was.
+func (t *H1Try) again() {
+	if !t.resumed {
+		t.reset()
+		return
+	}
+	t.dropBuffer()
+	t.tripState = tripState{resumed: true, kept: t.kept}
+	t.reader.Reset()
 }
+
+// write writes the head of a request, and what was sent of the body if that goes on. A body without a length will be
+// chunked.
+func (t *H1Try) write(r *Request, to *Target) {
+	before := t.body
+	t.out = r.append(t.buffer().Data[:0], to, &t.body)
+	t.head = len(t.out)
+	if t.resumed {
+		t.body = before
+		t.out = t.kept.appendTo(t.out)
+	}
+}
+
+// keep makes t keep what it sends of the body, from what was written so far on.
+func (t *H1Try) keep() {
+	if !t.resumed {
+		t.kept = newKept(t.conn.Pool(), t.out[t.head:])
+	}
+}
+
+// KeepPart keeps a part of the body that is about to be sent to the connection, if t keeps the body.
+func (t *H1Try) KeepPart(part []byte) { t.kept.add(part) }
+
+// KeepNothing gives up what was kept, and keeps nothing more.
+func (t *H1Try) KeepNothing() { t.kept.giveUp() }
+
+// Resume makes the next try go on with the body where this one was, after it was sent in parts. It reports false if what was
+// sent was not kept.
+func (t *H1Try) Resume() bool {
+	t.resumed = t.kept.has()
+	return t.resumed
+}
+
+// Resumed reports whether the body goes on where it was in an earlier try, and Write writes nothing of it.
+func (t *H1Try) Resumed() bool { return t.resumed }
 
 // AppendBody appends data of the body to the bytes to send. The error reports a body that differs
 // from what the head declares; the request must then not be sent.
@@ -160,6 +206,7 @@ func (t *H1Try) sendPart(part []byte, err error) error {
 		return err
 	}
 	if len(part) > 0 {
+		t.kept.add(part)
 		_, err = t.conn.Write(part)
 	}
 	return err

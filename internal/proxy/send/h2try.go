@@ -59,7 +59,7 @@ type callState struct {
 	stale    bool     // a callback may still be using in
 	isHead   bool     // the method is HEAD
 	tunnels  bool     // the request asks for a WebSocket
-	withheld []string // Gateway.Withheld
+	withheld []string // Target.Withheld
 	confirm  upstream.Confirmer
 	begun    bool // the receiver has an interim response or the head
 	headed   bool // the receiver has the head
@@ -271,7 +271,7 @@ func (c *H2Try) write(r *Request, to *Target, confirm upstream.Confirmer) {
 	h := &c.head
 	h.text, h.fields = h.text[:0], h.fields[:0]
 	method := proxy.Text(r.Head.Method.Of(r.Text))
-	c.isHead, c.tunnels, c.withheld, c.confirm = method == "HEAD", r.WebSocketKey != "", r.withheld(), confirm
+	c.isHead, c.tunnels, c.withheld, c.confirm = method == "HEAD", r.WebSocketKey != "", r.withheld(to), confirm
 	if c.tunnels { // RFC 8441, 4
 		h.add(":method", "CONNECT", false)
 		h.add(":protocol", webSocket, false)
@@ -284,7 +284,7 @@ func (c *H2Try) write(r *Request, to *Target, confirm upstream.Confirmer) {
 	start := len(h.text)
 	h.text = r.Hop.Verdict.AppendTarget(append(h.text, to.path...))
 	h.fields = append(h.fields, headField{name: uint32(len(":path")), value: uint32(len(h.text) - start)})
-	r.addTo(h)
+	r.addTo(h, to)
 	c.body.Begin(r.Head, c.tunnels, c.withheld)
 	var room [20]byte
 	if name, value := c.body.Declared(room[:0], r.Text, r.Head.Fields()); name != "" {

@@ -2,6 +2,7 @@ package send
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/cookie"
@@ -33,12 +34,19 @@ type Request struct {
 // upgrades reports whether the request over HTTP/1.1 asks for an upgrade.
 func (r *Request) upgrades() bool { return r.Upgrade || r.WebSocketKey != "" }
 
-// withheld returns Gateway.Withheld.
-func (r *Request) withheld() []string { return r.Hop.Verdict.Gateway.Withheld }
+// withheld returns the client's fields that a target does not get. A newer configuration than the request's may have other
+// key headers: the request's own remain withheld.
+func (r *Request) withheld(to *Target) []string {
+	keys := r.Hop.Verdict.Gateway.Withheld
+	if slices.Equal(keys, to.of.Keys) {
+		return to.of.Withheld
+	}
+	return slices.Concat(to.of.Withheld, keys)
+}
 
 // append appends the head, which declares the body that it begins.
 func (r *Request) append(dst []byte, to *Target, body *message.Framing) []byte {
-	body.Begin(r.Head, r.upgrades(), r.withheld())
+	body.Begin(r.Head, r.upgrades(), r.withheld(to))
 	if r.Hop.Major == 2 { // over HTTP/1.1 the client decides
 		body.DeclareEmpty(r.Head.Method.Of(r.Text))
 	}
@@ -53,8 +61,8 @@ func (r *Request) append(dst []byte, to *Target, body *message.Framing) []byte {
 	dst = r.Hop.Verdict.AppendTarget(append(dst, to.path...))
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
 	dst = append(append(dst, host...), "\r\n"...)
-	dst, kept := r.appendCallers(dst)
-	dst = r.appendConnection(r.appendOwn(dst, kept))
+	dst, kept := r.appendCallers(dst, to)
+	dst = r.appendConnection(r.appendOwn(dst, to, kept))
 	dst = body.AppendTo(dst, r.Text, r.Head.Fields())
 	return append(dst, "\r\n"...)
 }
@@ -69,8 +77,8 @@ func (r *Request) hostFor(to *Target) string {
 
 // appendCallers appends the client's fields that are forwarded. kept is the set of those
 // among them that have a Name.
-func (r *Request) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) {
-	filter := r.filter()
+func (r *Request) appendCallers(dst []byte, to *Target) (_ []byte, kept proxy.Fields) {
+	filter := r.filter(to)
 	fields := r.Head.Fields()
 	run := proxy.RunsOf(dst, r.Text)
 	for i := range fields {
@@ -100,17 +108,22 @@ type requestFilter struct {
 	reads    bool // costs are read from the response
 }
 
-func (r *Request) filter() requestFilter {
+func (r *Request) filter(to *Target) requestFilter {
 	return requestFilter{
-		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: r.withheld(),
+		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: r.withheld(to),
 		named: proxy.NamesOf(r.Text, r.Head.Fields(), r.Head.Named()), reads: r.Hop.Verdict.Cost.ReadsResponse(),
 	}
 }
 
 func (r *requestFilter) drops(f *http1.Field) bool {
 	buf := r.Text
-	return r.drop.Has(f.ID) || r.WebSocketKey != "" && isWebSocketKey(f.Name.Of(buf)) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(buf)), r.Hop.Verdict) ||
+	return r.drop.Has(f.ID) || r.Hop.GRPCTimeout != "" && isGRPCTimeout(f.Name.Of(buf)) || r.WebSocketKey != "" && isWebSocketKey(f.Name.Of(buf)) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(buf)), r.Hop.Verdict) ||
 		r.named.Has(f) || len(r.withheld) > 0 && proxy.IsWithheld(r.withheld, proxy.Text(f.Name.Of(buf))) || r.reads && proxy.ObstructsCost(f.Name.Of(buf))
+}
+
+// isGRPCTimeout reports whether name is that of the time that a gRPC call has.
+func isGRPCTimeout(name []byte) bool {
+	return len(name) == len("grpc-timeout") && strings.EqualFold(proxy.Text(name), "grpc-timeout")
 }
 
 // appendCookie appends a Cookie field without the session of a browser, and nothing if it has no
@@ -124,12 +137,12 @@ func appendCookie(dst, name, value []byte) []byte {
 }
 
 // appendOwn appends the fields that the gateway adds.
-func (r *Request) appendOwn(dst []byte, kept proxy.Fields) []byte {
-	r.completeHop(kept)
+func (r *Request) appendOwn(dst []byte, to *Target, kept proxy.Fields) []byte {
+	r.completeHop(to, kept)
 	r.Hop.Each(func(name, value string) {
 		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
 	})
-	if r.traces() {
+	if r.traces(to) {
 		before := len(dst)
 		dst = append(dst, "Traceparent: "...)
 		start := len(dst)
@@ -144,10 +157,11 @@ func (r *Request) appendOwn(dst []byte, kept proxy.Fields) []byte {
 
 // completeHop sets the fields of Hop that come from Head. kept is the set of the client's fields
 // that are forwarded.
-func (r *Request) completeHop(kept proxy.Fields) {
+func (r *Request) completeHop(to *Target, kept proxy.Fields) {
 	hop := &r.Hop
+	hop.Headers = to.of.Headers
 	hop.Authority = proxy.Text(r.authority())
-	if hop.Verdict.Cost.ReadsResponse() && !proxy.IsWithheld(r.withheld(), "accept-encoding") {
+	if hop.Verdict.Cost.ReadsResponse() && !proxy.IsWithheld(r.withheld(to), "accept-encoding") {
 		hop.AcceptEncoding = proxy.AcceptEncoding(r.Text, r.Head.Fields())
 	}
 	hop.HasForwardedHost, hop.HasForwardedProto = kept.Has(http1.XForwardedHost), kept.Has(http1.XForwardedProto)
@@ -157,8 +171,8 @@ func (r *Request) completeHop(kept proxy.Fields) {
 }
 
 // traces reports whether the gateway writes traceparent.
-func (r *Request) traces() bool {
-	return r.Trace != nil && !proxy.IsWithheld(r.withheld(), "traceparent")
+func (r *Request) traces(to *Target) bool {
+	return r.Trace != nil && !proxy.IsWithheld(r.withheld(to), "traceparent")
 }
 
 // appendConnection appends the connection fields for the upstream.
@@ -194,9 +208,9 @@ func (r *Request) authority() []byte {
 }
 
 // addTo adds the fields of the request to h, as append does over HTTP/1.1.
-func (r *Request) addTo(h *requestHead) {
+func (r *Request) addTo(h *requestHead, to *Target) {
 	var kept proxy.Fields
-	filter := r.filter()
+	filter := r.filter(to)
 	fields := r.Head.Fields()
 	for i := range fields {
 		f := &fields[i]
@@ -212,9 +226,9 @@ func (r *Request) addTo(h *requestHead) {
 		kept |= 1 << f.ID
 		h.add(proxy.Text(f.Name.Of(r.Text)), value, f.Sensitive)
 	}
-	r.completeHop(kept)
+	r.completeHop(to, kept)
 	r.Hop.Each(func(name, value string) { h.add(name, value, false) })
-	if r.traces() {
+	if r.traces(to) {
 		if value := r.Trace(nil); len(value) > 0 {
 			h.add("traceparent", proxy.Text(value), false)
 		}

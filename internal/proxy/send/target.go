@@ -38,30 +38,36 @@ func newTarget(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
 	return t, nil
 }
 
-// Affinity is what a client's connection keeps from one request to the next: the target, the
-// connection to an upstream that was used last, and the connection that is bound to the client's.
+// Affinity is what a client's connection keeps from one request to the next: targets that it has
+// used, the connection to an upstream that was used last, and the connection that is bound to the client's.
 // Its zero value has none. It is safe for concurrent use.
 type Affinity struct {
 	Bond
-	target atomic.Pointer[Target]
-	last   atomic.Pointer[upstream.H1Conn]
+	targets [keptTargets]atomic.Pointer[Target]
+	last    atomic.Pointer[upstream.H1Conn]
 }
 
-// Rest forgets the target and the connection that was used last. An idle client would keep settings of the gateway in
+// keptTargets is how many targets an Affinity keeps.
+const keptTargets = 4
+
+// Rest forgets the targets and the connection that was used last. An idle client would keep settings of the gateway in
 // memory that it does not have any more.
 func (a *Affinity) Rest() {
-	a.target.Store(nil)
+	for i := range a.targets {
+		a.targets[i].Store(nil)
+	}
 	a.last.Store(nil)
 }
 
-// pick returns the target for a request to a gateway. The error is the response to the client.
-func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Settings) (*Target, error) {
-	if t := a.target.Load(); t != nil && t.of == g.Upstream.Target {
+// targetOf returns the Target for of. The error is the response to the client.
+func (a *Affinity) targetOf(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
+	kept := &a.targets[of.Index%keptTargets]
+	if t := kept.Load(); t != nil && t.of == of {
 		return t, nil
 	}
-	t, err := newTarget(pools, g.Upstream.Target)
+	t, err := newTarget(pools, of)
 	if err == nil {
-		a.target.Store(t)
+		kept.Store(t)
 	}
 	return t, err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Guarantee: a client's connection goes on with its target for as long as the gateway has it, and
+// Guarantee: a client's connection goes on with its target for as long as the upstream has it, and
 // uses the connections of another origin from the first request on after any setting of it has changed.
 func TestAffinityFollowsTheTarget(t *testing.T) {
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
@@ -20,7 +20,7 @@ func TestAffinityFollowsTheTarget(t *testing.T) {
 	var affinity Affinity
 	pick := func(of *snapshot.Target) *Target {
 		t.Helper()
-		target, err := affinity.pick(pools, &snapshot.Settings{Upstream: snapshot.Upstream{Target: of}})
+		target, err := affinity.targetOf(pools, of)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,10 +10,10 @@ import (
 // AccountRoom implements control.AccountReader. An account without a row has no records.
 func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (room control.AccountRoom, err error) {
 	err = t.QueryRow(ctx, "counts of the account", `SELECT coalesce(c.keys, 0) < $2, coalesce(c.live_keys, 0) < $3, coalesce(c.owners, 0) < $4, coalesce(c.plans, 0) < $5,
-			coalesce(c.responses, 0) < $6, coalesce(c.response_bytes, 0) < $7, coalesce(c.revision_bytes, 0) < $8, coalesce(`+configurationBytes+`, 0) < $9
+			coalesce(c.responses, 0) < $6, coalesce(c.response_bytes, 0) < $7, coalesce(c.revision_bytes, 0) < $8, coalesce(`+configurationBytes+`, 0) < $9, coalesce(c.targets, 0) < $10
 		FROM (SELECT $1::text AS id) a LEFT JOIN account_counts c ON c.account_id = a.id`,
-		[]any{accountID, most.Keys, most.LiveKeys, most.Owners, most.Plans, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes()}, func(r *rows.Row) error {
-			return r.Scan(&room.Keys, &room.LiveKeys, &room.Owners, &room.Plans, &room.Responses, &room.ResponseBytes, &room.RevisionBytes, &room.Configuration)
+		[]any{accountID, most.Keys, most.LiveKeys, most.Owners, most.Plans, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes(), most.Targets}, func(r *rows.Row) error {
+			return r.Scan(&room.Keys, &room.LiveKeys, &room.Owners, &room.Plans, &room.Responses, &room.ResponseBytes, &room.RevisionBytes, &room.Configuration, &room.Targets)
 		})
 	return room, err
 }

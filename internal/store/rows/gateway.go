@@ -32,8 +32,8 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 	if g.GlobalLimit, err = rateLimit(c.sustained, c.burst, "", ""); err != nil {
 		return g, err
 	}
-	if err := json.Unmarshal([]byte(c.upstream), &g.Upstream); err != nil {
-		return g, fmt.Errorf("decode the upstream of gateway %s: %w", g.ID, err)
+	if g.Upstream, g.Others, err = readUpstreams([]byte(c.upstream)); err != nil {
+		return g, fmt.Errorf("decode the upstreams of gateway %s: %w", g.ID, err)
 	}
 	if err := json.Unmarshal([]byte(c.requests), &g.Requests); err != nil {
 		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
@@ -44,9 +44,9 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 
 // gatewayValues returns the values that InsertGateway and UpdateGateway write, in their order.
 func gatewayValues(g *gateway.Gateway) ([]any, error) {
-	upstream, err := json.Marshal(&g.Upstream)
+	upstream, err := StoredUpstreams(g)
 	if err != nil {
-		return nil, fmt.Errorf("encode the upstream of gateway %s: %w", g.ID, err)
+		return nil, err
 	}
 	requests, err := json.Marshal(&g.Requests)
 	if err != nil {
@@ -58,7 +58,29 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	}
 	return []any{g.Name, g.SharesName, string(upstream), g.Hostname, g.HostGiven,
 		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
-		g.MaxBodyBytes, string(requests), g.Revision, g.Default, maybeText(g.DefaultPlanID), g.Version}, nil
+		g.MaxBodyBytes, string(requests), g.Revision, g.Default, maybeText(g.DefaultPlanID), g.CountTargets(), g.Version}, nil
+}
+
+// storedUpstreams is the upstreams of a gateway as they are stored: the default one, as versions before there were others
+// have stored it, with the others in it.
+type storedUpstreams struct {
+	gateway.Upstream
+	Others []gateway.Upstream `json:"others,omitempty"`
+}
+
+// StoredUpstreams returns the upstreams of g as they are stored.
+func StoredUpstreams(g *gateway.Gateway) ([]byte, error) {
+	b, err := json.Marshal(storedUpstreams{g.Upstream, g.Others})
+	if err != nil {
+		return nil, fmt.Errorf("encode the upstreams of gateway %s: %w", g.ID, err)
+	}
+	return b, nil
+}
+
+func readUpstreams(content []byte) (gateway.Upstream, []gateway.Upstream, error) {
+	var s storedUpstreams
+	err := json.Unmarshal(content, &s)
+	return s.Upstream, s.Others, err
 }
 
 // SelectGateways reads the gateways that the rest of the query selects.
@@ -99,8 +121,8 @@ func (t *Writer) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 		return err
 	}
 	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, shares_name, upstream, hostname, host_given,
-		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, version,
-		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
+		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, target_count, version,
+		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
 		append(values, g.ID, g.AccountID, Micros(g.CreatedAt))...)
 }
 
@@ -112,7 +134,7 @@ func (t *Writer) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	}
 	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, shares_name = $2, upstream = $3, hostname = $4,
 		host_given = $5, global_sustained = $6, global_burst = $7, timeout = $8, cors = $9,
-		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, default_plan_id = $14, version = $15 WHERE id = $16 AND account_id = $17`,
+		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, default_plan_id = $14, target_count = $15, version = $16 WHERE id = $17 AND account_id = $18`,
 		append(values, g.ID, g.AccountID)...)
 }
 

@@ -29,7 +29,8 @@ const (
 	plainForm       = 1
 	costForm        = 2 // routes may have costs
 	concurrencyForm = 3 // routes may have bounds of requests in flight
-	newestForm      = concurrencyForm
+	upstreamForm    = 4 // routes may name upstreams
+	newestForm      = upstreamForm
 )
 
 // The flags of a route in a page.
@@ -40,6 +41,7 @@ const (
 	costByAPI
 	hasConcurrency
 	concurrencyByAPI
+	hasUpstream
 
 	plainFlags       = limitByAPI | hasCreated
 	costFlags        = hasCost | costByAPI
@@ -143,9 +145,14 @@ func (w *pageWriter) add(r *gateway.Route) {
 	if r.ConcurrencyByAPI {
 		flags |= concurrencyByAPI
 	}
+	if r.Upstream != "" {
+		flags |= hasUpstream
+	}
 	switch {
+	case flags&hasUpstream != 0:
+		w.form = upstreamForm
 	case flags&concurrencyFlags != 0:
-		w.form = concurrencyForm
+		w.form = max(w.form, concurrencyForm)
 	case flags&costFlags != 0:
 		w.form = max(w.form, costForm)
 	}
@@ -168,6 +175,10 @@ func (w *pageWriter) add(r *gateway.Route) {
 		b = binary.AppendVarint(b, r.Concurrency.Max)
 		b = binary.AppendUvarint(b, uint64(len(r.Concurrency.Per)))
 		b = append(b, r.Concurrency.Per...)
+	}
+	if flags&hasUpstream != 0 {
+		b = binary.AppendUvarint(b, uint64(len(r.Upstream)))
+		b = append(b, r.Upstream...)
 	}
 	w.raw = b
 }
@@ -258,8 +269,10 @@ func flagsOf(form byte) byte {
 		return plainFlags
 	case costForm:
 		return plainFlags | costFlags
+	case concurrencyForm:
+		return plainFlags | costFlags | concurrencyFlags
 	}
-	return plainFlags | costFlags | concurrencyFlags
+	return plainFlags | costFlags | concurrencyFlags | hasUpstream
 }
 
 func (d *pageReader) route(gatewayID string) (r gateway.Route) {
@@ -295,6 +308,11 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 		r.Concurrency.Max, r.Concurrency.Per = d.number(), d.text()
 		if d.err == nil && r.Concurrency.IsZero() {
 			d.err = errDamagedPage // it would have no flag
+		}
+	}
+	if flags&hasUpstream != 0 {
+		if r.Upstream = d.text(); d.err == nil && r.Upstream == "" {
+			d.err = errDamagedPage // likewise
 		}
 	}
 	if d.err == nil && sustained+burst+daily+per != "" {

@@ -64,6 +64,9 @@ func TestPagesKeepCosts(t *testing.T) {
 				routes[i].Concurrency = ratelimit.Concurrency{Max: rapid.Int64Range(1, ratelimit.MaxConcurrency).Draw(t, "concurrency"), Per: rapid.SampledFrom([]string{"", "key"}).Draw(t, "per")}
 			}
 			routes[i].ConcurrencyByAPI = rapid.IntRange(0, 9).Draw(t, "concurrency by API") == 0
+			if rapid.IntRange(0, 9).Draw(t, "names an upstream") == 0 {
+				routes[i].Upstream = rapid.StringMatching(`[a-z0-9_-]{1,64}`).Draw(t, "upstream")
+			}
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "as before") == 0 {
 				routes[i].Cost = routes[i-1].Cost
 			}
@@ -79,8 +82,10 @@ func TestPagesKeepCosts(t *testing.T) {
 			want := byte(plainForm)
 			for _, r := range got[at:] {
 				switch {
+				case r.Upstream != "":
+					want = upstreamForm
 				case !r.Concurrency.IsZero() || r.ConcurrencyByAPI:
-					want = concurrencyForm
+					want = max(want, concurrencyForm)
 				case len(r.Cost) > 0 || r.CostByAPI:
 					want = max(want, costForm)
 				}
@@ -164,7 +169,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	r.Cost = rulesOf(t, `[{meter: tokens, from: {request: 1}}]`)
 	page := codec.Pages([]gateway.Route{r})[0].Content
 	newer := append([]byte{newestForm + 1}, page[1:]...)
-	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 4, and this version reads forms up to 3") {
+	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 5, and this version reads forms up to 4") {
 		t.Errorf("a page of a newer form: %v", err)
 	}
 	raw, err := codec.dec.DecodeAll(page[2:], nil)
@@ -180,7 +185,9 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 		"an older form":          edited(plainForm, func(b []byte) []byte { return b }),
 		"a flag of another form": edited(costForm, func(b []byte) []byte { b[0] |= concurrencyByAPI; return b }),
 		"no concurrency":         edited(concurrencyForm, func(b []byte) []byte { b[0] |= hasConcurrency; return append(b, 0, 0) }),
-		"an unknown flag":        edited(concurrencyForm, func(b []byte) []byte { b[0] |= 64; return b }),
+		"an unknown flag":        edited(concurrencyForm, func(b []byte) []byte { b[0] |= hasUpstream; return b }),
+		"a flag of no form":      edited(upstreamForm, func(b []byte) []byte { b[0] |= 128; return b }),
+		"no upstream":            edited(upstreamForm, func(b []byte) []byte { b[0] |= hasUpstream; return append(b, 0) }),
 		"a cost of a meter":      edited(costForm, func(b []byte) []byte { return bytes.Replace(b, []byte(`"tokens"`), []byte(`"TOKENS"`), 1) }),
 		"no rules":               edited(costForm, func(b []byte) []byte { return append(b[:at], "\x00\x02[]"...) }),
 		"no such cost":           edited(costForm, func(b []byte) []byte { return append(b[:at], 1) }),

@@ -12,7 +12,7 @@ func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control
 	return control.AccountRoom{
 		Keys: n.Keys < most.Keys, LiveKeys: n.LiveKeys < most.LiveKeys, Owners: n.Owners < most.Owners, Plans: n.Plans < most.Plans,
 		Responses: n.Responses < most.Responses, ResponseBytes: n.ResponseBytes < most.ResponseBytes, RevisionBytes: n.RevisionBytes < most.RevisionBytes,
-		Configuration: n.ConfigurationBytes() < most.ConfigurationBytes(),
+		Targets: n.Targets < most.Targets, Configuration: n.ConfigurationBytes() < most.ConfigurationBytes(),
 	}, err
 }
 

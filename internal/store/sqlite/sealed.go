@@ -25,13 +25,16 @@ type sealedKind struct {
 
 // sealedKinds returns where encrypted values are, in every schema.
 func sealedKinds() []sealedKind {
+	const others = `FROM gateways, json_each(iif(json_valid(gateways.upstream), gateways.upstream, '{}'), '$.others') o, json_each(o.value, '%s') h WHERE h.type = 'text'`
 	const headers = `FROM gateways, json_each(iif(json_valid(gateways.%s), gateways.%[1]s, '{}'), '%s') h WHERE h.type = 'text'`
 	return []sealedKind{
 		{"webhook signing secrets", "webhooks", "secret", `SELECT secret FROM webhooks`, false},
 		{"previous webhook signing secrets", "webhooks", "old_secret", `SELECT old_secret FROM webhooks WHERE old_secret IS NOT NULL`, false},
 		{"upstream headers", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(headers, "upstream", "$.headers"), true},
+		{"upstream headers", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(others, "$.headers"), true},
 		{"upstream headers", "gateways", "upstream_headers", `SELECT h.value ` + fmt.Sprintf(headers, "upstream_headers", "$"), true},
 		{"upstream client keys", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(headers, "upstream", "$.tls") + ` AND h.key = 'client_key'`, true},
+		{"upstream client keys", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(others, "$.tls") + ` AND h.key = 'client_key'`, true},
 		{"upstream client keys", "gateways", "upstream_client_key", `SELECT upstream_client_key FROM gateways WHERE upstream_client_key IS NOT NULL`, false},
 		{"repository credentials", "repositories", "credential", `SELECT credential FROM repositories WHERE credential IS NOT NULL`, false},
 		{"repository hook secrets", "repositories", "hook_secret", `SELECT hook_secret FROM repositories WHERE hook_secret IS NOT NULL`, false},

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -49,6 +50,7 @@ func (m *countModel) want(h *harness) (n control.AccountCounts) {
 	}
 	for _, g := range m.gateways {
 		n.GatewayBytes += m.settingsBytes(h, g)
+		n.Targets += int64(g.CountTargets())
 		n.RouteBytes += gateway.RouteBytes(m.routes[g.ID])
 	}
 	for _, hook := range m.webhooks {
@@ -192,8 +194,12 @@ func (m *countModel) sell(h *harness, t *rapid.T) {
 // settingsBytes returns the size of the settings of g as both engines store them.
 func (m *countModel) settingsBytes(h *harness, g *gateway.Gateway) (n int64) {
 	h.Helper()
-	n = int64(len(g.Name) + len(g.Hostname))
-	for _, part := range []any{&g.Upstream, &g.Requests, g.CORS} {
+	upstreams, err := rows.StoredUpstreams(g)
+	if err != nil {
+		h.Fatal(err)
+	}
+	n = int64(len(g.Name) + len(g.Hostname) + len(upstreams))
+	for _, part := range []any{&g.Requests, g.CORS} {
 		b, err := json.Marshal(part)
 		if err != nil {
 			h.Fatal(err)
@@ -220,6 +226,7 @@ func (m *countModel) configure(h *harness, t *rapid.T) {
 	switch routes := m.routes[g.ID]; {
 	case what == 1:
 		g.Name, g.CORS, g.Version = text, &gateway.CORS{Origins: []string{text}}, g.Version+1
+		g.Others = rapid.SliceOfN(upstreamOf(), 0, 2).Draw(t, "others")
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, g) })
 	case what == 2 || what == 3 || len(routes) == 0:
 		r := gateway.Route{ID: id.New(id.Route), GatewayID: g.ID, Path: "/" + text, Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API, CreatedAt: epoch(), Version: 1}

@@ -25,6 +25,10 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		g := newGateway(a)
 		g.Name = text().Draw(t, "name")
 		g.Upstream = upstreamOf().Draw(t, "upstream")
+		g.Others = rapid.SliceOfN(upstreamOf(), 0, 3).Draw(t, "others")
+		if len(g.Others) == 0 {
+			g.Others = nil
+		}
 		g.HostGiven = rapid.Bool().Draw(t, "host_given")
 		g.GlobalLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
 		g.Timeout = rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "timeout")
@@ -55,6 +59,12 @@ func upstreamOf() *rapid.Generator[gateway.Upstream] {
 		}
 		if len(u.TLS.ClientKey) == 0 {
 			u.TLS.ClientKey = nil
+		}
+		if len(u.Targets) == 0 {
+			u.Targets = nil
+		}
+		if u.Ejection != nil && len(u.Ejection.On) == 0 {
+			u.Ejection.On = nil
 		}
 		return u
 	})

@@ -38,6 +38,10 @@ func InsertOldKeys(ctx context.Context, db *sql.DB) error {
 			return err
 		}
 	}
+	if _, err := db.ExecContext(ctx, `INSERT INTO gateways (id, account_id, name, shares_name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
+		VALUES ('gw_a', 'acct_a', 'a', false, '{}', 'a', true, '', '', '5s', 0, '{}', 0, false, 1, 1)`); err != nil {
+		return err
+	}
 	for i, k := range oldKeys() {
 		var of, more any
 		if k.owner != "" {
@@ -61,7 +65,7 @@ func CheckOldKeys(t *testing.T, db store.Engine) {
 	t.Helper()
 	h := &harness{T: t, Engine: db}
 	since := map[string]int64{}
-	want := map[string]control.AccountCounts{}
+	want := map[string]control.AccountCounts{"acct_a": {GatewayBytes: int64(len("a" + "{}" + "a" + "{}")), Targets: 1}}
 	for _, k := range oldKeys() {
 		n := want[k.account]
 		if n.Keys++; k.phase < 2 {

@@ -495,7 +495,7 @@ export interface paths {
         head?: never;
         /**
          * Update a route
-         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency or the cost of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
+         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost or the upstream of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
          */
         patch: operations["updateRoute"];
         trace?: never;
@@ -542,6 +542,86 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List upstreams
+         * @description Returns the upstreams of a gateway: the one with the name default, and then the others by their names.
+         */
+        get: operations["listUpstreams"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams/{upstream}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an upstream
+         * @description Returns one upstream. Its ETag is that of the gateway.
+         */
+        get: operations["getUpstream"];
+        /**
+         * Create or replace an upstream
+         * @description Creates an upstream, or replaces the one with the name: absent fields get their defaults, and headers are removed. The targets of an upstream that exists stay if they are absent. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         */
+        put: operations["putUpstream"];
+        post?: never;
+        /**
+         * Delete an upstream
+         * @description Deletes an upstream. The one with the name default, and one that a route names, is a 409. Returns the record as it was before.
+         */
+        delete: operations["deleteUpstream"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an upstream
+         * @description Changes the given fields; null restores a default. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         */
+        patch: operations["updateUpstream"];
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams/{upstream}/targets": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Add a target
+         * @description Adds a target to an upstream, and returns the upstream. A target that the upstream has is a 409. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         */
+        post: operations["addTarget"];
+        /**
+         * Remove a target
+         * @description Removes a target from an upstream, and returns the upstream. The last one is a 409.
+         */
+        delete: operations["deleteTarget"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a target
+         * @description Changes the given fields of a target, and returns the upstream. null restores a default.
+         */
+        patch: operations["updateTarget"];
         trace?: never;
     };
     "/v1/hooks/git/{gateway_id}": {
@@ -1021,7 +1101,7 @@ export interface paths {
         };
         /**
          * List refused and failed requests
-         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second.
+         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second. With result=retried, returns requests that had several attempts, at most 1,000 of a second beside those that failed.
          */
         get: operations["listRequests"];
         put?: never;
@@ -1061,7 +1141,7 @@ export interface paths {
         };
         /**
          * Get a refused or failed request
-         * @description Returns why a request was refused or failed, or what a request was charged by the cost of its route. For a refusal by a rate limit, also returns when the request would have passed.
+         * @description Returns why a request was refused or failed, what a request was charged by the cost of its route, or which attempts it had. For a refusal by a rate limit, also returns when the request would have passed.
          */
         get: operations["getRequest"];
         put?: never;
@@ -1534,6 +1614,46 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "upstream.target_down": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Target down
+         * @description A node sends no more requests to a target, because failures have ejected it or its check fails. There is at most one event in 10 seconds for each target and node; the last state is reported within 10 seconds.
+         */
+        post: operations["onTargetDown"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "upstream.target_up": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Target up
+         * @description A target that was down on a node gets requests again. There is at most one event in 10 seconds for each target and node.
+         */
+        post: operations["onTargetUp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "usage.finalized": {
         parameters: {
             query?: never;
@@ -1619,6 +1739,35 @@ export interface components {
             data: components["schemas"]["Account"][];
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
+        };
+        AddTargetRequest: {
+            /**
+             * @description true makes the target take part only while no other one does. Default: false.
+             * @example false
+             */
+            backup?: boolean | null;
+            /** @description Private key of the client certificate of the upstream, in PEM, given again: needed as headers are. */
+            client_key?: string | null;
+            /**
+             * @description true takes the target away: it gets no more requests. Default: false.
+             * @example false
+             */
+            drain?: boolean | null;
+            /** @description Headers of the upstream, given again: needed if the upstream has headers and the target is of another origin, unless a certificate for host proves that it is the same service. Replaces all of them; null removes them. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
+             * @example https://10.0.0.1:8443
+             */
+            url: string;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets. Default: 1.
+             * @example 2
+             */
+            weight?: number | null;
         };
         Attempt: {
             /**
@@ -2179,10 +2328,12 @@ export interface components {
              */
             upstream_max_connections?: number | null;
             /**
-             * @description Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it.
+             * @description Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config or the upstream default in upstreams has it.
              * @example https://orders.internal
              */
             upstream_url?: string;
+            /** @description Upstreams of the gateway, of which the one with the name default takes the place of upstream_url. */
+            upstreams?: components["schemas"]["UpstreamInput"][] | null;
         };
         CreateGrantRequest: {
             /**
@@ -2359,6 +2510,11 @@ export interface components {
             path: string;
             /** @description Rate limit of the route. */
             rate_limit?: components["schemas"]["RateLimitInput"];
+            /**
+             * @description Name of the upstream that gets the requests. Default: default.
+             * @example next
+             */
+            upstream?: string | null;
         };
         CreateSessionRequest: {
             /**
@@ -2380,7 +2536,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -2667,7 +2823,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -2808,7 +2964,7 @@ export interface components {
              */
             upstream_max_connections?: number;
             /**
-             * @description Base URL of the upstream service.
+             * @description Base URL of the upstream service: the first target of the upstream default.
              * @example https://orders.internal
              */
             upstream_url: string;
@@ -3172,6 +3328,8 @@ export interface components {
             next_cursor: string | null;
         };
         LoggedRequest: {
+            /** @description Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests. */
+            attempts: components["schemas"]["RequestAttempt"][] | null;
             /**
              * @description IP address of the client.
              * @example 203.0.113.7
@@ -3181,7 +3339,7 @@ export interface components {
             cost: {
                 [key: string]: components["schemas"]["RequestCost"];
             } | null;
-            /** @description Why the request was refused or failed; for a request that is kept for its cost, what ended it. */
+            /** @description Why the request was refused or failed; for a request that is kept for its cost or its attempts, what ended it. */
             decision: components["schemas"]["Decision"];
             /**
              * Format: double
@@ -3674,6 +3832,11 @@ export interface components {
             path?: string;
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit?: components["schemas"]["RateLimitPatch"];
+            /**
+             * @description Name of the upstream that gets the requests; null for default.
+             * @example next
+             */
+            upstream?: string | null;
         };
         Plan: {
             /**
@@ -3947,7 +4110,7 @@ export interface components {
             changed: components["schemas"]["RouteChange"][];
             /** @description What the push would have done to the requests of the last 24 hours. Only with effect=true. */
             effect?: components["schemas"]["Effect"];
-            /** @description Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change. Absent if there are none. */
+            /** @description Settings of the gateway that the section gateway of a configuration file changed, or in a dry run would change; those of an upstream as upstreams.NAME.SETTING, and its targets as upstreams.NAME.targets.URL. Absent if there are none. */
             gateway?: components["schemas"]["SettingChange"][];
             /** @description Routes that were removed, or in a dry run would be. */
             removed: components["schemas"]["RouteChange"][];
@@ -4467,6 +4630,42 @@ export interface components {
             /** @description What else went wrong, such as a commit status that could not be set. */
             warnings: string[];
         };
+        RequestAttempt: {
+            /**
+             * Format: double
+             * @description Time until the headers of the response, or until the attempt failed, in milliseconds.
+             * @example 0.31
+             */
+            duration_ms: number;
+            /** @description If the failure, with those before it, led to an ejection of the target: that ejection. Otherwise null. */
+            ejected: components["schemas"]["TargetEjection"];
+            /**
+             * @description How the attempt ended, in words.
+             * @example attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)
+             */
+            explanation: string;
+            /**
+             * @description Why it failed, as reason of decision; null if that is not known or it did not fail.
+             * @example connection_refused
+             */
+            reason: string | null;
+            /**
+             * @description How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, or canceled if that says nothing about the target. Further values may be added.
+             * @example connect
+             */
+            result: string;
+            /**
+             * Format: int64
+             * @description HTTP status of the target's response; null if there was none.
+             * @example 503
+             */
+            status: number | null;
+            /**
+             * @description Host and port of the target, as in its URL.
+             * @example 10.0.0.1:8443
+             */
+            target: string;
+        };
         RequestCost: {
             /**
              * @description How the cost came about, in words.
@@ -4491,6 +4690,60 @@ export interface components {
              */
             unknown: string | null;
         };
+        Retries: {
+            /**
+             * Format: int64
+             * @description How often a request is tried again.
+             * @example 1
+             */
+            attempts: number;
+            /**
+             * Format: int64
+             * @description Bound of the retries of the last 10 seconds, in percent of the requests, beside 30 that are always allowed.
+             * @example 20
+             */
+            budget_percent: number;
+            /**
+             * @description Whether POST and PATCH with the header Idempotency-Key count as idempotent.
+             * @example false
+             */
+            idempotency_key: boolean;
+            /**
+             * @description After which failures an idempotent request is tried again, although it was sent.
+             * @example [
+             *       "connect",
+             *       "reset"
+             *     ]
+             */
+            on: string[];
+        };
+        RetriesInput: {
+            /**
+             * Format: int64
+             * @description How often a request is tried again. Default: 1.
+             * @example 1
+             */
+            attempts?: number | null;
+            /**
+             * Format: int64
+             * @description Bound of the retries of the last 10 seconds, in percent of the requests, beside 30 that are always allowed. Default: 20.
+             * @example 20
+             */
+            budget_percent?: number | null;
+            /**
+             * @description Whether POST and PATCH with the header Idempotency-Key count as idempotent. Default: false.
+             * @example false
+             */
+            idempotency_key?: boolean | null;
+            /**
+             * @description After which failures an idempotent request is tried again, although it was sent. Default: connect and reset.
+             * @example [
+             *       "connect",
+             *       "reset"
+             *     ]
+             */
+            on?: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[] | null;
+        } | null;
         Revision: {
             /**
              * Format: int64
@@ -4612,6 +4865,11 @@ export interface components {
              */
             source: "api" | "spec" | "config";
             /**
+             * @description Name of the upstream that gets the requests.
+             * @example default
+             */
+            upstream: string;
+            /**
              * @description Likely mistakes: methods that clients do not usually send. Absent if there are none.
              * @example [
              *       "POSTT is not a usual method: did you mean POST?"
@@ -4620,7 +4878,7 @@ export interface components {
             warnings?: string[] | null;
         };
         RouteChange: {
-            /** @description What changes about a route that exists before and after: rate_limit, cost, auth. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
+            /** @description What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
             changes?: components["schemas"]["SettingChange"][];
             /**
              * @description HTTP methods of the route.
@@ -4643,8 +4901,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -4962,6 +5220,95 @@ export interface components {
              * @example api/openapi.yaml
              */
             path: string;
+        };
+        Target: {
+            /**
+             * @description Whether the target takes part only while no other one does.
+             * @example false
+             */
+            backup: boolean;
+            /**
+             * @description Whether the target is taken away: it gets no more requests.
+             * @example false
+             */
+            drain: boolean;
+            /**
+             * @description Base URL.
+             * @example https://10.0.0.1:8443
+             */
+            url: string;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets.
+             * @example 2
+             */
+            weight: number;
+        };
+        TargetEjection: {
+            /**
+             * Format: date-time
+             * @description When the target was ejected.
+             */
+            at: string;
+            /**
+             * Format: int64
+             * @description Number of failures in a row that led to it.
+             * @example 5
+             */
+            failures: number;
+            /**
+             * Format: date-time
+             * @description When the ejection ends.
+             */
+            until: string;
+        } | null;
+        TargetEvent: {
+            /**
+             * Format: int64
+             * @description How often the target has gone down or come up on the node since the event before, this time included.
+             * @example 1
+             */
+            count: number;
+            /**
+             * @description Name of the node that sees the target so; null for a server that shares its database with no other. Other nodes may see it otherwise.
+             * @example gw-1
+             */
+            node: string | null;
+            /**
+             * @description Why. Of a target that is down: connect, reset, timeout, 502, 503, 504 or grpc_unavailable if failures have ejected it, address_not_allowed, or what its check found. Of one that is up: answered (a request succeeded), check, returned (by a call), or changed (its checks were changed). Further values may be added.
+             * @example connect
+             */
+            reason: string;
+            /**
+             * @description Address of the target: host and port.
+             * @example 10.0.0.1:8443
+             */
+            target: string;
+            /** @description Upstreams that have the target, up to 10. */
+            upstreams: components["schemas"]["UpstreamRef"][];
+        };
+        TargetInput: {
+            /**
+             * @description true makes the target take part only while no other one does. Default: false.
+             * @example false
+             */
+            backup?: boolean | null;
+            /**
+             * @description true takes the target away: it gets no more requests. Default: false.
+             * @example false
+             */
+            drain?: boolean | null;
+            /**
+             * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
+             * @example https://10.0.0.1:8443
+             */
+            url: string;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets. Default: 1.
+             * @example 2
+             */
+            weight?: number | null;
         };
         Top: {
             /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
@@ -5411,7 +5758,7 @@ export interface components {
              */
             upstream_max_connections?: number | null;
             /**
-             * @description Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key.
+             * @description Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key. If the upstream default has several targets, it is the first of them, and a change is a 409.
              * @example https://orders.internal
              */
             upstream_url?: string;
@@ -5537,6 +5884,24 @@ export interface components {
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit: components["schemas"]["RateLimitPatch"];
         };
+        UpdateTargetRequest: {
+            /**
+             * @description true makes the target take part only while no other one does; null for false.
+             * @example false
+             */
+            backup?: boolean | null;
+            /**
+             * @description true takes the target away: it gets no more requests once the call has returned; null for false.
+             * @example true
+             */
+            drain?: boolean | null;
+            /**
+             * Format: int64
+             * @description Share of the requests, compared with the weights of the other targets; null for 1.
+             * @example 2
+             */
+            weight?: number | null;
+        };
         UpdateWebhookRequest: {
             /**
              * @description Allow a new URL that another endpoint of the account has. Otherwise it is a 409.
@@ -5550,7 +5915,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -5561,6 +5926,105 @@ export interface components {
              * @example https://hooks.example.com/keygate
              */
             url?: string;
+        };
+        Upstream: {
+            /**
+             * @description Name of the upstream.
+             * @example default
+             */
+            name: string;
+            /**
+             * @description How a target is chosen.
+             * @example least_requests
+             * @enum {string}
+             */
+            balance: "least_requests" | "round_robin" | "hash";
+            /** @description PEM certificates that replace the system's root certificates; null for those of the system. */
+            ca: string | null;
+            /** @description Client certificate for the upstream, in PEM, as given. Null if there is none. */
+            client_certificate: string | null;
+            /**
+             * @description *** if the client certificate's private key is stored. The key itself is never returned.
+             * @example ***
+             */
+            client_key: string | null;
+            /**
+             * @description Timeout for connecting to the upstream, as a Go duration. Null for the default, 10s, or 1s with several targets.
+             * @example 2s
+             */
+            connect_timeout: string | null;
+            /** @description When failures in a row eject a target for some time; false if that is turned off. */
+            ejection: {
+                /**
+                 * @description How long a target is ejected the first time, as a Go duration from 100ms to 24h. Default: 10s.
+                 * @example 10s
+                 */
+                base: string;
+                /**
+                 * Format: int64
+                 * @description How many failures in a row eject a target. Default: 5.
+                 * @example 5
+                 */
+                failures: number;
+                /**
+                 * @description How long a target is ejected at most, as a Go duration from 100ms to 24h. Default: 300s.
+                 * @example 300s
+                 */
+                max: string;
+                /**
+                 * Format: int64
+                 * @description How many of the targets may be ejected at once for statuses and timeouts, in percent. Default: 50.
+                 * @example 50
+                 */
+                max_percent: number;
+                /**
+                 * @description What counts as a failure. Default: connect and reset.
+                 * @example [
+                 *       "connect",
+                 *       "reset"
+                 *     ]
+                 */
+                on: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[];
+            } | false;
+            /**
+             * @description What keeps requests together with balance hash; null otherwise.
+             * @example header:X-Session
+             */
+            hash_on: string | null;
+            /** @description Headers set on every forwarded request. Each value is shown as ***. */
+            headers: {
+                [key: string]: string;
+            };
+            /**
+             * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, or a name.
+             * @example target
+             */
+            host: string;
+            /**
+             * @description How long an idle connection to the upstream stays open, as a Go duration. Null for the default, 90s.
+             * @example 30s
+             */
+            idle_timeout: string | null;
+            /**
+             * @description Age after which a connection to the upstream is not used for new requests, as a Go duration. Null for the default, 5m.
+             * @example 1m
+             */
+            max_connection_age: string | null;
+            /**
+             * Format: int64
+             * @description Maximum number of open connections to the upstream. Null for unlimited.
+             * @example 200
+             */
+            max_connections: number | null;
+            /** @description When a request is tried again, with another target if there is one. */
+            retries: components["schemas"]["Retries"];
+            /** @description Where the requests go. */
+            targets: components["schemas"]["Target"][];
+            /**
+             * @description Timeout for the response headers, as a Go duration; null for that of the upstream default.
+             * @example 30s
+             */
+            timeout: string | null;
         };
         UpstreamErrorEvent: {
             /**
@@ -5605,6 +6069,211 @@ export interface components {
              * @example 502
              */
             status: number;
+        };
+        UpstreamInput: {
+            /**
+             * @description Name of the upstream, unique in the gateway: 1 to 64 characters of a-z, 0-9, - and _. default is that of routes that name none; its first target is upstream_url, which is then left out.
+             * @example default
+             */
+            name: string;
+            /**
+             * @description How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+             * @example round_robin
+             * @enum {string|null}
+             */
+            balance?: "least_requests" | "round_robin" | "hash" | null;
+            /** @description PEM certificates that replace the system's root certificates for this upstream; null restores the system's. */
+            ca?: string | null;
+            /** @description Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires client_key; null removes it, and then client_key must be null too. */
+            client_certificate?: string | null;
+            /** @description Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned. If an update has no key, a new certificate must match the stored one. */
+            client_key?: string | null;
+            /**
+             * @description Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s, or 1s with several targets.
+             * @example 2s
+             */
+            connect_timeout?: string | null;
+            /** @description When failures in a row eject a target for some time. Replaces the whole object, whose absent parts have their defaults; false turns it off, null restores the default. */
+            ejection?: {
+                /**
+                 * @description How long a target is ejected the first time, as a Go duration from 100ms to 24h. Default: 10s.
+                 * @example 10s
+                 */
+                base?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many failures in a row eject a target. Default: 5.
+                 * @example 5
+                 */
+                failures?: number | null;
+                /**
+                 * @description How long a target is ejected at most, as a Go duration from 100ms to 24h. Default: 300s.
+                 * @example 300s
+                 */
+                max?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many of the targets may be ejected at once for statuses and timeouts, in percent. Default: 50.
+                 * @example 50
+                 */
+                max_percent?: number | null;
+                /**
+                 * @description What counts as a failure. Default: connect and reset.
+                 * @example [
+                 *       "connect",
+                 *       "reset"
+                 *     ]
+                 */
+                on?: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[] | null;
+            } | false | null;
+            /**
+             * @description What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.
+             * @example header:X-Session
+             */
+            hash_on?: string | null;
+            /** @description Headers to set on every forwarded request. Replaces all of them; null removes them. Their values are encrypted at rest and never returned. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+             * @example preserve
+             */
+            host?: string | null;
+            /**
+             * @description How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
+             * @example 30s
+             */
+            idle_timeout?: string | null;
+            /**
+             * @description Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+             * @example 1m
+             */
+            max_connection_age?: string | null;
+            /**
+             * Format: int64
+             * @description Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
+             * @example 200
+             */
+            max_connections?: number | null;
+            /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
+            retries?: components["schemas"]["RetriesInput"];
+            /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
+            targets?: components["schemas"]["TargetInput"][];
+            /**
+             * @description Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.
+             * @example 30s
+             */
+            timeout?: string | null;
+        };
+        UpstreamList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Upstream"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        UpstreamRef: {
+            /**
+             * @description Gateway that has the upstream.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description Name of the upstream.
+             * @example default
+             */
+            upstream: string;
+        };
+        UpstreamRequest: {
+            /**
+             * @description How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.
+             * @example round_robin
+             * @enum {string|null}
+             */
+            balance?: "least_requests" | "round_robin" | "hash" | null;
+            /** @description PEM certificates that replace the system's root certificates for this upstream; null restores the system's. */
+            ca?: string | null;
+            /** @description Client certificate for an https upstream, in PEM, followed by the certificates of its issuers. Requires client_key; null removes it, and then client_key must be null too. */
+            client_certificate?: string | null;
+            /** @description Private key of the client certificate, in PEM without a passphrase. It is encrypted at rest and never returned. If an update has no key, a new certificate must match the stored one. */
+            client_key?: string | null;
+            /**
+             * @description Timeout for connecting to the upstream, and again for the TLS handshake, as a Go duration from 100ms to 1m; null restores the default, 10s, or 1s with several targets.
+             * @example 2s
+             */
+            connect_timeout?: string | null;
+            /** @description When failures in a row eject a target for some time. Replaces the whole object, whose absent parts have their defaults; false turns it off, null restores the default. */
+            ejection?: {
+                /**
+                 * @description How long a target is ejected the first time, as a Go duration from 100ms to 24h. Default: 10s.
+                 * @example 10s
+                 */
+                base?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many failures in a row eject a target. Default: 5.
+                 * @example 5
+                 */
+                failures?: number | null;
+                /**
+                 * @description How long a target is ejected at most, as a Go duration from 100ms to 24h. Default: 300s.
+                 * @example 300s
+                 */
+                max?: string | null;
+                /**
+                 * Format: int64
+                 * @description How many of the targets may be ejected at once for statuses and timeouts, in percent. Default: 50.
+                 * @example 50
+                 */
+                max_percent?: number | null;
+                /**
+                 * @description What counts as a failure. Default: connect and reset.
+                 * @example [
+                 *       "connect",
+                 *       "reset"
+                 *     ]
+                 */
+                on?: ("connect" | "reset" | "timeout" | "502" | "503" | "504" | "grpc_unavailable")[] | null;
+            } | false | null;
+            /**
+             * @description What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.
+             * @example header:X-Session
+             */
+            hash_on?: string | null;
+            /** @description Headers to set on every forwarded request. Replaces all of them; null removes them. Their values are encrypted at rest and never returned. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+             * @example preserve
+             */
+            host?: string | null;
+            /**
+             * @description How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
+             * @example 30s
+             */
+            idle_timeout?: string | null;
+            /**
+             * @description Age after which a connection to the upstream is not used for new requests, so that a name that moves to another address is followed, as a Go duration from 1s to 24h; null restores the default, 5m.
+             * @example 1m
+             */
+            max_connection_age?: string | null;
+            /**
+             * Format: int64
+             * @description Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
+             * @example 200
+             */
+            max_connections?: number | null;
+            /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
+            retries?: components["schemas"]["RetriesInput"];
+            /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
+            targets?: components["schemas"]["TargetInput"][];
+            /**
+             * @description Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.
+             * @example 30s
+             */
+            timeout?: string | null;
         };
         Usage: {
             /** @description One record for each quota, in the order of the plan. At most 1000. */
@@ -6656,7 +7325,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -6740,7 +7409,7 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Only gateways whose name, hostname or upstream URL contains this text.
+                 * @description Only gateways whose name, hostname or URL of a target contains this text.
                  * @example orders
                  */
                 q?: string;
@@ -8296,6 +8965,522 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listUpstreams: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UpstreamList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getUpstream: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    putUpstream: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpstreamRequest"];
+            };
+        };
+        responses: {
+            /** @description The upstream was replaced. */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteUpstream: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateUpstream: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpstreamRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    addTarget: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AddTargetRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteTarget: {
+        parameters: {
+            query: {
+                /**
+                 * @description URL of the target.
+                 * @example https://10.0.0.1:8443
+                 */
+                url: string;
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateTarget: {
+        parameters: {
+            query: {
+                /**
+                 * @description URL of the target.
+                 * @example https://10.0.0.1:8443
+                 */
+                url: string;
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateTargetRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableEntity"];
@@ -9987,8 +11172,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
-                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -10052,8 +11237,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
-                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;
@@ -10353,7 +11538,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -11702,6 +12887,148 @@ export interface operations {
                     /** @enum {string} */
                     type?: "rate_limit.exceeded";
                     data?: components["schemas"]["RateLimitExceededEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onTargetDown: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "upstream.target_down";
+                    data?: components["schemas"]["TargetEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onTargetUp: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "upstream.target_up";
+                    data?: components["schemas"]["TargetEvent"];
                 };
             };
         };

@@ -1,0 +1,175 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// upstreamEdit is a gateway.UpstreamPatch whose settings were each checked by themselves.
+type upstreamEdit struct {
+	gatewayEdit        // of the gateway that Gateway.Alone returns
+	name        string // in the API
+	replaces    bool   // settings that the patch does not have get their defaults, except for the targets
+}
+
+// readUpstream checks each setting of p by itself. In a file, *** stands for a secret that the upstream has.
+func (s *Service) readUpstream(p *gateway.UpstreamPatch, fromFile bool) (*upstreamEdit, error) {
+	e := &upstreamEdit{gatewayEdit: *s.newEdit(&p.Patch, fromFile), name: p.Name}
+	e.ofUpstream = true
+	var problems []error
+	for _, setting := range gateway.UpstreamSettings() {
+		problems = append(problems, s.putSetting(&e.gatewayEdit, nil, &p.Patch, &setting))
+	}
+	return e, gateway.OfUpstream(fault.Join(problems...))
+}
+
+// apply changes the upstream of g, or adds it. Errors name the fields of the upstream.
+func (e *upstreamEdit) apply(g *gateway.Gateway) error {
+	u := gateway.Upstream{Name: gateway.StoredUpstreamName(e.name)}
+	if now := g.UpstreamNamed(e.name); now != nil {
+		if e.replaces {
+			u.URL, u.Targets = now.URL, now.Targets
+		} else {
+			u = *now
+		}
+	}
+	alone := g.Alone(&u)
+	if e.replaces {
+		alone.Upstream.Timeout = ""
+	}
+	if err := e.applySettings(alone); err != nil {
+		return gateway.OfUpstream(err)
+	}
+	if err := fault.Join(alone.Upstream.Check(), gateway.OfUpstream(e.checkUpstream(&alone.Upstream))); err != nil {
+		return err
+	}
+	g.PutUpstream(alone.Upstream)
+	return nil
+}
+
+// putUpstreams makes e set the list of upstreams of p, if there is one.
+func (s *Service) putUpstreams(e *gatewayEdit, p *gateway.Patch) error {
+	if e.hasList = p.Upstreams.Present; !e.hasList {
+		return nil
+	}
+	problems := []error{fault.Prefixed(upstreamsField, gateway.CheckUpstreamNames(p.Upstreams.Value))}
+	for i := range p.Upstreams.Value {
+		entry := &p.Upstreams.Value[i]
+		edit, err := s.readUpstream(entry, e.fromFile)
+		e.upstreams = append(e.upstreams, edit)
+		problems = append(problems, inUpstreams(i, fault.Join(gateway.CheckUpstreamName(entry.Name), err)))
+		if entry.Name == gateway.DefaultUpstream {
+			problems = append(problems, givenTwice(i, p, entry))
+		}
+	}
+	return fault.Join(problems...)
+}
+
+// upstreamsField is the field of a gateway's creation and of a configuration file with the list of upstreams.
+const upstreamsField = "upstreams"
+
+// inUpstreams returns an error of an upstream as one of item i of the list.
+func inUpstreams(i int, err error) error {
+	return fault.Prefixed(fmt.Sprintf("%s[%d]", upstreamsField, i), err)
+}
+
+// givenTwice refuses settings of the default upstream that are given as settings of the gateway too.
+func givenTwice(i int, p *gateway.Patch, entry *gateway.UpstreamPatch) error {
+	var problems []error
+	if p.UpstreamURL.Present {
+		problems = append(problems, fault.Invalid(upstreamsField, "has the upstream %s, whose first target is upstream_url: give one of the two", gateway.DefaultUpstream))
+	}
+	settings := gateway.Settings()
+	for _, row := range gateway.UpstreamSettings() {
+		at := slices.IndexFunc(settings, func(s gateway.Setting) bool { return s.Name == row.GatewaySetting() })
+		if at >= 0 && row.IsGiven(&entry.Patch) && settings[at].IsGiven(p) {
+			problems = append(problems, inUpstreams(i, fault.Invalid(row.Name, "is the same setting as %s of the gateway, which is given too: leave one of them out", settings[at].Name)))
+		}
+	}
+	return fault.Join(problems...)
+}
+
+// applyUpstreams changes the upstreams of g that are in the list, and removes all others but the default one.
+func (e *gatewayEdit) applyUpstreams(g *gateway.Gateway) error {
+	if !e.hasList {
+		return nil
+	}
+	var problems []error
+	for i, edit := range e.upstreams {
+		problems = append(problems, inUpstreams(i, edit.apply(g)))
+	}
+	for _, u := range slices.Clone(g.Others) {
+		if !slices.ContainsFunc(e.upstreams, func(edit *upstreamEdit) bool { return edit.name == u.Name }) {
+			g.RemoveUpstream(u.Name)
+		}
+	}
+	return fault.Join(problems...)
+}
+
+// guardSecrets decides which secrets u, which was before until now, keeps (targets.md, section 1): those that are still for
+// the same service. If others are not given again, the error is a validation error of upstream_headers or upstream_client_key.
+// A default upstream with one target loses them instead (contract, 3.3).
+func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
+	if !before.HasSecrets() {
+		return nil
+	}
+	if u.Name == "" && !before.Several() && !u.Several() {
+		switch {
+		case originOf(before.URL) != originOf(u.URL):
+			u.DropSecrets()
+		case before.Host != u.Host || before.TLS.CA != u.TLS.CA:
+			u.OfOrigin = true
+		}
+		return nil
+	}
+	if !changesService(before, u) {
+		return nil
+	}
+	u.Headers, u.TLS.ClientKey = nil, nil
+	const remedy = "must be given again, or set to null: secrets of an upstream are for the service that they were given for, and the change adds an origin to the targets, or changes host, ca or the scheme"
+	var headers, key error
+	if len(before.Headers) > 0 && !e.given.headers {
+		headers = fault.Invalid("upstream_headers", remedy)
+	}
+	if len(before.TLS.ClientKey) > 0 && !e.given.key {
+		key = fault.Invalid("upstream_client_key", remedy)
+	}
+	return fault.Join(headers, key)
+}
+
+// changesService reports whether an upstream that changes may send its secrets to another service than before. What
+// targets with https prove with a certificate for host, by the authorities of ca, is the service; otherwise it is the set of
+// their origins.
+func changesService(before, after *gateway.Upstream) bool {
+	if before.Host != after.Host || before.TLS.CA != after.TLS.CA {
+		return true
+	}
+	if proves(before) && proves(after) {
+		return false
+	}
+	known := originsOf(before)
+	return slices.ContainsFunc(originsOf(after), func(origin string) bool { return !slices.Contains(known, origin) })
+}
+
+// proves reports whether each target proves with a certificate for a given name that it belongs to the service.
+func proves(u *gateway.Upstream) bool {
+	if u.OfOrigin || u.Host == "" || u.Host == gateway.PreserveHost {
+		return false
+	}
+	return !slices.ContainsFunc(u.AllTargets(), func(t gateway.Target) bool {
+		parsed, err := gateway.ParseUpstreamURL(t.URL)
+		return err != nil || parsed.Scheme != "https"
+	})
+}
+
+// originsOf returns the origins of the targets.
+func originsOf(u *gateway.Upstream) []string {
+	var origins []string
+	for _, t := range u.AllTargets() {
+		origins = append(origins, originOf(t.URL))
+	}
+	return origins
+}

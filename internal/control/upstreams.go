@@ -1,0 +1,326 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// NamedUpstream is an upstream of a gateway.
+type NamedUpstream struct {
+	Gateway *gateway.Gateway // its Version is that of the upstream
+	*gateway.Upstream
+	Created bool // by the call
+}
+
+// Upstreams lists the upstreams of a gateway, by their names, the default one first. p.After is a name.
+func (s *Service) Upstreams(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]NamedUpstream, error) {
+	return readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (list []NamedUpstream, err error) {
+		after := p.After == ""
+		for u := range g.AllUpstreams {
+			if after && len(list) < p.Limit {
+				list = append(list, NamedUpstream{Gateway: g, Upstream: u})
+			}
+			after = after || u.FullName() == p.After
+		}
+		return list, nil
+	})
+}
+
+// Upstream returns one upstream.
+func (s *Service) Upstream(ctx context.Context, actor *Actor, gatewayID, name string) (*NamedUpstream, error) {
+	return readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (*NamedUpstream, error) {
+		return upstreamOf(g, name)
+	})
+}
+
+// upstreamOf returns an upstream of g. If there is none, the error is fault.NotFound.
+func upstreamOf(g *gateway.Gateway, name string) (*NamedUpstream, error) {
+	u := g.UpstreamNamed(name)
+	if u == nil || name == "" {
+		return nil, fault.New(fault.NotFound, "the gateway has no upstream with this name")
+	}
+	return &NamedUpstream{Gateway: g, Upstream: u}, nil
+}
+
+// PutUpstream creates the upstream p.Name, or replaces it. What p does not have gets its default, except for the targets
+// of an upstream that exists, which stay.
+func (s *Service) PutUpstream(ctx context.Context, actor *Actor, gatewayID string, p gateway.UpstreamPatch, m Match) (*NamedUpstream, error) {
+	edit, err := s.readUpstream(&p, false)
+	if err := fault.Join(gateway.CheckUpstreamName(p.Name), err); err != nil {
+		return nil, err
+	}
+	edit.replaces = true
+	return s.changeUpstream(ctx, actor, gatewayID, p.Name, m, func(_ *work, g *gateway.Gateway) (upstreamChange, error) {
+		c := upstreamChange{action: audit.UpstreamUpdate, change: edit.apply}
+		if g.UpstreamNamed(p.Name) == nil {
+			c.action = audit.UpstreamCreate
+			if len(g.Others)+1 >= gateway.MaxUpstreams {
+				c.refused = fault.New(fault.Conflict, "the gateway has %d upstreams, which is the most that it may have: delete one first", gateway.MaxUpstreams)
+			}
+		}
+		return c, nil
+	})
+}
+
+// PatchUpstream changes the settings in p of the upstream p.Name.
+func (s *Service) PatchUpstream(ctx context.Context, actor *Actor, gatewayID string, p gateway.UpstreamPatch, m Match) (*NamedUpstream, error) {
+	edit, err := s.readUpstream(&p, false)
+	if err != nil {
+		return nil, err
+	}
+	return s.changeUpstream(ctx, actor, gatewayID, p.Name, m, func(_ *work, g *gateway.Gateway) (c upstreamChange, err error) {
+		_, err = upstreamOf(g, p.Name)
+		return upstreamChange{action: audit.UpstreamUpdate, change: edit.apply}, err
+	})
+}
+
+// DeleteUpstream deletes an upstream, and returns it as it was. The default one, and one that a route names, is
+// fault.Conflict.
+func (s *Service) DeleteUpstream(ctx context.Context, actor *Actor, gatewayID, name string, m Match) (*NamedUpstream, error) {
+	check := func(tx ReadTx) error { return namedByRoute(ctx, tx, gatewayID, name) }
+	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*NamedUpstream, error) {
+		before, err := s.gateway(ctx, w, actor, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		gone, err := upstreamOf(before, name)
+		if err != nil {
+			return nil, err
+		}
+		if err := require(m, before.Version); err != nil {
+			return nil, err
+		}
+		if gone.Name == "" {
+			return nil, fault.New(fault.Conflict, "the upstream %s cannot be deleted: routes that name no upstream use it", gateway.DefaultUpstream)
+		}
+		if named, err := bad(); err != nil || named != nil {
+			return nil, cmp.Or(err, asConflict(named))
+		}
+		g := *before
+		g.RemoveUpstream(name)
+		return gone, w.storeUpstreams(ctx, audit.UpstreamDelete, before, &g)
+	})
+}
+
+// namedByRoute returns a validation error that says which route of the gateway names an upstream, or nil if none does.
+func namedByRoute(ctx context.Context, tx RouteReader, gatewayID, name string) error {
+	table, err := tx.RouteTable(ctx, gatewayID)
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(table, func(r gateway.Route) bool { return r.Upstream == name })
+	if at < 0 {
+		return nil
+	}
+	return fault.Invalid("upstream", "the route %s (%s) names the upstream: give that route and all others that name it another one first", table[at].Path, table[at].ID)
+}
+
+// asConflict returns a validation error as a fault.Conflict.
+func asConflict(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Conflict, "%s", fault.MessageOf(err))
+}
+
+// NewTarget is a target that is added to an upstream. With it come the secrets of the upstream, if they are not kept.
+type NewTarget struct {
+	gateway.Target
+	Headers   Optional[map[string]string] // replaced as a whole
+	ClientKey Optional[string]
+}
+
+// AddTarget adds a target to an upstream. If the upstream has it already, or has the most targets, the error is
+// fault.Conflict.
+func (s *Service) AddTarget(ctx context.Context, actor *Actor, gatewayID, name string, in NewTarget, m Match) (*NamedUpstream, error) {
+	p := gateway.UpstreamPatch{Name: name}
+	p.UpstreamHeaders, p.UpstreamClientKey = in.Headers, in.ClientKey
+	edit, err := s.readUpstream(&p, false)
+	if err := fault.Join(in.Check(), err); err != nil {
+		return nil, err
+	}
+	edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) {
+		g.Upstream.SetTargets(append(slices.Clone(g.Upstream.AllTargets()), in.Target))
+	}))
+	return s.changeUpstream(ctx, actor, gatewayID, name, m, func(_ *work, g *gateway.Gateway) (upstreamChange, error) {
+		u, err := upstreamOf(g, name)
+		if err != nil {
+			return upstreamChange{}, err
+		}
+		c := upstreamChange{action: audit.TargetAdd, change: edit.apply}
+		all := u.AllTargets()
+		switch {
+		case u.FindTarget(in.URL) >= 0:
+			c.refused = fault.New(fault.Conflict, "the upstream has this target already: change it, or give another URL")
+		case len(all) >= gateway.MaxTargets:
+			c.refused = fault.New(fault.Conflict, "the upstream has %d targets, which is the most that it may have: remove one first", gateway.MaxTargets)
+		case schemeOf(in.URL) != schemeOf(all[0].URL):
+			return c, fault.Invalid("url", "must start with %s:// as the other targets do: the targets of an upstream have one scheme", schemeOf(all[0].URL))
+		}
+		return c, nil
+	})
+}
+
+// schemeOf returns the scheme of a valid upstream URL.
+func schemeOf(url string) string {
+	u, err := gateway.ParseUpstreamURL(url)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme
+}
+
+// TargetPatch is what a change of a target may have. null restores the default.
+type TargetPatch struct {
+	Weight Optional[int]
+	Backup Optional[bool]
+	Drain  Optional[bool]
+}
+
+// PatchTarget changes a target of an upstream.
+func (s *Service) PatchTarget(ctx context.Context, actor *Actor, gatewayID, name, url string, p TargetPatch, m Match) (*NamedUpstream, error) {
+	if p.Weight.Present && !p.Weight.Null {
+		if err := gateway.CheckTargetWeight(p.Weight.Value); err != nil {
+			return nil, err
+		}
+	}
+	action := audit.TargetUpdate
+	if p.Drain.Value {
+		action = audit.TargetDrain
+	}
+	return s.changeTargets(ctx, actor, gatewayID, name, url, m, action, func(all []gateway.Target, at int) ([]gateway.Target, error) {
+		t := &all[at]
+		set(&t.Weight, p.Weight.Present, p.Weight.Value)
+		set(&t.Backup, p.Backup.Present, p.Backup.Value)
+		set(&t.Drain, p.Drain.Present, p.Drain.Value)
+		return all, nil
+	})
+}
+
+// DeleteTarget removes a target from an upstream. The last one is fault.Conflict.
+func (s *Service) DeleteTarget(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match) (*NamedUpstream, error) {
+	return s.changeTargets(ctx, actor, gatewayID, name, url, m, audit.TargetDelete, func(all []gateway.Target, at int) ([]gateway.Target, error) {
+		if len(all) == 1 {
+			return all, fault.New(fault.Conflict, "this is the last target of the upstream, which needs one: add another one first, or delete the upstream")
+		}
+		return slices.Delete(all, at, at+1), nil
+	})
+}
+
+// changeTargets changes the targets of an upstream, of which one has the URL. f gets a copy of them with its index, and
+// returns what they become, or fault.Conflict.
+func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match, a audit.Action, f func(all []gateway.Target, at int) ([]gateway.Target, error)) (*NamedUpstream, error) {
+	return s.changeUpstream(ctx, actor, gatewayID, name, m, func(_ *work, g *gateway.Gateway) (c upstreamChange, err error) {
+		u, err := upstreamOf(g, name)
+		if err != nil {
+			return c, err
+		}
+		at := u.FindTarget(url)
+		if at < 0 {
+			return c, fault.New(fault.NotFound, "the upstream has no target with this URL")
+		}
+		all, refused := f(slices.Clone(u.AllTargets()), at)
+		edit := &upstreamEdit{name: name}
+		edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) { g.Upstream.SetTargets(all) }))
+		return upstreamChange{action: a, change: edit.apply, refused: refused}, nil
+	})
+}
+
+// upstreamChange is a change of an upstream.
+type upstreamChange struct {
+	action  audit.Action
+	change  func(*gateway.Gateway) error
+	refused error // fault.Conflict, if the ETag matches
+}
+
+// changeUpstream changes an upstream of a gateway as read says.
+func (s *Service) changeUpstream(ctx context.Context, actor *Actor, gatewayID, name string, m Match, read func(w *work, g *gateway.Gateway) (upstreamChange, error)) (*NamedUpstream, error) {
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	return inTx(ctx, s, actor, func(w *work) (*NamedUpstream, error) {
+		before, err := s.gateway(ctx, w, actor, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		c, err := read(w, before)
+		if err != nil {
+			return nil, err
+		}
+		g := *before
+		if c.refused == nil {
+			err = c.change(&g)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if err := cmp.Or(require(m, before.Version), c.refused); err != nil {
+			return nil, err
+		}
+		if err := w.storeUpstreams(ctx, c.action, before, &g); err != nil {
+			return nil, err
+		}
+		return &NamedUpstream{Gateway: &g, Upstream: g.UpstreamNamed(name), Created: c.action == audit.UpstreamCreate}, nil
+	})
+}
+
+// storeUpstreams stores g, whose upstreams differ from those of before, if a user can see a difference.
+func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *gateway.Gateway) error {
+	diff := gatewayDiff(before, g)
+	if len(diff) == 0 {
+		return nil
+	}
+	if err := w.roomForTargets(ctx, before, g); err != nil {
+		return err
+	}
+	if err := w.mayGrow(ctx); err != nil {
+		return err
+	}
+	g.Version = before.Version + 1
+	if err := w.UpdateGateway(ctx, g); err != nil {
+		return err
+	}
+	if err := w.audit(ctx, a, g.ID, g.ID, diff); err != nil {
+		return err
+	}
+	return w.settingsChanged(ctx, g)
+}
+
+// settingsChanged appends an entry about the settings of a gateway to the change log.
+func (w *work) settingsChanged(ctx context.Context, g *gateway.Gateway) error {
+	if g.NeedsUpstreams() {
+		return w.changed(ctx, snapshot.UpstreamChange, g.ID)
+	}
+	return w.changed(ctx, snapshot.SettingsChange, g.ID)
+}
+
+// gatewayChanged appends entries about a gateway and its routes to the change log.
+func (w *work) gatewayChanged(ctx context.Context, g *gateway.Gateway) error {
+	if g.NeedsUpstreams() {
+		if err := w.changed(ctx, snapshot.UpstreamChange, g.ID); err != nil {
+			return err
+		}
+	}
+	return w.changed(ctx, snapshot.GatewayChange, g.ID)
+}
+
+// checkUpstreamOf checks that g has the upstream that a route names. The error is a validation error of the field
+// "upstream".
+func checkUpstreamOf(g *gateway.Gateway, name string) error {
+	if g.UpstreamNamed(name) == nil {
+		return unknownUpstream("upstream", name)
+	}
+	return nil
+}
+
+func unknownUpstream(field, name string) error {
+	return fault.Invalid(field, "the gateway has no upstream with the name %s: create it first, or name another one", name)
+}

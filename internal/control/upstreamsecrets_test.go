@@ -1,0 +1,372 @@
+package control_test
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
+)
+
+func token(s string) control.Optional[map[string]string] {
+	return value(map[string]string{"X-Token": s})
+}
+
+// secretWay is a way to change an upstream with secrets. upstream is "" for any.
+type secretWay struct {
+	name string
+	// call makes the change; given has what the call gives of secrets.
+	call func(u *upstreams, name string, given gateway.Patch) error
+	// adds is set if the change adds an origin, and another one if it changes host or ca.
+	adds, other bool
+}
+
+func secretWays(ca string) []secretWay {
+	patch := func(set func(p *gateway.UpstreamPatch)) func(u *upstreams, name string, given gateway.Patch) error {
+		return func(u *upstreams, name string, given gateway.Patch) error {
+			p := gateway.UpstreamPatch{Name: name, Patch: given}
+			set(&p)
+			return second(u.PatchUpstream(ctx(), u.caller, u.id, p, nil))
+		}
+	}
+	file := func(change string) func(u *upstreams, name string, given gateway.Patch) error {
+		return func(u *upstreams, name string, given gateway.Patch) error {
+			entry := change
+			if h := given.UpstreamHeaders; h.Null {
+				entry += ", headers: null"
+			} else if h.Present {
+				entry += ", headers: {X-Token: " + h.Value["X-Token"] + "}"
+			}
+			if given.UpstreamClientKey.Present {
+				entry += fmt.Sprintf(", client_key: %q", given.UpstreamClientKey.Value)
+			}
+			return second(u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {upstreams: [{name: "+name+entry+"}]}\nroutes: []\n"), false, nil))
+		}
+	}
+	return []secretWay{
+		{"PATCH of the targets", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("https://a", "https://c")) }), true, false},
+		{"PATCH to another scheme", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("h2c://a", "h2c://b")) }), true, true},
+		{"PATCH of host", patch(func(p *gateway.UpstreamPatch) { p.UpstreamHost = value("other.example") }), false, true},
+		{"PATCH of host to null", patch(func(p *gateway.UpstreamPatch) { p.UpstreamHost = value("preserve") }), false, true},
+		{"PATCH of ca", patch(func(p *gateway.UpstreamPatch) { p.UpstreamCA = value(ca) }), false, true},
+		{"POST of a target", func(u *upstreams, name string, given gateway.Patch) error {
+			in := control.NewTarget{Target: gateway.Target{URL: "https://c"}, Headers: given.UpstreamHeaders, ClientKey: given.UpstreamClientKey}
+			return second(u.AddTarget(ctx(), u.caller, u.id, name, in, nil))
+		}, true, false},
+		{"targets of a file", file(", targets: [{url: https://a}, {url: https://c}]"), true, false},
+		{"host of a file", file(", host: other.example"), false, true},
+		{"PATCH of what does not matter", patch(func(p *gateway.UpstreamPatch) {
+			p.Timeout, p.Targets = value("3s"), value([]gateway.Target{{URL: "https://b/x", Drain: true}, {URL: "https://A:443", Weight: 7}})
+		}), false, false},
+		{"DELETE of the first target", func(u *upstreams, name string, given gateway.Patch) error {
+			return second(u.DeleteTarget(ctx(), u.caller, u.id, name, "https://a", nil))
+		}, false, false},
+		{"PATCH of a target", func(u *upstreams, name string, given gateway.Patch) error {
+			return second(u.PatchTarget(ctx(), u.caller, u.id, name, "https://a", control.TargetPatch{Backup: value(true)}, nil))
+		}, false, false},
+		{"a file that keeps", file(", max_connections: 3"), false, false},
+	}
+}
+
+// withSecrets makes an upstream with two targets, headers and a client certificate.
+func (u *upstreams) withSecrets(name, host string, pair certificatetest.Pair) {
+	u.tb.Helper()
+	p := upstreamPatch(name, "https://a", "https://b")
+	p.UpstreamHeaders, p.UpstreamClientCertificate, p.UpstreamClientKey, p.UpstreamHost = token("s3cret"), value(string(pair.Cert)), value(string(pair.Key)), value(host)
+	u.put(p)
+}
+
+func (u *upstreams) token(name string) string {
+	u.tb.Helper()
+	plain, err := u.box.Open(u.now().UpstreamNamed(name).Headers["X-Token"])
+	if err != nil {
+		return ""
+	}
+	return string(plain)
+}
+
+// Guarantee: targets.md 1, an upstream with several targets, or with a name, keeps its secrets only for the service that they
+// were given for: what targets prove with a certificate for host, or else the set of origins. In any other case a change
+// gives them again, or removes them, or is 422.
+func TestSecretsStayWithTheService(t *testing.T) {
+	pair := certificatetest.New(t, "client")
+	ca := string(certificatetest.New(t, "ca").Cert)
+	for _, name := range []string{"next", "default"} {
+		for _, host := range []string{"target", "service.example"} {
+			for _, way := range secretWays(ca) {
+				t.Run(name+", "+host+", "+way.name, func(t *testing.T) {
+					u := newUpstreams(t)
+					u.withSecrets(name, host, pair)
+					refused := way.other || way.adds && host == "target"
+					if refused {
+						u.wantRefused(func() error { return way.call(u, name, gateway.Patch{}) }, fault.ValidationFailed, secretField(way.name, "headers"))
+						u.wantRefused(func() error { return way.call(u, name, gateway.Patch{UpstreamHeaders: token("new")}) }, fault.ValidationFailed, secretField(way.name, "client_key"))
+						given := gateway.Patch{UpstreamHeaders: token("new"), UpstreamClientKey: value(string(pair.Key))}
+						if strings.Contains(way.name, "scheme") {
+							return // a client certificate needs https
+						}
+						u.must(way.call(u, name, given))
+						if got := u.token(name); got != "new" {
+							t.Errorf("got the token %q; want the one that was given", got)
+						}
+						return
+					}
+					u.must(way.call(u, name, gateway.Patch{}))
+					if got := u.token(name); got != "s3cret" || len(u.now().UpstreamNamed(name).TLS.ClientKey) == 0 {
+						t.Errorf("got the token %q; want it and the client key kept", got)
+					}
+				})
+			}
+		}
+	}
+}
+
+// secretField returns the field of a secret that is missing.
+func secretField(way, field string) string {
+	if strings.Contains(way, "file") {
+		return "gateway.upstreams[0]." + field
+	}
+	return field
+}
+
+// Guarantee: the same holds for the settings of the gateway that are those of its default upstream. With one target, contract
+// 3.3 stays: another origin drops the secrets, host and ca do not; but then a certificate proves no other target.
+func TestSecretsOfTheDefaultUpstream(t *testing.T) {
+	pair := certificatetest.New(t, "client")
+	ca := string(pair.Cert)
+	patch := func(u *upstreams, p gateway.Patch) error {
+		return second(u.UpdateGateway(ctx(), u.caller, u.id, p, nil))
+	}
+	t.Run("several", func(t *testing.T) {
+		u := newUpstreams(t)
+		u.withSecrets("default", "service.example", pair)
+		for _, p := range []gateway.Patch{{UpstreamHost: value("other.example")}, {UpstreamCA: value(ca)}} {
+			u.wantRefused(func() error { return patch(u, p) }, fault.ValidationFailed, "upstream_headers")
+			p.UpstreamHeaders = null[map[string]string]()
+			u.wantRefused(func() error { return patch(u, p) }, fault.ValidationFailed, "upstream_client_key")
+		}
+		u.must(patch(u, gateway.Patch{UpstreamHost: value("other.example"), UpstreamHeaders: token("new"), UpstreamClientCertificate: null[string](), UpstreamClientKey: null[string]()}))
+		u.must(patch(u, gateway.Patch{Timeout: value("3s")}))
+		if got := u.token("default"); got != "new" {
+			t.Errorf("got the token %q; want the new one", got)
+		}
+		// One target is left: then its secrets go with it.
+		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://a", nil)))
+		if got := u.token("default"); got != "new" || u.now().Upstream.URL != "https://b" {
+			t.Errorf("got the token %q of %s; want it kept", got, u.now().Upstream.URL)
+		}
+		u.must(patch(u, gateway.Patch{UpstreamURL: value("https://c")}))
+		if got := u.token("default"); got != "" {
+			t.Errorf("got the token %q at another origin; want none", got)
+		}
+	})
+	t.Run("one target", func(t *testing.T) {
+		u := newUpstreams(t)
+		u.must(patch(u, gateway.Patch{UpstreamURL: value("https://a"), UpstreamHost: value("service.example"), UpstreamHeaders: token("s3cret")}))
+		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("default", "https://a/path"), nil)))
+		u.must(u.add("default", "https://b")) // a certificate proves that it is service.example
+		if got := u.token("default"); got != "s3cret" {
+			t.Errorf("got the token %q; want it kept", got)
+		}
+		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://b", nil)))
+		u.must(patch(u, gateway.Patch{UpstreamHost: value("other.example")}))
+		if got := u.token("default"); got != "s3cret" {
+			t.Errorf("got the token %q; want it kept: the origin is the same", got)
+		}
+		u.wantRefused(func() error { return u.add("default", "https://b") }, fault.ValidationFailed, "headers")
+		u.must(patch(u, gateway.Patch{UpstreamHeaders: token("for other.example")}))
+		u.must(u.add("default", "https://b"))
+		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://b", nil)))
+		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("default", "https://c"), nil)))
+		if got := u.token("default"); got != "" {
+			t.Errorf("got the token %q at another origin; want none", got)
+		}
+	})
+}
+
+// Guarantee: a rollback of a file restores its upstreams. It restores no secrets, and keeps those of upstreams that are for the
+// same service, with a warning for each of the others.
+func TestRollbackRestoresUpstreams(t *testing.T) {
+	u := newUpstreams(t)
+	apply := func(text string) {
+		t.Helper()
+		must[*control.PushResult](u.harness)(u.PushConfiguration(ctx(), u.caller, u.id, []byte(text), false, nil))
+	}
+	apply(`gateway:
+  upstreams:
+    - {name: gone, targets: [{url: https://a}], headers: {X-Token: one}}
+    - {name: moved, targets: [{url: https://b}], headers: {X-Token: two}}
+    - {name: same, targets: [{url: https://c}], timeout: 5s, headers: {X-Token: three, X-More: four}}
+    - {name: bare, targets: [{url: https://d}]}
+routes: [{path: /a, methods: [GET], upstream: gone}]
+`)
+	apply(`gateway:
+  upstreams:
+    - {name: moved, targets: [{url: https://b2}], headers: {X-Token: five}}
+    - {name: same, targets: [{url: https://c}], timeout: 6s, headers: {X-Token: six}}
+    - {name: bare, targets: [{url: https://d2}], headers: {X-Token: seven}}
+routes: []
+`)
+	got := must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, 1, false, nil))
+	if u.token("same") != "six" || u.token("gone") != "" || u.token("moved") != "" || u.token("bare") != "" || u.now().UpstreamNamed("same").Timeout != "5s" || u.now().UpstreamNamed("moved").URL != "https://b" {
+		t.Errorf("got the upstreams %+v", u.now().Others)
+	}
+	for i, want := range []string{"upstreams.gone.headers.X-Token was not restored", "upstreams.moved.headers.X-Token was not restored", "upstreams.same.headers.X-More was not restored", "upstreams.bare.headers were not restored"} {
+		if len(got.Warnings) != 4 || !strings.Contains(got.Warnings[i], want) {
+			t.Fatalf("got the warnings %q; want %q at %d", got.Warnings, want, i)
+		}
+	}
+
+	// A file with upstream_url does not move the targets that there are now.
+	apply("gateway: {upstream_url: https://first, timeout: 4s}\nroutes: []\n")
+	number := u.now().Revision
+	u.must(u.add("default", "https://second"))
+	apply("gateway: {timeout: 5s}\nroutes: []\n")
+	apply("gateway: {upstreams: [{name: default, targets: [{url: https://x}, {url: https://y}]}]}\nroutes: []\n")
+	got = must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, number, false, nil))
+	if g := u.now(); g.Timeout != "4s" || len(g.Upstream.Targets) != 2 || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "upstream_url was not restored") {
+		t.Errorf("got %+v and the warnings %q", g, got.Warnings)
+	}
+}
+
+// exposure is what a model knows of the secret of an upstream: the origins that it was sent to since it was given, and the
+// service that the targets proved to be when it was given.
+type exposure struct {
+	origins  []string
+	host, ca string
+	proved   bool
+}
+
+func originsAt(u *gateway.Upstream) (origins []string, https bool) {
+	https = true
+	for _, t := range u.AllTargets() {
+		parsed, _ := gateway.ParseUpstreamURL(t.URL)
+		origins, https = append(origins, parsed.Origin()), https && parsed.Scheme == "https"
+	}
+	return origins, https
+}
+
+func exposed(u *gateway.Upstream) exposure {
+	origins, https := originsAt(u)
+	return exposure{origins: origins, host: u.Host, ca: u.TLS.CA, proved: https && u.Host != "" && u.Host != gateway.PreserveHost}
+}
+
+// Guarantee: whatever is called in whatever order, a secret is sent only to origins that it was given for, and to those that
+// prove with a certificate that they are the service that it was given for.
+func TestSecretsAreNeverSentElsewhere(t *testing.T) {
+	ca := string(certificatetest.New(t, "ca").Cert)
+	path := sqlitetest.Path(t)
+	h := openHarness(t, path)
+	t.Cleanup(h.close)
+	accounts := 0
+	rapid.Check(t, func(t *rapid.T) {
+		h.tb = t
+		accounts++
+		c := h.caller(fmt.Sprint("acme", accounts), "admin")
+		u := &upstreams{h, c, h.gateway(c).ID}
+		u.put(upstreamPatch("next", "https://a"))
+		known := map[string]*exposure{}
+		urls := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"https://a", "https://b", "https://c/x"}), 1, 3, rapid.ID)
+		for i := range rapid.IntRange(1, 12).Draw(t, "calls") {
+			name := rapid.SampledFrom([]string{"default", "next"}).Draw(t, "upstream")
+			given := rapid.IntRange(0, 2).Draw(t, "gives a secret") == 0
+			p := gateway.UpstreamPatch{Name: name}
+			if given {
+				p.UpstreamHeaders = token(fmt.Sprint("secret ", i))
+			}
+			before := u.now()
+			err := u.randomCall(t, &p, ca, urls)
+			if code := fault.CodeOf(err); err != nil && code != fault.ValidationFailed && code != fault.Conflict && code != fault.NotFound {
+				t.Fatal(err)
+			}
+			now := u.now()
+			for after := range now.AllUpstreams {
+				name := after.FullName()
+				switch was := before.UpstreamNamed(name); {
+				case len(after.Headers) == 0:
+					delete(known, name)
+				case was == nil || !bytes.Equal(after.Headers["X-Token"], was.Headers["X-Token"]):
+					known[name] = new(exposed(after))
+				default:
+					known[name].follow(t, after)
+				}
+			}
+		}
+	})
+}
+
+// follow fails unless after, which has the secret still, sends it to what it was given for.
+func (e *exposure) follow(t *rapid.T, after *gateway.Upstream) {
+	origins, https := originsAt(after)
+	for _, origin := range origins {
+		if slices.Contains(e.origins, origin) {
+			continue
+		}
+		if !e.proved || !https || after.Host != e.host || after.TLS.CA != e.ca {
+			t.Fatalf("the secret of %s, given for %+v, is sent to %s now, with the host %q", after.FullName(), *e, origin, after.Host)
+		}
+		e.origins = append(e.origins, origin)
+	}
+}
+
+// randomCall changes the upstream p.Name in one of the ways that there are. The secret that p has, if any, is given.
+func (u *upstreams) randomCall(t *rapid.T, p *gateway.UpstreamPatch, ca string, urls *rapid.Generator[[]string]) error {
+	where := func() {
+		if rapid.Bool().Draw(t, "targets") {
+			p.Targets = value(targetsAt(urls.Draw(t, "urls")...))
+			if rapid.IntRange(0, 4).Draw(t, "http") == 0 {
+				for i := range p.Targets.Value {
+					p.Targets.Value[i].URL = strings.Replace(p.Targets.Value[i].URL, "https", "http", 1)
+				}
+			}
+		}
+		if rapid.Bool().Draw(t, "host") {
+			p.UpstreamHost = value(rapid.SampledFrom([]string{"target", "preserve", "one.example", "two.example"}).Draw(t, "its host"))
+		}
+		if rapid.IntRange(0, 3).Draw(t, "ca") == 0 {
+			p.UpstreamCA = rapid.SampledFrom([]control.Optional[string]{null[string](), value(ca)}).Draw(t, "its ca")
+		}
+	}
+	switch rapid.IntRange(0, 6).Draw(t, "way") {
+	case 0:
+		where()
+		return second(u.PutUpstream(ctx(), u.caller, u.id, *p, nil))
+	case 1, 2:
+		where()
+		return second(u.PatchUpstream(ctx(), u.caller, u.id, *p, nil))
+	case 3:
+		in := control.NewTarget{Target: gateway.Target{URL: urls.Draw(t, "added")[0]}, Headers: p.UpstreamHeaders}
+		return second(u.AddTarget(ctx(), u.caller, u.id, p.Name, in, nil))
+	case 4:
+		return second(u.DeleteTarget(ctx(), u.caller, u.id, p.Name, urls.Draw(t, "removed")[0], nil))
+	case 5:
+		where()
+		g := p.Patch
+		g.UpstreamOnly = gateway.UpstreamOnly{}
+		if list := p.Targets.Value; len(list) > 0 {
+			g.UpstreamURL = value(list[0].URL)
+		}
+		p.Name = "default"
+		return second(u.UpdateGateway(ctx(), u.caller, u.id, g, nil))
+	default:
+		where()
+		if !p.UpstreamHeaders.Present && rapid.Bool().Draw(t, "***") {
+			p.UpstreamHeaders = token("***")
+		}
+		document := gateway.Document{Gateway: gateway.Patch{Upstreams: value([]gateway.UpstreamPatch{{Name: "next"}})}}
+		if list := &document.Gateway.Upstreams; p.Name == "next" {
+			list.Value[0] = *p
+		} else {
+			list.Value = append(list.Value, *p)
+		}
+		return second(u.PushConfiguration(ctx(), u.caller, u.id, document.Encode(), false, nil))
+	}
+}

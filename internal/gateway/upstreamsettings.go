@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"reflect"
+	"strings"
+)
+
+// upstreamPrefix begins the names of the settings of a gateway that are those of its default upstream.
+const upstreamPrefix = "upstream_"
+
+// UpstreamSettings returns the table of the settings of an upstream, except for its name: those of Settings whose names
+// begin with upstream_, without that prefix, and those that only upstreams have. The table has the order of an export, in
+// which settings are also applied. A row reads and changes the upstream of a gateway that Gateway.Alone returns.
+func UpstreamSettings() []Setting {
+	rows := []Setting{{
+		Name: "targets", Kind: KindTargets, NotNull: true, Required: true, Most: MaxTargets,
+		Doc: Doc{
+			File:   "Where the requests go: 1 to 256 targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force.",
+			Update: "Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream.",
+			Record: "Where the requests go.",
+			Patch:  "1 to 256, replaced as a whole; cannot be cleared",
+		},
+		Flag: Flag{Name: "target", Usage: "`URL` of a target, as in https://10.0.0.1:8443; then perhaps weight=N, backup and drain, separated by commas; may be repeated, and replaces all targets", Column: "TARGET"},
+		values: access[[]Target]{
+			file:   targetsValue(),
+			member: func(p *Patch) *Member[[]Target] { return &p.Targets },
+			get:    func(g *Gateway) []Target { return g.Upstream.AllTargets() },
+			set:    func(g *Gateway, v []Target) { g.Upstream.SetTargets(v) },
+			pinned: true,
+			check:  CheckTargets,
+		},
+	}, {
+		Name: "balance", Kind: KindText, Choices: Policies(), Example: string(RoundRobin),
+		Doc: Doc{
+			File:   "How a target is chosen: least_requests, round_robin or hash. Default: least_requests.",
+			Update: "How a target is chosen: least_requests draws two by weight and takes the one with fewer requests in flight, round_robin takes one after the other by weight, hash keeps the requests of one hash_on together. Null, the default, means least_requests.",
+			Record: "How a target is chosen.",
+			Patch:  "default: least_requests",
+		},
+		Record: Record{Example: string(LeastRequests)},
+		Flag:   Flag{Name: "balance", Usage: "how a target is chosen: `least_requests`, round_robin or hash", Column: "BALANCE"},
+		values: access[string]{
+			file:   choiceValue(Policies()),
+			member: func(p *Patch) *Member[string] { return &p.Balance },
+			get:    func(g *Gateway) string { return string(g.Upstream.Balance.PolicyOf()) },
+			set: func(g *Gateway, v string) {
+				b := &g.Upstream.Balance
+				switch b.Policy = Policy(v); b.Policy {
+				case Hash:
+					return
+				case LeastRequests:
+					b.Policy = ""
+				}
+				b.HashOn = ""
+			},
+			normal: string(LeastRequests),
+			check:  checkPolicy,
+		},
+	}, {
+		Name: "hash_on", Kind: KindText, Most: int64(len(HashHeader) + maxHeaderName), Example: "header:X-Session",
+		Doc: Doc{
+			File:   "What keeps requests together with balance hash: principal (the caller's key), address, or header:NAME.",
+			Update: "What keeps requests together with balance hash: principal (the key, those of a rotation as one), address (the client's, IPv6 by /64), or header: and the name of a request header. Required with hash.",
+			Record: "What keeps requests together with balance hash; null otherwise.",
+			Patch:  "principal, address or header:NAME; only with balance hash",
+		},
+		Flag: Flag{Name: "hash-on", Usage: "what keeps requests together with --balance hash: `principal`, address or header:NAME", Column: "HASH ON"},
+		values: access[string]{
+			file:   textValue(1, len(HashHeader)+maxHeaderName),
+			member: func(p *Patch) *Member[string] { return &p.HashOn },
+			field:  func(g *Gateway) *string { return &g.Upstream.Balance.HashOn },
+			check:  checkHashOn,
+		},
+	}, {
+		Name: "ejection", Kind: KindEjection,
+		Doc: Doc{
+			File:   "When failures in a row eject a target for some time. Absent parts have their defaults. false turns it off.",
+			Update: "When failures in a row eject a target for some time. Replaces the whole object, whose absent parts have their defaults; false turns it off, null restores the default.",
+			Record: "When failures in a row eject a target for some time; false if that is turned off.",
+			Patch:  "replaced as a whole; default: 5 failures of connect or reset",
+		},
+		Flag: Flag{Name: "ejection", Usage: "when failures in a row eject a target: `false`, or parts such as failures=5,on=connect+reset; others are base, max and max-percent", Column: "EJECTION"},
+		values: access[Ejection]{
+			file:   ejectionValue(),
+			member: func(p *Patch) *Member[Ejection] { return &p.Ejection },
+			get:    func(g *Gateway) Ejection { return g.Upstream.EjectionOf() },
+			set: func(g *Gateway, v Ejection) {
+				if g.Upstream.Ejection = nil; !reflect.DeepEqual(v, DefaultEjection()) {
+					g.Upstream.Ejection = &v
+				}
+			},
+			normal: DefaultEjection(),
+			check:  checkEjection,
+		},
+	}, {
+		Name: "retries", Kind: KindRetries,
+		Doc: Doc{
+			File:   "When a request is tried again, with another target if there is one. Absent parts have their defaults.",
+			Update: "When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default.",
+			Record: "When a request is tried again, with another target if there is one.",
+			Patch:  "replaced as a whole; default: once, after connect or reset",
+		},
+		Flag: Flag{Name: "retries", Usage: "when a request is tried again: `parts` such as attempts=2,on=connect+503; others are budget-percent and idempotency-key", Column: "RETRIES"},
+		values: access[Retries]{
+			file:   retriesValue(),
+			member: func(p *Patch) *Member[Retries] { return &p.Retries },
+			get:    func(g *Gateway) Retries { return g.Upstream.RetriesOf() },
+			set: func(g *Gateway, v Retries) {
+				if g.Upstream.Retries = nil; !reflect.DeepEqual(v, DefaultRetries()) {
+					g.Upstream.Retries = &v
+				}
+			},
+			normal: DefaultRetries(),
+			check:  checkRetries,
+		},
+	}, {
+		Name: "timeout", Kind: KindDuration, Example: "30s",
+		Doc: Doc{
+			File:   "Timeout for the response headers of all attempts together, from 1s to 1h. Default: the timeout of the gateway.",
+			Update: "Timeout for the response headers, of all attempts together, as a Go duration from 1s to 1h. Null, the default, means the timeout of the upstream default, and for that one 60s.",
+			Record: "Timeout for the response headers, as a Go duration; null for that of the upstream default.",
+			Patch:  "Go duration, 1s to 1h; default: that of the upstream default",
+		},
+		Flag: Flag{Name: "timeout", Usage: "timeout for the response headers, of all attempts together, as a `duration` such as 30s", Column: "TIMEOUT"},
+		values: access[string]{
+			file:   durationValue(),
+			member: func(p *Patch) *Member[string] { return &p.Timeout },
+			field:  func(g *Gateway) *string { return &g.Upstream.Timeout },
+			check:  CheckTimeout,
+		},
+	}}
+	settings := Settings()
+	for _, name := range []string{"host", "ca", "headers", "client_certificate", "client_key", "connect_timeout", "idle_timeout", "max_connection_age", "max_connections"} {
+		rows = append(rows, *findSetting(settings, upstreamPrefix+name))
+	}
+	for i := range rows {
+		rows[i].complete()
+	}
+	return rows
+}
+
+// complete makes s a row of UpstreamSettings.
+func (s *Setting) complete() {
+	s.Name, s.ofUpstream = strings.TrimPrefix(s.Name, upstreamPrefix), true
+	s.Flag.Name, s.Flag.Column = strings.TrimPrefix(s.Flag.Name, "upstream-"), strings.TrimPrefix(s.Flag.Column, "UPSTREAM ")
+	for _, text := range []*string{&s.Doc.File, &s.Doc.Create, &s.Doc.Update, &s.Doc.Record, &s.Doc.Patch} {
+		*text = strings.ReplaceAll(strings.ReplaceAll(*text, "upstream_url", "the target's URL"), upstreamPrefix, "")
+	}
+	switch s.Name {
+	case "ca":
+		s.Doc.Record = "PEM certificates that replace the system's root certificates; null for those of the system."
+	case "connect_timeout":
+		const one, several = "10s.", "10s, or 1s with several targets."
+		for _, text := range []*string{&s.Doc.File, &s.Doc.Update, &s.Doc.Record} {
+			*text = strings.ReplaceAll(*text, one, several)
+		}
+	}
+	s.Doc.Record = strings.ReplaceAll(strings.ReplaceAll(s.Doc.Record, "Absent for", "Null for"), "Absent if", "Null if")
+}

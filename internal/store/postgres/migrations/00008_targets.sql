@@ -1,0 +1,41 @@
+-- +goose Up
+-- +goose StatementBegin
+SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM nodes WHERE state = 'live') / 10000000))::text, true);
+
+ALTER TABLE gateways ADD COLUMN target_count bigint NOT NULL DEFAULT 1; -- how many targets the upstreams of the gateway have
+ALTER TABLE account_counts ADD COLUMN targets bigint NOT NULL DEFAULT 0;
+UPDATE account_counts c SET targets = known.targets
+FROM (SELECT account_id, count(*) AS targets FROM gateways GROUP BY account_id) AS known
+WHERE c.account_id = known.account_id;
+
+CREATE OR REPLACE FUNCTION count_gateway() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    account  text   := CASE WHEN TG_OP = 'DELETE' THEN old.account_id ELSE new.account_id END;
+    settings bigint := 0;
+    routes   bigint := 0;
+    more     bigint := 0;
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        settings := gateway_bytes(new);
+        routes := new.route_bytes;
+        more := new.target_count;
+    END IF;
+    IF TG_OP <> 'INSERT' THEN
+        settings := settings - gateway_bytes(old);
+        routes := routes - old.route_bytes;
+        more := more - old.target_count;
+    END IF;
+    IF TG_OP = 'INSERT' THEN
+        INSERT INTO account_counts AS c (account_id, gateway_bytes, route_bytes, targets) VALUES (account, settings, routes, more)
+        ON CONFLICT (account_id) DO UPDATE SET gateway_bytes = c.gateway_bytes + excluded.gateway_bytes,
+            route_bytes = c.route_bytes + excluded.route_bytes, targets = c.targets + excluded.targets;
+    ELSIF settings <> 0 OR routes <> 0 OR more <> 0 THEN
+        UPDATE account_counts SET gateway_bytes = gateway_bytes + settings, route_bytes = route_bytes + routes, targets = targets + more
+        WHERE account_id = account;
+    END IF;
+    RETURN NULL;
+END $$;
+DROP TRIGGER gateways_counted ON gateways;
+CREATE TRIGGER gateways_counted AFTER INSERT OR DELETE OR UPDATE OF name, upstream, hostname, requests, cors, route_bytes, target_count ON gateways
+FOR EACH ROW EXECUTE FUNCTION count_gateway();
+-- +goose StatementEnd

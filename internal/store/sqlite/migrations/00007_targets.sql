@@ -1,0 +1,37 @@
+-- +goose Up
+-- +goose StatementBegin
+
+-- How many targets the upstreams of the gateway have.
+ALTER TABLE gateways ADD COLUMN target_count INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE account_counts ADD COLUMN targets INTEGER NOT NULL DEFAULT 0;
+UPDATE account_counts SET targets = known.targets
+FROM (SELECT account_id, count(*) AS targets FROM gateways GROUP BY account_id) AS known
+WHERE account_counts.account_id = known.account_id;
+
+DROP TRIGGER gateways_counted;
+CREATE TRIGGER gateways_counted AFTER INSERT ON gateways BEGIN
+    INSERT INTO account_counts (account_id, gateway_bytes, route_bytes, targets) VALUES (new.account_id,
+        octet_length(new.name) + octet_length(new.upstream) + octet_length(new.hostname) + octet_length(new.requests) + coalesce(octet_length(new.cors), 0),
+        new.route_bytes, new.target_count)
+    ON CONFLICT (account_id) DO UPDATE SET gateway_bytes = gateway_bytes + excluded.gateway_bytes,
+        route_bytes = route_bytes + excluded.route_bytes, targets = targets + excluded.targets;
+END;
+
+DROP TRIGGER gateways_recounted;
+CREATE TRIGGER gateways_recounted AFTER UPDATE OF name, upstream, hostname, requests, cors, route_bytes, target_count ON gateways BEGIN
+    UPDATE account_counts SET gateway_bytes = gateway_bytes
+        + octet_length(new.name) + octet_length(new.upstream) + octet_length(new.hostname) + octet_length(new.requests) + coalesce(octet_length(new.cors), 0)
+        - octet_length(old.name) - octet_length(old.upstream) - octet_length(old.hostname) - octet_length(old.requests) - coalesce(octet_length(old.cors), 0),
+        route_bytes = route_bytes + new.route_bytes - old.route_bytes,
+        targets = targets + new.target_count - old.target_count
+    WHERE account_id = new.account_id;
+END;
+
+DROP TRIGGER gateways_uncounted;
+CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
+    UPDATE account_counts SET gateway_bytes = gateway_bytes
+        - octet_length(old.name) - octet_length(old.upstream) - octet_length(old.hostname) - octet_length(old.requests) - coalesce(octet_length(old.cors), 0),
+        route_bytes = route_bytes - old.route_bytes, targets = targets - old.target_count
+    WHERE account_id = old.account_id;
+END;
+-- +goose StatementEnd
