@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -191,5 +192,35 @@ func TestClosingThatFailsStopsNoOther(t *testing.T) {
 	}
 	if records, _ := f.final(usage.Days); records != 1 {
 		t.Errorf("the account has %d records of days, want that of the old hour", records)
+	}
+}
+
+// Guarantee: plans.md, section 8: the plan of a record is that of its first request, also if a later one with another plan
+// was written together with uses that come first by their identity.
+func TestPlanOfTheFirstRequest(t *testing.T) {
+	f := newFixture(t)
+	f.complete = true
+	for _, flush := range []struct {
+		keys []byte
+		plan string
+	}{{[]byte{5}, "free"}, {[]byte{2, 5}, "pro"}, {[]byte{1, 5}, "team"}} {
+		var batch []accesslog.Entry
+		for _, key := range flush.keys {
+			e := accesslog.Entry{Record: accesslog.Record{Start: f.now.UnixMicro(), Account: uuid(1), Key: uuid(key), Gateway: uuid(3), Status: 200}}
+			e.Plan = flush.plan
+			e.SetPeriod(0, math.MaxInt64)
+			batch = append(batch, e)
+		}
+		f.m.Take(batch)
+		if err := f.m.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.at(11, 0, 3)
+	got := map[string]string{}
+	f.each(usage.Hours, func(r *usage.Record) { got[r.KeyID] = r.Plan })
+	want := map[string]string{id.Format(id.Key, uuid(5)): "free", id.Format(id.Key, uuid(2)): "pro", id.Format(id.Key, uuid(1)): "team"}
+	if !maps.Equal(got, want) {
+		t.Errorf("got the plans %v, want %v", got, want)
 	}
 }

@@ -318,20 +318,28 @@ func (f *fixture) at(hour, minute, second int) {
 // final returns the number of final records of a tier, and the sum of their units.
 func (f *fixture) final(t usage.Tier) (records int, units int64) {
 	f.Helper()
+	f.each(t, func(r *usage.Record) {
+		records++
+		units += r.Units
+	})
+	return records, units
+}
+
+// each calls yield for each final record.
+func (f *fixture) each(t usage.Tier, yield func(*usage.Record)) {
+	f.Helper()
 	account := id.Format(id.Account, uuid(1))
 	end, err := usage.Ends(f.Context(), f.db, account, t)
 	if err != nil {
 		f.Fatal(err)
 	}
 	_, err = usage.Final(f.Context(), f.db, account, usage.Filter{Tier: t}, usage.Position{}, end, func(r *usage.Record) bool {
-		records++
-		units += r.Units
+		yield(r)
 		return true
 	})
 	if err != nil {
 		f.Fatal(err)
 	}
-	return records, units
 }
 
 func (f *fixture) wantFinal(when string, records int) {

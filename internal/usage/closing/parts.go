@@ -1,9 +1,11 @@
 package closing
 
 import (
+	"cmp"
 	"container/heap"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/usage"
@@ -64,13 +66,17 @@ func (p *parts) add(kept []usage.Body, numbers []int64) {
 // errEnough stops reading early.
 var errEnough = errors.New("enough")
 
-// take takes parts, as many as one closing may have, and adds them to a sum. It takes at least two if there are two. If
-// another node has taken one of them, the error is fault.Conflict.
+// take takes parts, as many as one closing may have, and adds them to a sum, the oldest first: the texts of a record are those
+// of its first request. It takes at least two if there are two. If another node has taken one of them, the error is
+// fault.Conflict.
 func (p *parts) take(sum *usage.Table, add func(body []byte) error) (numbers []int64, err error) {
 	var taken []part
 	for len(taken) < p.mostParts && len(p.list) > 0 {
-		next := heap.Pop(&p.list).(part)
-		taken, numbers = append(taken, next), append(numbers, next.number)
+		taken = append(taken, heap.Pop(&p.list).(part))
+	}
+	slices.SortFunc(taken, func(a, b part) int { return cmp.Compare(a.number, b.number) })
+	for _, t := range taken {
+		numbers = append(numbers, t.number)
 	}
 	n := 0
 	gone := fault.New(fault.Conflict, "another node has closed the usage meanwhile")
