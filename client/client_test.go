@@ -334,6 +334,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
 	callOwnersAndPlans(ctx, c, discard)
 	callQuotas(ctx, c, discard)
+	callUpstreams(ctx, c, discard)
 	callWebhooks(ctx, c, discard)
 	for range c.AuditLog(ctx, client.AuditFilter{}) {
 		break
@@ -365,6 +366,20 @@ func TestClientCoversTheDocument(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got calls %q\nwant       %q", got, want)
 	}
+}
+
+// callUpstreams makes the calls on upstreams and their targets.
+func callUpstreams(ctx context.Context, c *client.Client, discard func(any, error)) {
+	for range c.Upstreams(ctx, "{gateway_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.Upstream(ctx, "{gateway_id}", "{upstream}"))
+	discard(c.PutUpstream(ctx, "{gateway_id}", "{upstream}", client.UpstreamPatch{}))
+	discard(c.UpdateUpstream(ctx, "{gateway_id}", "{upstream}", client.UpstreamPatch{}))
+	discard(c.DeleteUpstream(ctx, "{gateway_id}", "{upstream}"))
+	discard(c.AddTarget(ctx, "{gateway_id}", "{upstream}", client.AddTargetRequest{}))
+	discard(c.UpdateTarget(ctx, "{gateway_id}", "{upstream}", "https://a", client.TargetPatch{}))
+	discard(c.DeleteTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
 }
 
 // callAccounts makes the operator's calls.

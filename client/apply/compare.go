@@ -259,8 +259,8 @@ func (a *Applier) tryPush(ctx context.Context, d *Difference, options ...client.
 // lookNew asks the server what creating d's gateway would create.
 func (a *Applier) lookNew(ctx context.Context, d *Difference) error {
 	section := &d.file.config.Gateway
-	if !section.UpstreamURL.Present {
-		return d.file.at("gateway").Invalid("gateway.upstream_url", "is missing: there is no gateway %s, and a new one needs it", section.Name.Value)
+	if !section.UpstreamURL.Present && !slices.ContainsFunc(section.Upstreams.Value, func(u gateway.UpstreamPatch) bool { return u.Name == gateway.DefaultUpstream }) {
+		return d.file.at("gateway").Invalid("gateway.upstream_url", "is missing: there is no gateway %s, and a new one needs it, or the upstream %s in upstreams", section.Name.Value, gateway.DefaultUpstream)
 	}
 	push, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
 		return a.cfg.Client.PreviewGatewayFromConfig(ctx, d.tried())
@@ -477,6 +477,7 @@ func (d *Difference) hide() {
 // hideChanges applies hide to the values of changes.
 func hideChanges(changes []client.SettingChange, hide func(string) string) {
 	for i := range changes {
+		changes[i].Field = hide(changes[i].Field) // which may have the URL of a target
 		changes[i].Before, changes[i].After = hideIn(changes[i].Before, hide), hideIn(changes[i].After, hide)
 	}
 }

@@ -133,7 +133,8 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit", "address\teach client address has its own limit"),
 		"method": separated(gateway.EverydayMethods()...), "cors-method": separated(gateway.EverydayMethods()...), "status": fixed(statuses()...), "format": formatsOf(c), "result": fixed(requestlog.Results()...),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
-		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
+		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"), "host": fixed("target\tthat of the URL", "preserve\tthe client's"),
+		"upstream": fromServer(upstreamNames), "hash-on": fixed("principal\tthe caller's key", "address\tthe client's address", "header:\ta header of the request"),
 	}[flag]
 	if choices := settingChoices()[flag]; choices != nil {
 		return fixed(choices...), true
@@ -145,7 +146,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 // collected once: every command asks for those of every flag.
 var settingChoices = sync.OnceValue(func() map[string][]string { //nolint:gochecknoglobals // constant
 	all := map[string][]string{}
-	for _, s := range gateway.Settings() {
+	for _, s := range slices.Concat(gateway.Settings(), gateway.UpstreamSettings()) {
 		if all[s.Flag.Name] == nil && s.Choices != nil {
 			all[s.Flag.Name] = s.Choices
 		}
@@ -228,6 +229,7 @@ func argumentValues(c *cobra.Command) values {
 	}
 	for placeholder, v := range map[string]serverValues{
 		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames, "PLAN_ID": planNames, "OWNER_ID": ownerNames,
+		"UPSTREAM": upstreamNames, "TARGET": targetURLs,
 		"DELIVERY_ID": deliveryIDs, "EVENT_ID": eventIDs, "REQUEST_ID": requestIDs,
 	} {
 		if _, argument, _ := strings.Cut(c.Use, " "); strings.HasSuffix(strings.Trim(argument, "[]"), placeholder) {
@@ -286,17 +288,53 @@ func keyNames(a *app, api *client.Client, _ *cobra.Command, typed string) []stri
 }
 
 func routeNames(a *app, api *client.Client, c *cobra.Command, _ string) []string {
-	given := ""
-	if f := c.Flags().Lookup("gateway"); f != nil {
-		given = f.Value.String()
-	}
-	gateway, err := a.gatewayID(api, given)
+	gateway, err := gatewayOf(a, api, c)
 	if err != nil {
 		return nil
 	}
 	return offer(api.Routes(a.Context, gateway, client.ListOptions{}), func(r *client.Route) (id, name, about string) {
 		return r.RouteID, r.Path, strings.Join(r.Methods, ",")
 	})
+}
+
+// gatewayOf returns the gateway that the words of a command name.
+func gatewayOf(a *app, api *client.Client, c *cobra.Command) (string, error) {
+	given := ""
+	if f := c.Flags().Lookup("gateway"); f != nil {
+		given = f.Value.String()
+	}
+	return a.gatewayID(api, given)
+}
+
+func upstreamNames(a *app, api *client.Client, c *cobra.Command, _ string) []string {
+	gateway, err := gatewayOf(a, api, c)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for u, err := range api.Upstreams(a.Context, gateway, client.ListOptions{}) {
+		if err != nil {
+			return nil
+		}
+		names = append(names, described(u.Name, targetsText(u.Targets)))
+	}
+	return names
+}
+
+func targetURLs(a *app, api *client.Client, c *cobra.Command, _ string) []string {
+	gateway, err := gatewayOf(a, api, c)
+	if err != nil {
+		return nil
+	}
+	u, err := api.Upstream(a.Context, gateway, c.Flags().Lookup("upstream").Value.String())
+	if err != nil {
+		return nil
+	}
+	var urls []string
+	for i := range u.Targets {
+		urls = append(urls, u.Targets[i].URL)
+	}
+	return urls
 }
 
 func accountNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {

@@ -39,7 +39,7 @@ func newGatewaysCreate(a *app) *cobra.Command {
 		Args: noArgs,
 		RunE: o.run,
 	}
-	settingFlags(c.Flags())
+	settingFlags(c.Flags(), gateway.Settings())
 	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to create the routes from, or - for standard input")
 	refRootFlag(c.Flags(), &o.refRoot)
 	c.Flags().BoolVar(&o.forwardAll, "forward-everything", false, "create one route, /*, which forwards every path and the usual methods of callers with a key")
@@ -103,7 +103,7 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 
 // request returns the creation that the flags describe, without the document.
 func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayRequest, err error) {
-	settings, err := o.settingsOf(c.Flags())
+	settings, err := o.settingsOf(c.Flags(), gateway.Settings())
 	if err != nil {
 		return in, err
 	}
@@ -120,7 +120,7 @@ func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayReque
 
 // gatewayFields returns what a table shows of a gateway. Settings that cannot be shown are replaced by the error.
 func gatewayFields(g *client.Gateway) []terminal.Field {
-	settings, err := settingFields(g)
+	settings, err := settingFields(g, gateway.Settings())
 	if err != nil {
 		settings = []terminal.Field{{"SETTINGS", err.Error()}}
 	}
@@ -220,7 +220,7 @@ func newGatewaysUpdate(a *app) *cobra.Command {
 		Use: "update GATEWAY_ID", Short: "Change a gateway; an empty value clears a field",
 		Example: "  keygate gateways update gw_01j… --global-rate-limit 6000/min --timeout ''",
 		PreRunE: func(c *cobra.Command, _ []string) error {
-			settings, err := a.settingsOf(c.Flags())
+			settings, err := a.settingsOf(c.Flags(), gateway.Settings())
 			if err != nil {
 				return err
 			}
@@ -231,7 +231,7 @@ func newGatewaysUpdate(a *app) *cobra.Command {
 			return putSettings(settings, &p)
 		},
 	}
-	settingFlags(c.Flags())
+	settingFlags(c.Flags(), gateway.Settings())
 	c.Flags().BoolVar(&p.AllowDuplicate, "allow-duplicate", false, "allow a new name that another gateway has")
 	return shows(oneGateway(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
 		var before *client.Gateway

@@ -21,18 +21,21 @@ import (
 // The flags of a gateway's settings, and what commands show of them, are loops over gateway.Settings. How
 // they look follows from the kind of the setting.
 
-// headersFileFlag is the flag for upstream_headers beside its own.
-const headersFileFlag = "upstream-headers-file"
+// headersFileFlag is what the flag for headers beside its own has in place of its end: upstream-headers-file beside
+// upstream-header.
+const headersFileFlag = "s-file"
 
-// settingFlags adds the flags of all settings.
-func settingFlags(f *pflag.FlagSet) {
-	for _, s := range gateway.Settings() {
+// settingFlags adds the flags of settings.
+func settingFlags(f *pflag.FlagSet, rows []gateway.Setting) {
+	for _, s := range rows {
+		if s.Kind == gateway.KindHeaders {
+			f.String(s.Flag.Name+headersFileFlag, "", "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list")
+		}
 		settingFlag(f, s.Kind, s.Flag, s.Default() == true)
 		for _, p := range s.Parts {
 			settingFlag(f, p.Kind, p.Flag, false)
 		}
 	}
-	f.String(headersFileFlag, "", "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list")
 }
 
 func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue bool) {
@@ -47,21 +50,23 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 		} else {
 			f.StringSlice(flag.Name, nil, flag.Usage)
 		}
-	case gateway.KindHeaders:
+	case gateway.KindHeaders, gateway.KindTargets:
 		f.StringArray(flag.Name, nil, flag.Usage)
+	case gateway.KindEjection, gateway.KindRetries:
+		f.String(flag.Name, "", flag.Usage)
 	case gateway.KindLimit, gateway.KindCORS, gateway.KindSwitches: // each part has a flag of its own
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 		f.String(flag.Name, "", flag.Usage)
 	}
 }
 
-// settingsOf returns the settings whose flags were given, by their names: nil for a setting that is cleared.
-func (a *app) settingsOf(f *pflag.FlagSet) (map[string]any, error) {
+// settingsOf returns the settings of rows whose flags were given, by their names: nil for a setting that is cleared.
+func (a *app) settingsOf(f *pflag.FlagSet, rows []gateway.Setting) (map[string]any, error) {
 	given := map[string]any{}
-	for _, s := range gateway.Settings() {
+	for _, s := range rows {
 		flags := []string{s.Flag.Name}
 		if s.Kind == gateway.KindHeaders {
-			flags = append(flags, headersFileFlag)
+			flags = append(flags, s.Flag.Name+headersFileFlag)
 		}
 		for _, p := range s.Parts {
 			flags = append(flags, p.Flag.Name)
@@ -98,6 +103,12 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return corsOf(f, s.Parts)
 	case gateway.KindSwitches:
 		return switchesOf(f, s.Parts)
+	case gateway.KindTargets:
+		return targetsOf(listFlag(f, s.Flag))
+	case gateway.KindEjection:
+		return ejectionOf(f.Lookup(s.Flag.Name).Value.String())
+	case gateway.KindRetries:
+		return retriesOf(f.Lookup(s.Flag.Name).Value.String())
 	case gateway.KindCertificate, gateway.KindKey:
 		return a.fileOf(f, s.Flag)
 	case gateway.KindText, gateway.KindDuration:
@@ -145,7 +156,7 @@ func (a *app) headersOf(f *pflag.FlagSet, flag string) (map[string]string, error
 	if err != nil {
 		return nil, err
 	}
-	if file := f.Lookup(headersFileFlag).Value.String(); file != "" {
+	if file := f.Lookup(flag + headersFileFlag).Value.String(); file != "" {
 		content, err := a.ReadInput(file)
 		if err != nil {
 			return nil, fmt.Errorf("read the upstream headers: %w", err)
@@ -227,10 +238,10 @@ func putSettings(settings map[string]any, request any) error {
 	return json.Unmarshal(content, request)
 }
 
-// settingFields returns the settings of a gateway that commands show: settings that are set, and settings
+// settingFields returns the settings of rows of a record that commands show: settings that are set, and settings
 // that always have a value.
-func settingFields(g *client.Gateway) ([]terminal.Field, error) {
-	content, err := json.Marshal(g)
+func settingFields(record any, rows []gateway.Setting) ([]terminal.Field, error) {
+	content, err := json.Marshal(record)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +249,7 @@ func settingFields(g *client.Gateway) ([]terminal.Field, error) {
 	if err := json.Unmarshal(content, &values); err != nil {
 		return nil, err
 	}
-	shown := slices.DeleteFunc(gateway.Settings(), func(s gateway.Setting) bool {
+	shown := slices.DeleteFunc(rows, func(s gateway.Setting) bool {
 		value := values[s.Name]
 		return s.Flag.Column == "" || value == nil || s.Kind == gateway.KindCORS && bytes.Equal(value, []byte("null"))
 	})
@@ -272,6 +283,12 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, func(c client.Cors) string { return strings.Join(c.Origins, ", ") })
 	case gateway.KindSwitches:
 		return showAs(content, switchedOn)
+	case gateway.KindTargets:
+		return showAs(content, targetsText)
+	case gateway.KindEjection:
+		return showAs(content, ejectionText)
+	case gateway.KindRetries:
+		return showAs(content, retriesText)
 	case gateway.KindText, gateway.KindDuration, gateway.KindKey:
 	}
 	return showAs(content, strings.Clone)

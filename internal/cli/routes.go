@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli/terminal"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 func newRoutes(a *app) *cobra.Command {
@@ -57,6 +58,9 @@ func routeFields(r *client.Route) []terminal.Field {
 	}
 	if r.Concurrency != nil {
 		fields = append(fields, terminal.Field{"CONCURRENCY", concurrencyText(r.Concurrency)})
+	}
+	if r.Upstream != gateway.DefaultUpstream {
+		fields = append(fields, terminal.Field{"UPSTREAM", r.Upstream})
 	}
 	return append(append(fields, costFields(r.Cost)...),
 		terminal.Field{"AUTH", string(r.Auth)}, terminal.Field{"SOURCE", string(r.Source)}, terminal.Field{"CREATED", terminal.Moment(&r.CreatedAt)})
@@ -115,9 +119,9 @@ func parseConcurrency(text string) (c client.ConcurrencyInput, err error) {
 
 type routesCreate struct {
 	*routeCommand
-	path, auth, sustained, burst, daily, per, concurrency string
-	methods                                               []string
-	cost                                                  costFlag
+	path, auth, sustained, burst, daily, per, concurrency, upstream string
+	methods                                                         []string
+	cost                                                            costFlag
 }
 
 func newRoutesCreate(a *app) *cobra.Command {
@@ -135,6 +139,7 @@ func newRoutesCreate(a *app) *cobra.Command {
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage)
+	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that gets the requests (default: default)")
 	o.cost.add(f, "")
 	return c
 }
@@ -152,7 +157,7 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err := o.cost.read(o.app); err != nil {
 		return err
 	}
-	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods, Auth: given(client.CreateRouteRequestAuth(o.auth)), Cost: o.cost.cost}
+	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods, Auth: given(client.CreateRouteRequestAuth(o.auth)), Cost: o.cost.cost, Upstream: given(o.upstream)}
 	if o.sustained+o.burst+o.daily+o.per != "" {
 		in.RateLimit = &client.RateLimitInput{
 			Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily), Per: given(client.RateLimitInputPer(o.per)),
@@ -192,10 +197,10 @@ func newRoutesList(a *app) *cobra.Command {
 		},
 		columns: []terminal.Column{
 			{Name: "ROUTE ID"}, {Name: "METHODS", Flex: true}, {Name: "PATH", Flex: true}, {Name: "RATE LIMIT", Rank: 1, Flex: true},
-			{Name: "AUTH", Rank: 2}, {Name: "SOURCE", Rank: 3},
+			{Name: "AUTH", Rank: 2}, {Name: "SOURCE", Rank: 3}, {Name: "UPSTREAM", Rank: 4},
 		},
 		row: func(r *client.Route) []string {
-			return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, limitsOfRoute(r), string(r.Auth), string(r.Source)}
+			return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, limitsOfRoute(r), string(r.Auth), string(r.Source), r.Upstream}
 		},
 		empty: always("No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET"),
 	})
@@ -219,11 +224,11 @@ func newRoutesDelete(a *app) *cobra.Command {
 
 type routesUpdate struct {
 	*routeCommand
-	path, auth, sustained, burst, daily, per, concurrency string
-	methods                                               []string
-	noLimit                                               bool
-	cost                                                  costFlag
-	patch                                                 client.RoutePatch
+	path, auth, sustained, burst, daily, per, concurrency, upstream string
+	methods                                                         []string
+	noLimit                                                         bool
+	cost                                                            costFlag
+	patch                                                           client.RoutePatch
 }
 
 func newRoutesUpdate(a *app) *cobra.Command {
@@ -244,6 +249,7 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
 	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage+"; an empty value removes the bound")
+	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that gets the requests; an empty value means default")
 	o.cost.add(f, "; an empty value removes it")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)
@@ -263,7 +269,7 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 	case set.flags.Changed("method") && len(o.methods) == 0:
 		return usagef("--method is empty: give it a value or omit it")
 	}
-	p.Path, p.Auth = set.text("path", o.path), set.text("auth", o.auth)
+	p.Path, p.Auth, p.Upstream = set.text("path", o.path), set.text("auth", o.auth), set.text("upstream", o.upstream)
 	if len(o.methods) > 0 {
 		p.Methods = client.Set(o.methods)
 	}
@@ -293,8 +299,8 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case changed:
 		p.RateLimit = client.Set(limit)
-	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}):
-		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency and --cost")
+	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Upstream.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}):
+		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency, --cost and --upstream")
 	}
 	return nil
 }

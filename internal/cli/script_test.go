@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY", "KEYGATE_CONTEXT", "KEYGATE_GATEWAY"} {
 				env.Setenv(name, "")
 			}
-			env.Setenv("SETTINGS", strings.Join(gateway.SettingNames(), ", "))
+			env.Setenv("SETTINGS", strings.Join(append(gateway.SettingNames(), "upstreams"), ", "))
 			// The race detector sleeps before a process ends, so that others can still report a race: a second,
 			// for each of some thousand commands.
 			env.Setenv("GORACE", "atexit_sleep_ms=20 clear_shadow_mmap_threshold=1048576")

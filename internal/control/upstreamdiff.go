@@ -115,7 +115,7 @@ func targetsDiff(was, is *gateway.Upstream) audit.Diff {
 func isPlainDefault(u *gateway.Upstream) bool { return u == nil || u.Name == "" && u.Targets == nil }
 
 func targetsOf(u *gateway.Upstream) []gateway.Target {
-	if u == nil {
+	if u == nil || u.URL == "" { // of a gateway that is about to be created
 		return nil
 	}
 	return u.AllTargets()

@@ -20,6 +20,7 @@ func UpstreamSettings() []Setting {
 			Record: "Where the requests go.",
 			Patch:  "1 to 256, replaced as a whole; cannot be cleared",
 		},
+		Flag: Flag{Name: "target", Usage: "`URL` of a target, as in https://10.0.0.1:8443; then perhaps weight=N, backup and drain, separated by commas; may be repeated, and replaces all targets", Column: "TARGET"},
 		values: access[[]Target]{
 			file:   targetsValue(),
 			member: func(p *Patch) *Member[[]Target] { return &p.Targets },
@@ -37,6 +38,7 @@ func UpstreamSettings() []Setting {
 			Patch:  "default: least_requests",
 		},
 		Record: Record{Example: string(LeastRequests)},
+		Flag:   Flag{Name: "balance", Usage: "how a target is chosen: `least_requests`, round_robin or hash", Column: "BALANCE"},
 		values: access[string]{
 			file:   choiceValue(Policies()),
 			member: func(p *Patch) *Member[string] { return &p.Balance },
@@ -62,6 +64,7 @@ func UpstreamSettings() []Setting {
 			Record: "What keeps requests together with balance hash; null otherwise.",
 			Patch:  "principal, address or header:NAME; only with balance hash",
 		},
+		Flag: Flag{Name: "hash-on", Usage: "what keeps requests together with --balance hash: `principal`, address or header:NAME", Column: "HASH ON"},
 		values: access[string]{
 			file:   textValue(1, len(HashHeader)+maxHeaderName),
 			member: func(p *Patch) *Member[string] { return &p.HashOn },
@@ -76,6 +79,7 @@ func UpstreamSettings() []Setting {
 			Record: "When failures in a row eject a target for some time; false if that is turned off.",
 			Patch:  "replaced as a whole; default: 5 failures of connect or reset",
 		},
+		Flag: Flag{Name: "ejection", Usage: "when failures in a row eject a target: `false`, or parts such as failures=5,on=connect+reset; others are base, max and max-percent", Column: "EJECTION"},
 		values: access[Ejection]{
 			file:   ejectionValue(),
 			member: func(p *Patch) *Member[Ejection] { return &p.Ejection },
@@ -96,6 +100,7 @@ func UpstreamSettings() []Setting {
 			Record: "When a request is tried again, with another target if there is one.",
 			Patch:  "replaced as a whole; default: once, after connect or reset",
 		},
+		Flag: Flag{Name: "retries", Usage: "when a request is tried again: `parts` such as attempts=2,on=connect+503; others are budget-percent and idempotency-key", Column: "RETRIES"},
 		values: access[Retries]{
 			file:   retriesValue(),
 			member: func(p *Patch) *Member[Retries] { return &p.Retries },
@@ -116,6 +121,7 @@ func UpstreamSettings() []Setting {
 			Record: "Timeout for the response headers, as a Go duration; null for that of the upstream default.",
 			Patch:  "Go duration, 1s to 1h; default: that of the upstream default",
 		},
+		Flag: Flag{Name: "timeout", Usage: "timeout for the response headers, of all attempts together, as a `duration` such as 30s", Column: "TIMEOUT"},
 		values: access[string]{
 			file:   durationValue(),
 			member: func(p *Patch) *Member[string] { return &p.Timeout },
@@ -136,6 +142,7 @@ func UpstreamSettings() []Setting {
 // complete makes s a row of UpstreamSettings.
 func (s *Setting) complete() {
 	s.Name, s.ofUpstream = strings.TrimPrefix(s.Name, upstreamPrefix), true
+	s.Flag.Name, s.Flag.Column = strings.TrimPrefix(s.Flag.Name, "upstream-"), strings.TrimPrefix(s.Flag.Column, "UPSTREAM ")
 	for _, text := range []*string{&s.Doc.File, &s.Doc.Create, &s.Doc.Update, &s.Doc.Record, &s.Doc.Patch} {
 		*text = strings.ReplaceAll(strings.ReplaceAll(*text, "upstream_url", "the target's URL"), upstreamPrefix, "")
 	}

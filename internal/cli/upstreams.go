@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+func newUpstreams(a *app) *cobra.Command {
+	return newGroup("upstreams", "Manage the upstreams of a gateway: services with one or more targets",
+		newUpstreamsList(a), newUpstreamsGet(a), newUpstreamsSet(a), newUpstreamsDelete(a))
+}
+
+// upstreamCommand is a command on an upstream of a gateway.
+type upstreamCommand struct {
+	*one
+	gateway string
+}
+
+func upstreamOf(a *app) *upstreamCommand {
+	o := &upstreamCommand{}
+	o.one = &one{
+		app: a, flag: "upstream", usage: "`name` of the upstream (default: default)" + alsoArgument, optional: true,
+		find: func(api *client.Client, ref string) (name string, err error) {
+			o.gateway, err = a.gatewayID(api, o.gateway)
+			return orDefaultUpstream(ref), err
+		},
+	}
+	return o
+}
+
+func orDefaultUpstream(name string) string {
+	if name == "" {
+		return gateway.DefaultUpstream
+	}
+	return name
+}
+
+// gatewayFlag adds the flag for the gateway.
+func (o *upstreamCommand) gatewayFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
+	return c
+}
+
+func (o *upstreamCommand) read(api *client.Client, ctx context.Context, name string) (*client.Upstream, error) {
+	return api.Upstream(ctx, o.gateway, name)
+}
+
+func upstreamLabel(u *client.Upstream) string { return "upstream " + u.Name }
+
+// upstreamFields returns what a table shows of an upstream. Settings that cannot be shown are replaced by the error.
+func upstreamFields(u *client.Upstream) []terminal.Field {
+	settings, err := settingFields(u, gateway.UpstreamSettings())
+	if err != nil {
+		settings = []terminal.Field{{"SETTINGS", err.Error()}}
+	}
+	fields := []terminal.Field{{"NAME", u.Name}}
+	for _, f := range settings {
+		switch {
+		case f[0] == "TARGET":
+			for i := range u.Targets {
+				fields = append(fields, terminal.Field{"TARGET", targetText(&u.Targets[i])})
+			}
+		case f[1] != "":
+			fields = append(fields, f)
+		}
+	}
+	return fields
+}
+
+func newUpstreamsList(a *app) *cobra.Command {
+	options, ofGateway := &client.ListOptions{}, ""
+	c := &cobra.Command{Use: "list --gateway ID", Short: "List the upstreams of a gateway", Args: atMost(1)}
+	c.Flags().StringVar(&ofGateway, "gateway", "", defaultGatewayUsage+alsoArgument)
+	return lists(a, c, lister[client.Upstream]{
+		options: options, check: optionalGateway(&ofGateway),
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Upstream, error], error) {
+			id, err := a.gatewayID(api, ofGateway)
+			return api.Upstreams(ctx, id, *options), err
+		},
+		columns: []terminal.Column{{Name: "NAME"}, {Name: "TARGETS", Flex: true}, {Name: "BALANCE", Rank: 1}, {Name: "HOST", Rank: 2}, {Name: "TIMEOUT", Rank: 3}},
+		row: func(u *client.Upstream) []string {
+			return []string{u.Name, targetsText(u.Targets), string(u.Balance), u.Host, str(u.Timeout)}
+		},
+		empty: always("No upstreams."),
+	})
+}
+
+func newUpstreamsGet(a *app) *cobra.Command {
+	o := upstreamOf(a)
+	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID UPSTREAM", Short: "Show an upstream"}, o.read, upstreamFields))
+}
+
+func newUpstreamsDelete(a *app) *cobra.Command {
+	o := upstreamOf(a)
+	o.optional = false
+	return o.gatewayFlag(destroys(o.one, &cobra.Command{Use: "delete --gateway ID UPSTREAM", Short: "Delete an upstream that no route names"}, destroyer[client.Upstream]{
+		"delete", o.read,
+		func(_ context.Context, _ *client.Client, u *client.Upstream) (lost, error) {
+			return lost{records: []string{terminal.NumberOf(int64(len(u.Targets)), "target", "targets")}}, nil
+		},
+		func(api *client.Client, ctx context.Context, name string) (*client.Upstream, error) {
+			return api.DeleteUpstream(ctx, o.gateway, name)
+		},
+		upstreamLabel, upstreamFields,
+	}))
+}
+
+func newUpstreamsSet(a *app) *cobra.Command {
+	o := upstreamOf(a)
+	var patch client.UpstreamPatch
+	c := o.gatewayFlag(&cobra.Command{
+		Use: "set --gateway ID UPSTREAM", Short: "Create an upstream, or change it; an empty value restores a default",
+		Long: `Create an upstream, or change what the flags give of one that exists. An empty value restores
+a default. --target replaces all targets: keygate targets changes one.
+
+The headers and the client key of an upstream are for the service that they were given for. A
+change that adds an address, or changes the host or the authorities, gives them again.`,
+		Example: "  keygate upstreams set --gateway orders next --target https://next.internal\n" +
+			"  keygate upstreams set --gateway orders default --target https://10.0.0.1:8443,weight=2 --target https://10.0.0.2:8443 --host orders.internal\n" +
+			"  keygate upstreams set --gateway orders default --balance hash --hash-on header:X-Session --retries attempts=2,on=connect+reset+503",
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			settings, err := o.settingsOf(c.Flags(), gateway.UpstreamSettings())
+			if err == nil && len(settings) == 0 {
+				err = usagef("nothing to change: give a flag such as --target")
+			}
+			if err != nil {
+				return err
+			}
+			return putSettings(settings, &patch)
+		},
+	})
+	settingFlags(c.Flags(), gateway.UpstreamSettings())
+	return shows(o.one, c, func(api *client.Client, ctx context.Context, name string) (*client.Upstream, error) {
+		u, err := api.UpdateUpstream(ctx, o.gateway, name, patch)
+		var refused *client.Error
+		if errors.As(err, &refused) && refused.Status == http.StatusNotFound { // there is none, or no gateway
+			return api.PutUpstream(ctx, o.gateway, name, patch)
+		}
+		return u, err
+	}, upstreamFields)
+}
+
+// ejectionOf returns the value of --ejection; nil for the default.
+func ejectionOf(text string) (any, error) {
+	switch text {
+	case "":
+		return nil, nil
+	case "false":
+		return false, nil
+	}
+	return partsOf("ejection", text, map[string]bool{"failures": true, "on": false, "base": false, "max": false, "max-percent": true})
+}
+
+// retriesOf returns the value of --retries; nil for the default.
+func retriesOf(text string) (any, error) {
+	if text == "" {
+		return nil, nil
+	}
+	return partsOf("retries", text, map[string]bool{"attempts": true, "budget-percent": true, "on": false, "idempotency-key": false})
+}
+
+// partsOf returns the object that a flag gives as NAME=VALUE, separated by commas. known says for each name whether its value is
+// a number. The value of on is a list, and that of idempotency-key may be left out.
+func partsOf(flag, text string, known map[string]bool) (map[string]any, error) {
+	object := map[string]any{}
+	for part := range strings.SplitSeq(text, ",") {
+		name, value, hasValue := strings.Cut(strings.TrimSpace(part), "=")
+		isNumber, isKnown := known[name]
+		field := strings.ReplaceAll(name, "-", "_")
+		switch {
+		case !isKnown:
+			return nil, usagef("--%s has no part %q: use %s", flag, name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case name == "idempotency-key" && (!hasValue || value == "true" || value == "false"):
+			object[field] = value != "false"
+		case !hasValue || name == "idempotency-key":
+			return nil, usagef("--%s: %s must have a value, as in %[2]s=1", flag, name)
+		case name == "on":
+			object[field] = strings.FieldsFunc(value, func(r rune) bool { return r == '+' })
+		case isNumber:
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil {
+				return nil, usagef("--%s: %s must be a whole number, not %q", flag, name, value)
+			}
+			object[field] = n
+		default:
+			object[field] = value
+		}
+	}
+	return object, nil
+}
+
+// ejectionText returns an ejection in the form that --ejection takes.
+func ejectionText(e client.Ejection) string {
+	if e.Off {
+		return "false"
+	}
+	return fmt.Sprintf("failures=%d,on=%s,base=%s,max=%s,max-percent=%s", e.Failures, strings.Join(e.On, "+"), e.Base, e.Max, number(e.MaxPercent))
+}
+
+// retriesText returns retries in the form that --retries takes.
+func retriesText(r client.Retries) string {
+	text := fmt.Sprintf("attempts=%d,budget-percent=%d,on=%s", r.Attempts, r.BudgetPercent, strings.Join(r.On, "+"))
+	if r.IdempotencyKey {
+		text += ",idempotency-key"
+	}
+	return text
+}
