@@ -4,29 +4,43 @@
 // - text, duration, certificate, key: a string; the latter two are PEM, with several lines
 // - bool: true or false; count: an integer; list: an array of strings
 // - headers: an object of strings
-// - limit, cors, switches: an object, whose fields are the parts
-export type Kind = 'text' | 'duration' | 'bool' | 'count' | 'list' | 'headers' | 'certificate' | 'key' | 'limit' | 'cors' | 'switches';
+// - limit, cors, switches, retries: an object, whose fields are the parts
+// - ejection: such an object, or false
+export type Kind =
+  | 'text'
+  | 'duration'
+  | 'bool'
+  | 'count'
+  | 'list'
+  | 'headers'
+  | 'certificate'
+  | 'key'
+  | 'limit'
+  | 'cors'
+  | 'switches'
+  | 'ejection'
+  | 'retries';
 
 // Part is a field of the form.
 export interface Part {
   name: string; // in the API
   kind: Kind;
-  flag: string; // of keygate gateways update, without the dashes; "" if the parts have flags
+  flag: string; // of keygate gateways update or keygate upstreams set, without the dashes; "" if the parts, or the whole, have flags
   label: string; // "" if the parts have labels
   hint?: string;
   placeholder?: string;
   unit?: string;
+  choices?: string[]; // the only values: of kind text, the default first, or the items of kind list
+  default?: boolean | number | string | string[]; // of kind bool, for which absent means false, and of parts of ejection and retries
 }
 
 export interface Setting extends Part {
   notNull?: true; // the API rejects null
   plain?: true; // in the font of prose
-  choices?: string[]; // of kind text: the only values, the default first
   secret?: true; // stored encrypted, and shown as ***
-  default?: true; // of kind bool; absent means false
   minimum?: number; // of kind count
   maximum?: number; // of kind count; characters of a text; entries of a list or of headers
-  parts?: Part[]; // of kinds limit, cors and switches
+  parts?: Part[]; // of kinds limit, cors, switches, ejection and retries
 }
 
 export interface Group {
@@ -343,6 +357,245 @@ export const groups: Group[] = [
         "name": "upstream_client_key",
         "kind": "key",
         "flag": "upstream-client-key",
+        "label": "Key of the client certificate",
+        "hint": "PEM. The one that is stored is shown as ***.",
+        "secret": true
+      }
+    ]
+  }
+];
+
+// upstreamGroups are the settings of an upstream, except for its targets.
+export const upstreamGroups: Group[] = [
+  {
+    "title": "Upstream",
+    "settings": [
+      {
+        "name": "balance",
+        "kind": "text",
+        "flag": "balance",
+        "label": "Balance",
+        "hint": "How a target is chosen: by requests in flight, one after the other, or by a hash.",
+        "choices": [
+          "least_requests",
+          "round_robin",
+          "hash"
+        ]
+      },
+      {
+        "name": "hash_on",
+        "kind": "text",
+        "flag": "hash-on",
+        "label": "Hash on",
+        "hint": "What keeps requests together: principal for the key, address, or header: and a name.",
+        "placeholder": "header:X-Session",
+        "maximum": 135
+      },
+      {
+        "name": "timeout",
+        "kind": "duration",
+        "flag": "timeout",
+        "label": "Timeout",
+        "hint": "To the response headers, of all attempts together, from 1s to 1h. Empty means that of the upstream default."
+      },
+      {
+        "name": "host",
+        "kind": "text",
+        "flag": "host",
+        "label": "Host",
+        "hint": "What the service gets as Host: target for that of its address, preserve for the client's, or a name.",
+        "placeholder": "target",
+        "maximum": 259
+      },
+      {
+        "name": "headers",
+        "kind": "headers",
+        "flag": "header",
+        "label": "Headers",
+        "hint": "Set on every forwarded request, one “Name: value” in a line, at most 16. A change replaces all of them: write the value again where *** is shown.",
+        "placeholder": "X-Api-Token: secret",
+        "secret": true,
+        "maximum": 16
+      }
+    ]
+  },
+  {
+    "title": "Ejection",
+    "text": "Failures in a row take a target away for some time.",
+    "settings": [
+      {
+        "name": "ejection",
+        "kind": "ejection",
+        "flag": "ejection",
+        "label": "Eject targets that fail",
+        "hint": "An ejected target gets no requests for some time.",
+        "parts": [
+          {
+            "name": "failures",
+            "kind": "count",
+            "flag": "",
+            "label": "Failures in a row",
+            "hint": "1 to 1000",
+            "default": 5
+          },
+          {
+            "name": "base",
+            "kind": "duration",
+            "flag": "",
+            "label": "First ejection",
+            "hint": "100ms to 24h, and longer each time that it fails again.",
+            "default": "10s"
+          },
+          {
+            "name": "max",
+            "kind": "duration",
+            "flag": "",
+            "label": "Longest ejection",
+            "hint": "100ms to 24h",
+            "default": "300s"
+          },
+          {
+            "name": "max_percent",
+            "kind": "count",
+            "flag": "",
+            "label": "Most targets at once",
+            "hint": "In percent, for statuses and timeouts; one target in any case.",
+            "default": 50
+          },
+          {
+            "name": "on",
+            "kind": "list",
+            "flag": "",
+            "label": "What counts as a failure",
+            "hint": "Statuses and timeouts count if at least two callers got them.",
+            "choices": [
+              "connect",
+              "reset",
+              "timeout",
+              "502",
+              "503",
+              "504",
+              "grpc_unavailable"
+            ],
+            "default": [
+              "connect",
+              "reset"
+            ]
+          }
+        ]
+      }
+    ]
+  },
+  {
+    "title": "Retries",
+    "text": "A request that failed is tried again, with another target if there is one.",
+    "settings": [
+      {
+        "name": "retries",
+        "kind": "retries",
+        "flag": "retries",
+        "label": "",
+        "parts": [
+          {
+            "name": "attempts",
+            "kind": "count",
+            "flag": "",
+            "label": "Retries of a request",
+            "hint": "0 to 5",
+            "default": 1
+          },
+          {
+            "name": "budget_percent",
+            "kind": "count",
+            "flag": "",
+            "label": "Budget",
+            "hint": "Retries of the last 10 seconds, in percent of the requests; 30 are allowed in any case.",
+            "default": 20
+          },
+          {
+            "name": "idempotency_key",
+            "kind": "bool",
+            "flag": "",
+            "label": "Retry with Idempotency-Key",
+            "hint": "POST and PATCH with this header are tried again as GET is."
+          },
+          {
+            "name": "on",
+            "kind": "list",
+            "flag": "",
+            "label": "What is tried again",
+            "hint": "Of GET, HEAD, OPTIONS, PUT and DELETE. A request that no target has received is tried again in any case.",
+            "choices": [
+              "connect",
+              "reset",
+              "timeout",
+              "502",
+              "503",
+              "504",
+              "grpc_unavailable"
+            ],
+            "default": [
+              "connect",
+              "reset"
+            ]
+          }
+        ]
+      }
+    ]
+  },
+  {
+    "title": "Connections to the upstream",
+    "text": "Empty means the default.",
+    "settings": [
+      {
+        "name": "connect_timeout",
+        "kind": "duration",
+        "flag": "connect-timeout",
+        "label": "Connect timeout",
+        "hint": "100ms to 1m"
+      },
+      {
+        "name": "idle_timeout",
+        "kind": "duration",
+        "flag": "idle-timeout",
+        "label": "Idle timeout",
+        "hint": "1s to 1h"
+      },
+      {
+        "name": "max_connection_age",
+        "kind": "duration",
+        "flag": "max-connection-age",
+        "label": "Largest age",
+        "hint": "1s to 24h",
+        "placeholder": "5m"
+      },
+      {
+        "name": "max_connections",
+        "kind": "count",
+        "flag": "max-connections",
+        "label": "Most connections",
+        "hint": "Of each target, 1 to 100000",
+        "minimum": 1,
+        "maximum": 100000
+      },
+      {
+        "name": "ca",
+        "kind": "certificate",
+        "flag": "ca",
+        "label": "Root certificates",
+        "hint": "PEM, in place of those of the system."
+      },
+      {
+        "name": "client_certificate",
+        "kind": "certificate",
+        "flag": "client-certificate",
+        "label": "Client certificate",
+        "hint": "PEM"
+      },
+      {
+        "name": "client_key",
+        "kind": "key",
+        "flag": "client-key",
         "label": "Key of the client certificate",
         "hint": "PEM. The one that is stored is shown as ***.",
         "secret": true

@@ -27,7 +27,7 @@ import { Button, buttonClass, Empty, Panel, Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { FilterBar } from '../../ui/filter';
 import { ForwardEverything, noRoutes } from '../../ui/forward';
-import { CheckField, SelectField, Submit, TextField } from '../../ui/form';
+import { ChoicesField, SelectField, Submit, TextField } from '../../ui/form';
 import { InFlightFields, LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
 import { toast } from '../../ui/toast';
@@ -187,22 +187,13 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
           error={form.fieldError('path')}
           placeholder="/orders/{id}"
         />
-        <fieldset className="flex flex-wrap gap-x-4 gap-y-2">
-          <legend className="mb-1 font-medium">Methods</legend>
-          {methodNames.map((m) => (
-            <CheckField
-              key={m}
-              label={m}
-              checked={v.methods.includes(m)}
-              onChange={(on) => form.set('methods', on ? [...v.methods, m] : v.methods.filter((x) => x !== m))}
-            />
-          ))}
-          {form.fieldError('methods') && (
-            <p role="alert" className="w-full text-sm text-bad">
-              {form.fieldError('methods')}
-            </p>
-          )}
-        </fieldset>
+        <ChoicesField
+          label="Methods"
+          choices={methodNames}
+          value={v.methods}
+          onChange={(methods) => form.set('methods', methods)}
+          error={form.fieldError('methods')}
+        />
         <div className="grid gap-4 sm:grid-cols-2">
           <SelectField
             label="Callers"
