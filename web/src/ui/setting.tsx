@@ -2,27 +2,27 @@ import { type Field, isLong, isSwitch, list } from '../lib/settings';
 import { AreaField, CheckField, ChoicesField, SelectField, TextField } from './form';
 import { PlanField } from './planselect';
 
-// SettingField edits a setting, or a part of one. It is locked if it cannot be changed here.
+// SettingField edits a setting, or a part of one. locked says why it cannot be changed here.
 export function SettingField({
   field,
   value,
   error,
   onChange,
-  locked = false,
+  locked,
 }: {
   field: Field;
   value: string;
   error?: string;
   onChange: (v: string) => void;
-  locked?: boolean;
+  locked?: string;
 }) {
   if (field.kind === 'bool' || isSwitch(field)) {
     return (
       <CheckField
         label={field.label}
-        hint={locked ? 'Make another gateway the default to change this.' : field.hint}
+        hint={locked ?? field.hint}
         checked={value === 'true'}
-        disabled={locked}
+        disabled={locked !== undefined}
         onChange={(on) => onChange(String(on))}
       />
     );
@@ -74,9 +74,10 @@ export function SettingField({
   return (
     <TextField
       label={field.label}
-      hint={field.hint}
+      hint={locked ?? field.hint}
       placeholder={field.placeholder}
       mono={!field.setting.plain}
+      disabled={locked !== undefined}
       value={value}
       error={error}
       onChange={onChange}

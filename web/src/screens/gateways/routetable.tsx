@@ -4,6 +4,7 @@ import { useBusiest } from '../../api/busiest';
 import { api, type Schemas } from '../../api/client';
 import { changed, useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useUpstreams } from '../../api/upstreams';
 import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
@@ -21,6 +22,7 @@ import {
 import { methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
+import { defaultUpstream } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
 import { Button, buttonClass, Empty, Panel, Status } from '../../ui/basic';
@@ -31,10 +33,22 @@ import { ChoicesField, SelectField, Submit, TextField } from '../../ui/form';
 import { InFlightFields, LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
 import { toast } from '../../ui/toast';
+import { UpstreamSelect } from './routeupstream';
 
 type Route = Schemas['Route'];
 
 const sources: Record<Route['source'], string> = { api: 'separately', spec: 'document', config: 'file' };
+
+// upstreamColumn is shown if a route names another upstream than the default one.
+const upstreamColumn: Column<Route> = {
+  title: 'Upstream',
+  className: 'hidden @md:table-cell max-w-28',
+  cell: (r) => (
+    <code className={`block truncate font-mono text-sm ${r.upstream === defaultUpstream ? 'text-muted' : ''}`} title={r.upstream}>
+      {r.upstream}
+    </code>
+  ),
+};
 
 // RouteTable lists the routes of one gateway.
 export function RouteTable({ gatewayId }: { gatewayId: string }) {
@@ -71,6 +85,7 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
         </Link>
       ),
     },
+    ...(query.data?.data.data.some((r) => r.upstream !== defaultUpstream) ? [upstreamColumn] : []),
     {
       title: 'Auth',
       className: 'hidden @lg:table-cell',
@@ -142,7 +157,16 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
 }
 
 function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () => void }) {
-  const form = useForm({ path: '', methods: ['GET'] as string[], auth: 'key', per: 'shared', limit: noLimit, in_flight: anyInFlight });
+  const form = useForm({
+    path: '',
+    methods: ['GET'] as string[],
+    auth: 'key',
+    per: 'shared',
+    limit: noLimit,
+    in_flight: anyInFlight,
+    upstream: defaultUpstream,
+  });
+  const upstreams = useUpstreams(gatewayId).data?.data.data ?? [];
   const v = form.values;
   const limit = limitValue(v.limit);
   const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...perPart(v.per) };
@@ -153,6 +177,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     ...(v.auth === 'none' && { auth: 'none' }),
     ...(rate && { rate_limit: rate }),
     ...(concurrency && { concurrency }),
+    ...(v.upstream !== defaultUpstream && { upstream: v.upstream }),
   };
   const cli = [
     'keygate routes create',
@@ -162,6 +187,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     v.auth === 'none' && '--auth none',
     ...routeFlags(v.limit, v.per),
     concurrency && `--concurrency ${quote(inFlightFlag(v.in_flight))}`,
+    v.upstream !== defaultUpstream && `--upstream ${v.upstream}`,
   ]
     .filter(Boolean)
     .join(' ');
@@ -213,6 +239,14 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
           daily={v.per !== 'address' || v.limit.daily !== ''}
         />
         <InFlightFields value={v.in_flight} onChange={(c) => form.set('in_flight', c)} error={form.fieldError('concurrency')} />
+        {upstreams.length > 1 && (
+          <UpstreamSelect
+            names={upstreams.map((u) => u.name)}
+            value={v.upstream}
+            onChange={(u) => form.set('upstream', u)}
+            error={form.fieldError('upstream')}
+          />
+        )}
         <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
         <Submit
           beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />}

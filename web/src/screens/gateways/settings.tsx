@@ -1,6 +1,7 @@
 import { type Answer, api, type Schemas } from '../../api/client';
 import { changed, warn } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useUpstreams } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
 import { gatewaySettings, matches, type Values } from '../../lib/settings';
 import { AsCode } from '../../ui/ascode';
@@ -32,6 +33,11 @@ function Form({ first }: { first: Answer<Gateway> }) {
   });
   const refused = useRefusal('write', `gateways/${id}`);
   const v = form.values;
+  const targets = useUpstreams(id).data?.data.data[0]?.targets ?? []; // of the upstream default
+  const locks: Record<string, string> = {
+    ...(form.base.default && { default: 'Make another gateway the default to change this.' }),
+    ...(targets.length > 1 && { upstream_url: 'It has several targets. Change them on the page of the upstream default.' }),
+  };
   const body = bodyOf(form.changes, v);
   const submit = () =>
     form.save({
@@ -63,7 +69,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
                 value={v[f.path] ?? ''}
                 error={form.errorAt((e) => matches(f, e))}
                 onChange={(t) => form.set(f.path, t)}
-                locked={f.path === 'default' && form.base.default}
+                locked={locks[f.path]}
               />
             ))}
           </div>
