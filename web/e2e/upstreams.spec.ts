@@ -87,6 +87,12 @@ test('a second target is added, weighed, drained and removed', async ({ page, ke
   await dialog.getByRole('button', { name: 'End draining' }).click();
   await expect(line.getByText('Draining', { exact: true })).toHaveCount(0);
 
+  await page.keyboard.press('Control+k');
+  await page.getByRole('combobox').fill('add a target');
+  await page.keyboard.press('Enter');
+  await expect(dialog.getByLabel('URL')).toBeFocused();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
+
   await line.getByRole('button', { name: 'Remove' }).click();
   await expect(dialog).toContainText(second.url);
   expect((await keygate.call('GET', path)).targets).toHaveLength(2);

@@ -6,7 +6,6 @@ import { useRefusal } from '../../api/session';
 import type { Upstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
 import { defaultUpstream, settingRows } from '../../lib/upstream';
-import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
 import { Button, Details, Failure, Panel, Skeleton } from '../../ui/basic';
 import { ConfirmDialog } from '../../ui/dialog';
@@ -29,7 +28,6 @@ export default function UpstreamPage() {
 
 function UpstreamDetail({ gatewayId, answer }: { gatewayId: string; answer: Answer<Upstream> }) {
   const u = answer.data;
-  const [{ add }, change] = useUrl<'add'>();
   const navigate = useNavigate();
   const part = `gateways/${gatewayId}/upstreams/${u.name}`;
   const write = useRefusal('write', part);
@@ -51,7 +49,7 @@ function UpstreamDetail({ gatewayId, answer }: { gatewayId: string; answer: Answ
           </Button>
         </span>
       </div>
-      <Targets gatewayId={gatewayId} answer={answer} adding={add !== undefined} onAdded={() => change({ add: undefined }, true)} />
+      <Targets gatewayId={gatewayId} answer={answer} />
       <Panel title="Settings">
         <Details rows={settingRows(u)} />
       </Panel>

@@ -8,6 +8,7 @@ import { useForm } from '../../lib/form';
 import { upstreamSettings } from '../../lib/settings';
 import { quote } from '../../lib/shell';
 import { maxTargets, newTarget, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
+import { useUrl } from '../../lib/url';
 import { AsCode, type Command } from '../../ui/ascode';
 import { Button, Notice, Panel } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
@@ -37,19 +38,20 @@ const commandOf = (of: Of, words: string, flags: string[], call: Pick<Command, '
   ...call,
 });
 
-type Open = { action: 'add' } | { action: 'edit' | 'drain' | 'end' | 'remove'; target: Target };
+interface Open {
+  action: 'edit' | 'drain' | 'end' | 'remove';
+  target: Target;
+}
 
-// Targets lists the targets of an upstream, and changes them one by one.
-export function Targets({ adding, onAdded, ...of }: Of & { adding: boolean; onAdded: () => void }) {
+// Targets lists the targets of an upstream, and changes them one by one. That one is being added is in the URL (add).
+export function Targets(of: Of) {
   const { targets, name } = of.answer.data;
   const part = `gateways/${of.gatewayId}/upstreams/${name}`;
   const write = useRefusal('write', part);
   const admin = useRefusal('admin', part);
-  const [open, setOpen] = useState<Open | null>(adding ? { action: 'add' } : null);
-  const onClose = () => {
-    setOpen(null);
-    if (adding) onAdded();
-  };
+  const [{ add }, change] = useUrl<'add'>();
+  const [open, setOpen] = useState<Open | null>(null);
+  const onClose = () => setOpen(null);
   return (
     <Panel
       title="Targets"
@@ -58,7 +60,7 @@ export function Targets({ adding, onAdded, ...of }: Of & { adding: boolean; onAd
           size="sm"
           icon="plus"
           why={write ?? (targets.length >= maxTargets ? `It has ${maxTargets} targets, which is the most.` : null)}
-          onClick={() => setOpen({ action: 'add' })}>
+          onClick={() => change({ add: '1' })}>
           Add a target
         </Button>
       }>
@@ -99,7 +101,7 @@ export function Targets({ adding, onAdded, ...of }: Of & { adding: boolean; onAd
           ))}
         </ul>
       </div>
-      {open?.action === 'add' && <AddTarget {...of} refused={write} onClose={onClose} />}
+      {add !== undefined && <AddTarget {...of} refused={write} onClose={() => change({ add: undefined }, true)} />}
       {open?.action === 'edit' && <EditTarget {...of} target={open.target} onClose={onClose} />}
       {open?.action === 'drain' && <DrainTarget {...of} target={open.target} onClose={onClose} />}
       {open?.action === 'end' && <EndDraining {...of} target={open.target} onClose={onClose} />}
