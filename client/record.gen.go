@@ -2240,6 +2240,10 @@ type LimitLevelLimitScope string
 
 // LoggedRequest is the schema LoggedRequest of the OpenAPI document.
 type LoggedRequest struct {
+	// Attempts of a request to an upstream with several targets, in their order, if there
+	// were several or the only one failed; at most 6. null for other requests.
+	Attempts *[]RequestAttempt `json:"attempts"`
+
 	// ClientIP IP address of the client.
 	//
 	// Example: 203.0.113.7
@@ -3078,6 +3082,40 @@ type RepositoryKind string
 // RepositoryState is an enumerated string; see its constants.
 type RepositoryState string
 
+// RequestAttempt is the schema RequestAttempt of the OpenAPI document.
+type RequestAttempt struct {
+	// DurationMs Time until the headers of the response, or until the attempt failed, in milliseconds.
+	//
+	// Example: 0.31
+	DurationMs float64         `json:"duration_ms"`
+	Ejected    *TargetEjection `json:"ejected"`
+
+	// Explanation How the attempt ended, in words.
+	//
+	// Example: attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)
+	Explanation string `json:"explanation"`
+
+	// Reason Why it failed, as reason of decision; null if that is not known or it did not fail.
+	//
+	// Example: connection_refused
+	Reason *string `json:"reason"`
+
+	// Result How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, unusable (the request was declined in order, or the response cannot be used), or canceled if that says nothing about the target. Further values may be added.
+	//
+	// Example: connect
+	Result string `json:"result"`
+
+	// Status HTTP status of the target's response; null if there was none.
+	//
+	// Example: 503
+	Status *int64 `json:"status"`
+
+	// Target Host and port of the target, as in its URL.
+	//
+	// Example: 10.0.0.1:8443
+	Target string `json:"target"`
+}
+
 // RequestCost is the schema RequestCost of the OpenAPI document.
 type RequestCost struct {
 	// Explanation How the cost came about, in words.
@@ -3597,6 +3635,46 @@ type Target struct {
 	Weight int64 `json:"weight"`
 }
 
+// TargetEjection is the schema TargetEjection of the OpenAPI document.
+type TargetEjection struct {
+	// When the target was ejected.
+	At time.Time `json:"at"`
+
+	// Failures Number of failures in a row that led to it.
+	//
+	// Example: 5
+	Failures int64 `json:"failures"`
+
+	// When the ejection ends.
+	Until time.Time `json:"until"`
+}
+
+// TargetEvent is the schema TargetEvent of the OpenAPI document.
+type TargetEvent struct {
+	// Count How often the target has gone down or come up on the node since the event before, this time included.
+	//
+	// Example: 1
+	Count int64 `json:"count"`
+
+	// Node Name of the node that sees the target so; null for a server that shares its database with no other. Other nodes may see it otherwise.
+	//
+	// Example: gw-1
+	Node *string `json:"node"`
+
+	// Reason Why. Of a target that is down: connect, reset, timeout, 502, 503, 504 or grpc_unavailable if failures have ejected it, address_not_allowed, or what its check found. Of one that is up: answered (a request succeeded), check, returned (by a call), or changed (its checks were changed). Further values may be added.
+	//
+	// Example: connect
+	Reason string `json:"reason"`
+
+	// Target Address of the target: host and port.
+	//
+	// Example: 10.0.0.1:8443
+	Target string `json:"target"`
+
+	// Upstreams that have the target, up to 10.
+	Upstreams []UpstreamRef `json:"upstreams"`
+}
+
 // TargetInput is the schema TargetInput of the OpenAPI document.
 type TargetInput struct {
 	// Backup true makes the target take part only while no other one does. Default: false.
@@ -4003,6 +4081,19 @@ type UpstreamList struct {
 
 	// Cursor of the next page; null on the last page.
 	NextCursor *string `json:"next_cursor"`
+}
+
+// UpstreamRef is the schema UpstreamRef of the OpenAPI document.
+type UpstreamRef struct {
+	// GatewayID Gateway that has the upstream.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Upstream Name of the upstream.
+	//
+	// Example: default
+	Upstream string `json:"upstream"`
 }
 
 // UpstreamRequest is the schema UpstreamRequest of the OpenAPI document.

@@ -13,7 +13,7 @@ const (
 	// A chunk has room for this many entries, and for texts of usual length. A longer path has its
 	// own memory, so that a client with long paths does not use up the room for other records.
 	chunkEntries = 128
-	chunkText    = 13_200
+	chunkText    = 9_100
 	longPath     = 1 << 10
 )
 
@@ -26,10 +26,10 @@ type chunk struct {
 }
 
 // add appends an entry. It reports false if there is no room. It copies the texts, except
-// for a long path, the owner, the plan and the target.
+// for a long path, the owner, the plan, the upstream and the target.
 func (c *chunk) add(r *Record, t *Texts) bool {
 	long := len(t.Path) > longPath
-	need := len(t.Method) + len(t.Path) + len(t.Detail) + len(t.Cost)
+	need := len(t.Method) + len(t.Path) + len(t.Detail) + len(t.Cost) + len(t.AttemptList)
 	if long {
 		need -= len(t.Path)
 	}
@@ -37,10 +37,11 @@ func (c *chunk) add(r *Record, t *Texts) bool {
 		return false
 	}
 	e := &c.entries[c.n]
-	e.Record, e.Owner, e.Plan, e.Target = *r, t.Owner, t.Plan, t.Target
+	e.Record, e.Owner, e.Plan, e.UpstreamName, e.Target = *r, t.Owner, t.Plan, t.UpstreamName, t.Target
 	e.MethodText = c.copyText(t.Method)
 	e.Detail = c.copyText(t.Detail)
 	e.Cost = c.copyText(t.Cost)
+	e.AttemptList = c.copyText(t.AttemptList)
 	if long {
 		e.Path = t.Path
 		c.long += int64(len(t.Path))

@@ -31,39 +31,39 @@ func AppendCost(b []byte, c *Cost) []byte {
 // damaged.
 func Costs(text string) iter.Seq[Cost] {
 	return func(yield func(Cost) bool) {
-		d := costText{rest: text}
-		for d.rest != "" {
-			c := Cost{Units: d.number(), Reserved: d.number(), Meter: d.text(), Unknown: d.text(), Read: d.text()}
-			if d.damaged || !yield(c) {
+		p := packed{rest: text}
+		for p.rest != "" {
+			c := Cost{Units: p.number(), Reserved: p.number(), Meter: p.text(), Unknown: p.text(), Read: p.text()}
+			if p.damaged || !yield(c) {
 				return
 			}
 		}
 	}
 }
 
-// costText is what is left of a text of costs.
-type costText struct {
+// packed is what is left of a text of costs or attempts: numbers as varints, and texts, each after its length.
+type packed struct {
 	rest    string
 	damaged bool
 }
 
-func (d *costText) number() int64 {
-	n, size := binary.Uvarint([]byte(d.rest[:min(len(d.rest), binary.MaxVarintLen64)]))
+func (p *packed) number() int64 {
+	n, size := binary.Uvarint([]byte(p.rest[:min(len(p.rest), binary.MaxVarintLen64)]))
 	if size <= 0 {
-		d.damaged = true
+		p.damaged = true
 		return 0
 	}
-	d.rest = d.rest[size:]
+	p.rest = p.rest[size:]
 	return int64(n)
 }
 
-func (d *costText) text() string {
-	n := d.number()
-	if n < 0 || n > int64(len(d.rest)) {
-		d.damaged = true
+func (p *packed) text() string {
+	n := p.number()
+	if n < 0 || n > int64(len(p.rest)) {
+		p.damaged = true
 		return ""
 	}
-	s := d.rest[:n]
-	d.rest = d.rest[n:]
+	s := p.rest[:n]
+	p.rest = p.rest[n:]
 	return s
 }

@@ -124,17 +124,21 @@ func (r *Record) SetPeriod(from, until int64) {
 // Entry is a record with its texts.
 type Entry struct {
 	Record
-	MethodText string // for OtherMethod
-	Path       string // without the query, byte for byte; at most 16 KiB
-	Owner      string // external ID of the key's owner; "" if it has none
-	Plan       string // name of the plan of the key, of its owner, or of the gateway: the first there is; or ""
-	Target     string // the URL of the target to which the request was sent last; "" if it was not
+	MethodText   string // for OtherMethod
+	Path         string // without the query, byte for byte; at most 16 KiB
+	Owner        string // external ID of the key's owner; "" if it has none
+	Plan         string // name of the plan of the key, of its owner, or of the gateway: the first there is; or ""
+	UpstreamName string // name of the gateway's upstream to which the request was sent; "" if it was not
+	Target       string // host and port of the target to which it was sent last, as in the target's URL; "" if it was not
 	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
 	// addresses, which only the operator may see, but no secrets. For the results NoGateway, NoRoute and NoMethod
 	// without a Reason, it is the host that the client addressed, in lower case and without a port. For the result
 	// Limited, it is the name of the plan's limit, <plan>.<limit>, or "".
 	Detail string
 	Cost   string // what the request was charged by the rules of its route; see Costs
+	// AttemptList has the attempts of a request to an upstream with several targets, if there were several or the only one
+	// failed; otherwise "". See the function Attempts.
+	AttemptList string
 }
 
 // Sink consumes the records. One goroutine at a time calls Take, with each record exactly

@@ -17,9 +17,11 @@ type Shard struct {
 
 // Texts are the texts of a record. Method is used only for OtherMethod.
 type Texts struct {
-	Method, Path, Owner, Plan, Target, Detail string
+	Method, Path, Owner, Plan, UpstreamName, Target, Detail string
 	// Cost has the costs of the request, by AppendCost.
 	Cost string
+	// AttemptList has its attempts, by AppendAttempt.
+	AttemptList string
 }
 
 // Emit adds a record with a method and a path. It is EmitTexts without further texts.
@@ -27,7 +29,7 @@ func (s *Shard) Emit(r *Record, methodText, path string) {
 	s.EmitTexts(r, &Texts{Method: methodText, Path: path})
 }
 
-// EmitTexts adds a record. It copies its arguments, except the owner, the plan and the target, which must not
+// EmitTexts adds a record. It copies its arguments, except the owner, the plan, the upstream and the target, which must not
 // share the memory of a request. It does not block, and allocates only while the Collector's
 // memory grows to its bound, and for a path of more than 1 KiB. Long texts are cut. A record
 // for which there is no room is counted as lost.
@@ -39,6 +41,7 @@ func (s *Shard) EmitTexts(r *Record, t *Texts) {
 		t.Method = ""
 	}
 	t.Method, t.Path, t.Detail, t.Cost = cut(t.Method, MaxMethod), cut(t.Path, MaxPath), cut(t.Detail, MaxDetail), cut(t.Cost, MaxCost)
+	t.AttemptList = cut(t.AttemptList, MaxAttempts)
 	if len(t.Path) > longPath {
 		if !s.collector.reserveLong(int64(len(t.Path))) {
 			s.collector.lost.Add(1)

@@ -181,6 +181,7 @@ func TestEventsAreDocumented(t *testing.T) {
 		event.KeyCreated: event.Key{}, event.KeyRotated: event.Rotation{By: "holder"}, event.KeyRevoked: event.Key{}, event.KeyExpired: event.Key{},
 		event.RateLimitExceeded: event.Breach{LimitName: new(string)}, event.GatewayUpstreamError: event.UpstreamError{}, event.GatewaySpecPushed: event.Push{},
 		event.GatewaySyncFailed: event.SyncFailed{}, event.OwnerSuspended: event.Owner{}, event.OwnerResumed: event.Owner{}, event.QuotaThreshold: event.Threshold{}, event.UsageFinalized: event.Finalized{},
+		event.UpstreamTargetDown: event.TargetState{}, event.UpstreamTargetUp: event.TargetState{},
 	}
 	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {
 		t.Errorf("%d events are documented, want %d", len(doc.Webhooks), len(webhook.EventTypes()))

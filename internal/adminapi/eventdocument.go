@@ -100,6 +100,19 @@ type usageFinalizedEventRecord struct {
 	Records     int    `json:"records" doc:"Number of records that became final." example:"312"`
 }
 
+type targetEventRecord struct {
+	Target    string              `json:"target" doc:"Address of the target: host and port." example:"10.0.0.1:8443"`
+	Upstreams []upstreamRefRecord `json:"upstreams" nullable:"false" doc:"Upstreams that have the target, up to 10."`
+	Node      *string             `json:"node" doc:"Name of the node that sees the target so; null for a server that shares its database with no other. Other nodes may see it otherwise." example:"gw-1"`
+	Reason    string              `json:"reason" doc:"Why. Of a target that is down: connect, reset, timeout, 502, 503, 504 or grpc_unavailable if failures have ejected it, address_not_allowed, or what its check found. Of one that is up: answered (a request succeeded), check, returned (by a call), or changed (its checks were changed). Further values may be added." example:"connect"`
+	Count     int64               `json:"count" doc:"How often the target has gone down or come up on the node since the event before, this time included." example:"1"`
+}
+
+type upstreamRefRecord struct {
+	GatewayID string `json:"gateway_id" doc:"Gateway that has the upstream." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Upstream  string `json:"upstream" doc:"Name of the upstream." example:"default"`
+}
+
 // describeEvents returns the webhooks of the document: the requests that are
 // delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
@@ -130,6 +143,9 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 			reflect.TypeFor[quotaThresholdEventRecord]()},
 		{event.UsageFinalized, "onUsageFinalized", "Usage records final", "Usage records of requests that began in the period became final. If more is counted in it later, it has another event.",
 			reflect.TypeFor[usageFinalizedEventRecord]()},
+		{event.UpstreamTargetDown, "onTargetDown", "Target down", "A node sends no more requests to a target, because failures have ejected it or its check fails. There is at most one event in 10 seconds for each target and node; the last state is reported within 10 seconds.",
+			reflect.TypeFor[targetEventRecord]()},
+		{event.UpstreamTargetUp, "onTargetUp", "Target up", "A target that was down on a node gets requests again. There is at most one event in 10 seconds for each target and node.", reflect.TypeFor[targetEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

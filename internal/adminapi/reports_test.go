@@ -42,6 +42,23 @@ func (p *trafficFixture) emit(change func(*accesslog.Record)) string { return p.
 
 // emitCosts is emit with costs.
 func (p *trafficFixture) emitCosts(change func(*accesslog.Record), costs ...accesslog.Cost) string {
+	var text []byte
+	for i := range costs {
+		text = accesslog.AppendCost(text, &costs[i])
+	}
+	return p.emitTexts(change, accesslog.Texts{Cost: string(text)})
+}
+
+// emitAttempts is emit with attempts.
+func (p *trafficFixture) emitAttempts(change func(*accesslog.Record), attempts ...accesslog.Attempt) string {
+	var text []byte
+	for i := range attempts {
+		text = accesslog.AppendAttempt(text, &attempts[i])
+	}
+	return p.emitTexts(change, accesslog.Texts{AttemptList: string(text)})
+}
+
+func (p *trafficFixture) emitTexts(change func(*accesslog.Record), t accesslog.Texts) string {
 	now := p.s.clock.Now()
 	r := accesslog.Record{
 		Start: now.UnixMicro(), Duration: int64(4 * time.Millisecond), Upstream: int64(3 * time.Millisecond), BytesIn: 10, BytesOut: 200,
@@ -50,11 +67,8 @@ func (p *trafficFixture) emitCosts(change func(*accesslog.Record), costs ...acce
 	}
 	copy(r.Prefix[:], "kg_4tQx9Z")
 	change(&r)
-	var text []byte
-	for i := range costs {
-		text = accesslog.AppendCost(text, &costs[i])
-	}
-	p.s.shard.EmitTexts(&r, &accesslog.Texts{Path: "/orders/17", Cost: string(text)})
+	t.Path = "/orders/17"
+	p.s.shard.EmitTexts(&r, &t)
 	return id.Format(id.Request, r.Request)
 }
 
@@ -369,7 +383,7 @@ func groupCounts(rows []map[string]any) string {
 }
 
 const (
-	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost attempts"
 	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
 
@@ -410,6 +424,48 @@ func TestRequestLogHasCosts(t *testing.T) {
 	p.emit(unknown)
 	if got := s.get("/v1/requests?result=key_invalid").want(200).data(); len(got) != 1 || got[0]["cost"] != nil {
 		t.Errorf("got %v, want one request with the cost null", got)
+	}
+}
+
+// Guarantee: targets.md, section 9: the request log has the attempts of a request in words: of failed ones in the list, and of
+// others with result=retried and by their identifiers.
+func TestRequestLogHasAttempts(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	at := time.Date(2026, 5, 6, 12, 0, 3, 0, time.UTC).UnixMilli()
+	dead := accesslog.Attempt{Target: "10.0.0.1:8443", Result: "connect", Reason: accesslog.ConnectionRefused, Took: 310 * time.Microsecond, Ejected: at, EjectedUntil: at + 10_000, Failures: 5}
+	passed := p.emitAttempts(fine, dead, accesslog.Attempt{Target: "10.0.0.2:8443", Result: "ok", Status: 200, Took: 4 * time.Millisecond})
+	s.clock.move(time.Second)
+	failed := p.emitAttempts(broken, accesslog.Attempt{Target: "10.0.0.1:8443", Result: "503", Status: 503, Took: time.Millisecond})
+	for query, want := range map[string]string{"": failed, "?result=retried": passed} {
+		if list := s.get("/v1/requests" + query).want(200).data(); len(list) != 1 || list[0]["request_id"] != want {
+			t.Errorf("%q: got %v, want the request %s", query, list, want)
+		}
+	}
+	if list := s.get("/v1/requests?result=charged").want(200).data(); len(list) != 0 {
+		t.Errorf("got %v, want no requests with a cost", list)
+	}
+	for requestID, want := range map[string]any{
+		passed: []any{
+			map[string]any{
+				"target": "10.0.0.1:8443", "result": "connect", "reason": "connection_refused", "status": nil, "duration_ms": 0.31,
+				"ejected":     map[string]any{"at": "2026-05-06T12:00:03Z", "until": "2026-05-06T12:00:13Z", "failures": 5.0},
+				"explanation": "attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)",
+			},
+			map[string]any{"target": "10.0.0.2:8443", "result": "ok", "reason": nil, "status": 200.0, "duration_ms": 4.0, "ejected": nil, "explanation": "attempt 2 → 10.0.0.2:8443: 200 in 4 ms"},
+		},
+		failed: []any{map[string]any{
+			"target": "10.0.0.1:8443", "result": "503", "reason": nil, "status": 503.0, "duration_ms": 1.0, "ejected": nil, "explanation": "attempt 1 → 10.0.0.1:8443: 503 in 1 ms",
+		}},
+	} {
+		if got := s.get("/v1/requests/" + requestID).want(200).json["attempts"]; fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("got  %v\nwant %v", got, want)
+		}
+	}
+	s.clock.move(time.Second)
+	p.emit(unknown)
+	if got := s.get("/v1/requests?result=key_invalid").want(200).data(); len(got) != 1 || got[0]["attempts"] != nil {
+		t.Errorf("got %v, want one request with the attempts null", got)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/requestlog"
 )
 
-// loggedRequestRecord is one refused or failed request.
+// loggedRequestRecord is one request of the log.
 type loggedRequestRecord struct {
 	RequestID  string         `json:"request_id" doc:"Identifier of the request, which the client got in the X-Request-Id header." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
 	Time       time.Time      `json:"time" doc:"When the request was received."`
@@ -28,10 +28,30 @@ type loggedRequestRecord struct {
 	Host       *string        `json:"host" doc:"Host that the client addressed, without a port, for a 404 or 405; otherwise null." example:"api.example.com"`
 	Status     int            `json:"status" doc:"HTTP status of the response." example:"429"`
 	DurationMS float64        `json:"duration_ms" doc:"Time from the request headers to the last byte of the response, in milliseconds." example:"0.08"`
-	Decision   DecisionRecord `json:"decision" doc:"Why the request was refused or failed; for a request that is kept for its cost, what ended it."`
+	Decision   DecisionRecord `json:"decision" doc:"Why the request was refused or failed; for a request that is kept for its cost or its attempts, what ended it."`
 	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that were refused or failed and are not in the list because there were more than 1,000." example:"0"`
 
-	Cost map[string]requestCostRecord `json:"cost" nullable:"true" doc:"What the request was charged by the cost of its route, by meter; null if nothing."`
+	Cost     map[string]requestCostRecord `json:"cost" nullable:"true" doc:"What the request was charged by the cost of its route, by meter; null if nothing."`
+	Attempts []requestAttemptRecord       `json:"attempts" nullable:"true" doc:"Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests."`
+}
+
+// requestAttemptRecord is one attempt of a request at a target.
+type requestAttemptRecord struct {
+	Target      string                `json:"target" doc:"Host and port of the target, as in its URL." example:"10.0.0.1:8443"`
+	Result      string                `json:"result" doc:"How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, unusable (the request was declined in order, or the response cannot be used), or canceled if that says nothing about the target. Further values may be added." example:"connect"`
+	Reason      *string               `json:"reason" doc:"Why it failed, as reason of decision; null if that is not known or it did not fail." example:"connection_refused"`
+	Status      *int                  `json:"status" doc:"HTTP status of the target's response; null if there was none." example:"503"`
+	DurationMS  float64               `json:"duration_ms" doc:"Time until the headers of the response, or until the attempt failed, in milliseconds." example:"0.31"`
+	Ejected     *targetEjectionRecord `json:"ejected" doc:"If the failure, with those before it, led to an ejection of the target: that ejection. Otherwise null."`
+	Explanation string                `json:"explanation" doc:"How the attempt ended, in words." example:"attempt 1 → 10.0.0.1:8443: connection refused (ejected 12:00:03 after 5 failures, for 10 s)"`
+}
+
+// targetEjectionRecord is an ejection of a target.
+type targetEjectionRecord struct {
+	_        struct{}  `nullable:"true"`
+	At       time.Time `json:"at" doc:"When the target was ejected."`
+	Until    time.Time `json:"until" doc:"When the ejection ends."`
+	Failures int       `json:"failures" doc:"Number of failures in a row that led to it." example:"5"`
 }
 
 // requestCostRecord is what a request was charged of one meter.
@@ -82,7 +102,7 @@ func requestFilters() []queryParam {
 				return nil
 			},
 		},
-		enumParam("result", "Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither.", requestlog.Results()...),
+		enumParam("result", "Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end.", requestlog.Results()...),
 	}, timeRangeParams("requests")...)
 }
 
@@ -90,7 +110,7 @@ func (a *API) requestOperations() []operation {
 	return []operation{{
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
-		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second.",
+		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample. With result=charged, returns other requests that have a cost, at most 100 of a second. With result=retried, returns requests that had several attempts, at most 1,000 of a second beside those that failed.",
 		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[recordedList[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
@@ -102,7 +122,7 @@ func (a *API) requestOperations() []operation {
 		run: a.streamRequests,
 	}, {
 		id: "getRequest", method: http.MethodGet, path: "/v1/requests/{request_id}", tag: "Traffic",
-		summary: "Get a refused or failed request", description: "Returns why a request was refused or failed, or what a request was charged by the cost of its route. For a refusal by a rate limit, also returns when the request would have passed.",
+		summary: "Get a refused or failed request", description: "Returns why a request was refused or failed, what a request was charged by the cost of its route, or which attempts it had. For a refusal by a rate limit, also returns when the request would have passed.",
 		success: http.StatusOK, result: reflect.TypeFor[loggedRequestRecord](),
 		run: a.getRequest,
 	}}
@@ -132,8 +152,30 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut:  r.LeftOut,
-		Decision: presentDecision(&r.Decision), Cost: presentCosts(r.Costs),
+		Decision: presentDecision(&r.Decision), Cost: presentCosts(r.Costs), Attempts: presentAttempts(r.Attempts),
 	}
+}
+
+// presentAttempts returns nil for none.
+func presentAttempts(attempts []accesslog.Attempt) []requestAttemptRecord {
+	if len(attempts) == 0 {
+		return nil
+	}
+	out := make([]requestAttemptRecord, len(attempts))
+	for i := range attempts {
+		a := &attempts[i]
+		out[i] = requestAttemptRecord{
+			Target: a.Target, Result: a.Result, Reason: optionalText(a.Reason.String()), DurationMS: float64(a.Took) / float64(time.Millisecond), Explanation: requestlog.ExplainAttempt(i+1, a),
+		}
+		if a.Status != 0 {
+			status := int(a.Status)
+			out[i].Status = &status
+		}
+		if a.Ejected != 0 {
+			out[i].Ejected = &targetEjectionRecord{At: time.UnixMilli(a.Ejected).UTC(), Until: time.UnixMilli(a.EjectedUntil).UTC(), Failures: a.Failures}
+		}
+	}
+	return out
 }
 
 // presentCosts returns nil for none.

@@ -57,6 +57,7 @@ func (f *Fleet) Drop(now time.Duration, n Name) {
 	defer f.mu.Unlock()
 	if u := f.upstreams[n]; u != nil {
 		delete(f.upstreams, n)
+		u.dropped.Store(true)
 		u.configure(now, &Config{})
 		f.dropped = append(f.dropped, u)
 		f.sweep()

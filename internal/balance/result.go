@@ -10,6 +10,9 @@ const (
 	Canceled
 	// NotAllowed is an address to which Keygate may not connect.
 	NotAllowed
+	// Unusable is a request that the target has declined in order, as when it closes a connection over HTTP/2, or a response
+	// that cannot be used. No `on` names it.
+	Unusable
 	// Connect is a connection that could not be made, also because that took too long.
 	Connect
 	// Reset is a connection that ended before the response was whole.
@@ -28,7 +31,7 @@ const (
 	results
 )
 
-var resultNames = [results]string{"ok", "canceled", "address_not_allowed", "connect", "reset", "timeout", "502", "503", "504", "grpc_unavailable"} //nolint:gochecknoglobals // constant
+var resultNames = [results]string{"ok", "canceled", "address_not_allowed", "unusable", "connect", "reset", "timeout", "502", "503", "504", "grpc_unavailable"} //nolint:gochecknoglobals // constant
 
 // String returns the name of the result, as in `on` of a configuration.
 func (r Result) String() string {

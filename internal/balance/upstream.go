@@ -17,6 +17,7 @@ type Upstream struct {
 	stale   atomic.Bool // something has changed that the view does not show
 	budget  budget
 	without atomic.Uint64 // picks while no target took part
+	dropped atomic.Bool
 
 	mu       sync.Mutex // held to change the table or to make a view
 	table    *table
@@ -60,6 +61,9 @@ type Target struct {
 
 // Name returns the name of the upstream.
 func (u *Upstream) Name() Name { return u.name }
+
+// Dropped reports whether the upstream was dropped: it has no target any more.
+func (u *Upstream) Dropped() bool { return u.dropped.Load() }
 
 // URL returns the target as it is configured.
 func (t *Target) URL() string { return t.url }

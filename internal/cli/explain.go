@@ -27,7 +27,7 @@ func newExplain(a *app) *cobra.Command {
 	o := &explain{app: a}
 	c := &cobra.Command{
 		Use:   "explain [REQUEST_ID]",
-		Short: "Explain why a request was refused or failed, or what it cost, or list such requests",
+		Short: "Explain why a request was refused or failed, what it cost or which targets it was sent to, or list such requests",
 		Long: `Show which check or limit decided a request that was refused (429, 401, 403, or a 404
 or 405 of the gateway) or failed (5xx) in the last 24 hours, with its level at that
 time, and when the request would have passed; for a 404 or 405, the routes that come
@@ -36,7 +36,11 @@ the body of an error. Without an identifier, list such requests, newest first.
 
 Show also what a request was charged by the cost of its route, and how that came about.
 Of requests that were neither refused nor failed, at most 100 of a second are kept. To
-list these: --result charged.`,
+list these: --result charged.
+
+If a request went to an upstream with several targets, show each attempt: its target, how
+it ended, and whether that ejected the target. To list requests with several attempts:
+--result retried.`,
 		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m\n  keygate explain --result charged --key-id partner\n  keygate explain --follow --key-id partner",
 		Args:    atMost(1), RunE: o.run,
 	}
@@ -45,7 +49,7 @@ list these: --result charged.`,
 	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id` or path")
 	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
 	f.IntVar(&o.filter.Status, "status", 0, "only requests with this response `status`")
-	f.StringVar(&o.filter.Result, "result", "", "only requests with this `result`, such as no_route, no_gateway, limited or unreachable; charged for those with a cost that were neither refused nor failed")
+	f.StringVar(&o.filter.Result, "result", "", "only requests with this `result`, such as no_route, no_gateway, limited or unreachable; charged for those with a cost that were neither refused nor failed, retried for those with several attempts")
 	o.span.add(f, "requests")
 	limitFlag(f, &o.limit)
 	f.BoolVarP(&o.follow, "follow", "f", false, "show such requests as they arrive, until Ctrl-C; in JSON, one object per line")
@@ -104,8 +108,11 @@ func (o *explain) records() records {
 
 func (o *explain) columns() []terminal.Column {
 	reason := "WHY"
-	if o.filter.Result == "charged" {
+	switch o.filter.Result {
+	case "charged":
 		reason = "COST"
+	case "retried":
+		reason = "ATTEMPTS"
 	}
 	return []terminal.Column{
 		{Name: "TIME", Rank: 1, Least: 9}, {Name: "STATUS"}, {Name: reason, Flex: true, Least: 20}, {Name: "KEY", Rank: 3, Least: 10}, {Name: "METHOD", Rank: 2, Least: 6},
@@ -115,8 +122,11 @@ func (o *explain) columns() []terminal.Column {
 
 func (o *explain) row(r *client.LoggedRequest, at string) []string {
 	reason := why(&r.Decision)
-	if o.filter.Result == "charged" {
+	switch o.filter.Result {
+	case "charged":
 		reason = strings.Join(costs(r, briefly), ", ")
+	case "retried":
+		reason = attempts(r)
 	}
 	return []string{at, strconv.FormatInt(r.Status, 10), reason, str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID}
 }
@@ -223,9 +233,21 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		fields = append(fields, terminal.Field{"COST", text})
 	}
 	return append(fields, filled([]terminal.Field{
-		{"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
+		{"ATTEMPTS", attempts(r)}, {"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
 		{"DETAIL", str(d.Detail)}, {"LEFT OUT", leftOut},
 	}...)...)
+}
+
+// attempts says how the attempts of a request ended.
+func attempts(r *client.LoggedRequest) string {
+	if r.Attempts == nil {
+		return ""
+	}
+	texts := make([]string, len(*r.Attempts))
+	for i, a := range *r.Attempts {
+		texts[i] = a.Explanation
+	}
+	return strings.Join(texts, "; ")
 }
 
 // costs returns a text for each cost of a request, by the names of the meters.

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Guarantee: a list of requests with a cost shows the units of each meter, and why a cost is unknown; other lists show why a
-// request was refused.
+// Guarantee: a list of requests with a cost shows the units of each meter, and why a cost is unknown; one of requests with several
+// attempts shows these; other lists show why a request was refused.
 func TestListsOfRequestsShowCosts(t *testing.T) {
 	reason := "incomplete"
 	r := &client.LoggedRequest{Status: 200, Time: time.Unix(0, 0), Decision: client.Decision{Check: "upstream", Code: "upstream_status"}, Cost: &map[string]client.RequestCost{
@@ -20,6 +20,11 @@ func TestListsOfRequestsShowCosts(t *testing.T) {
 		if got := strings.Join(o.row(r, "now")[:3], " "); got != want {
 			t.Errorf("--result %q: got %q, want %q", result, got, want)
 		}
+	}
+	r.Attempts = &[]client.RequestAttempt{{Explanation: "attempt 1 → a:1: connection refused"}, {Explanation: "attempt 2 → b:1: 200 in 4 ms"}}
+	o := &explain{filter: client.RequestFilter{Result: "retried"}}
+	if got, want := o.row(r, "now")[2], "attempt 1 → a:1: connection refused; attempt 2 → b:1: 200 in 4 ms"; got != want || o.columns()[2].Name != "ATTEMPTS" {
+		t.Errorf("--result retried: got %q, want %q", got, want)
 	}
 	if got := costs(&client.LoggedRequest{}, briefly); got != nil {
 		t.Errorf("got %q for a request without a cost, want none", got)

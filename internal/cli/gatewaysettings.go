@@ -316,8 +316,11 @@ func showAs[T any](content json.RawMessage, show func(T) string) (string, error)
 	return show(v), nil
 }
 
-// subject returns the subject of a certificate and the end of its validity.
+// subject returns the subject of a certificate and the end of its validity, and "" without one.
 func subject(certificate string) string {
+	if certificate == "" {
+		return ""
+	}
 	block, _ := pem.Decode([]byte(certificate))
 	if block == nil {
 		return "a certificate"

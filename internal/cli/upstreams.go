@@ -54,8 +54,11 @@ func (o *upstreamCommand) gatewayFlag(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-func (o *upstreamCommand) read(api *client.Client, ctx context.Context, name string) (*client.Upstream, error) {
-	return api.Upstream(ctx, o.gateway, name)
+// reader returns what reads the upstream, in the form of the client's methods.
+func (o *upstreamCommand) reader() func(*client.Client, context.Context, string) (*client.Upstream, error) {
+	return func(api *client.Client, ctx context.Context, name string) (*client.Upstream, error) {
+		return api.Upstream(ctx, o.gateway, name)
+	}
 }
 
 func upstreamLabel(u *client.Upstream) string { return "upstream " + u.Name }
@@ -100,14 +103,14 @@ func newUpstreamsList(a *app) *cobra.Command {
 
 func newUpstreamsGet(a *app) *cobra.Command {
 	o := upstreamOf(a)
-	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID UPSTREAM", Short: "Show an upstream"}, o.read, upstreamFields))
+	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID UPSTREAM", Short: "Show an upstream"}, o.reader(), upstreamFields))
 }
 
 func newUpstreamsDelete(a *app) *cobra.Command {
 	o := upstreamOf(a)
 	o.optional = false
 	return o.gatewayFlag(destroys(o.one, &cobra.Command{Use: "delete --gateway ID UPSTREAM", Short: "Delete an upstream that no route names"}, destroyer[client.Upstream]{
-		"delete", o.read,
+		"delete", o.reader(),
 		func(_ context.Context, _ *client.Client, u *client.Upstream) (lost, error) {
 			return lost{records: []string{terminal.NumberOf(int64(len(u.Targets)), "target", "targets")}}, nil
 		},

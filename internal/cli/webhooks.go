@@ -23,7 +23,8 @@ func newWebhooks(a *app) *cobra.Command {
 // eventTypes lists the event types in help texts.
 const eventTypes = `Events: key.created, key.rotated, key.revoked, key.expired,
 rate_limit.exceeded, gateway.upstream_error, gateway.spec_pushed,
-gateway.sync_failed, owner.suspended, owner.resumed, quota.threshold, usage.finalized.`
+gateway.sync_failed, owner.suspended, owner.resumed, quota.threshold, usage.finalized,
+upstream.target_down, upstream.target_up.`
 
 type webhooksCreate struct {
 	*app

@@ -69,6 +69,7 @@ func allEvents() []string {
 	return []string{
 		"key.created", "key.rotated", "key.revoked", "key.expired", "rate_limit.exceeded", "gateway.upstream_error", "gateway.spec_pushed", "gateway.sync_failed",
 		"owner.suspended", "owner.resumed", "quota.threshold", "usage.finalized",
+		"upstream.target_down", "upstream.target_up",
 	}
 }
 

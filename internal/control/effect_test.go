@@ -39,7 +39,7 @@ func numbers(list ...int64) string {
 
 // Guarantee: a dry run reports what the push would have done to the requests of the last 24 hours: on
 // removed routes that no other route takes over, with methods that are no longer accepted, without a
-// key where one is required now, and beyond another limit. The requests of each route are as in the
+// key where one is required now, and beyond another limit; and which routes another upstream would get. The requests of each route are as in the
 // traffic report. Routes whose requests are served as before are not listed.
 func TestEffectOfPush(t *testing.T) {
 	h := newHarness(t)
@@ -59,9 +59,10 @@ routes:
 - {path: /each, methods: [GET]}
 - {path: "/same/{id}", methods: [GET]}
 - {path: /unused, methods: [GET]}
+- {path: /moved, methods: [GET]}
 `
 	after := `
-gateway: {name: orders}
+gateway: {name: orders, upstreams: [{name: next, targets: [{url: https://next.internal}]}]}
 routes:
 - {path: /wild/*, methods: [GET]}
 - {path: /less, methods: [GET]}
@@ -72,6 +73,7 @@ routes:
 - {path: /each, methods: [GET], rate_limit: {daily: 2/day, per: key}}
 - {path: "/same/{id}", methods: [GET]}
 - {path: /same/me, methods: [GET]}
+- {path: /moved, methods: [GET], upstream: next}
 `
 	must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, []byte(before), false, nil))
 	keys := []string{"", "", ""}
@@ -100,13 +102,13 @@ routes:
 	e := must[*control.Effect](h)(h.Effect(ctx(), c, r))
 	want := []string{
 		"/close auth 6/3/0 0", "/each rate_limit 6/3/0 0", "/gone removed 6/3/0 6", "/less methods 6/3/0 2",
-		"/limit rate_limit 6/3/1 4", "/open auth 6/0/0 <=6",
+		"/limit rate_limit 6/3/1 4", "/moved upstream 6/3/0 0", "/open auth 6/0/0 <=6",
 	}
 	if got := effects(e); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if e.Requests != 36 || e.Keys != 3 || e.Refused != 18 || e.RefusedBefore != 1 || !e.AtMost || e.LeftOut != 0 {
-		t.Errorf("got the sums %+v, want 36 requests of 3 keys, at most 18 refused, 1 before", e)
+	if e.Requests != 42 || e.Keys != 3 || e.Refused != 18 || e.RefusedBefore != 1 || !e.AtMost || e.LeftOut != 0 {
+		t.Errorf("got the sums %+v, want 42 requests of 3 keys, at most 18 refused, 1 before", e)
 	}
 	if last := r.Warnings[len(r.Warnings)-1]; !strings.Contains(last, "/same/me of /same/{id}") {
 		t.Errorf("got the warnings %q, want one that /same/me takes requests", r.Warnings)

@@ -39,7 +39,7 @@ type TrafficSource interface {
 	Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error)
 }
 
-// RequestSource finds requests that were refused, that failed or have a cost.
+// RequestSource finds requests that were refused, that failed, or have a cost or several attempts.
 type RequestSource interface {
 	Syncer
 	Requests(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Request, error)
@@ -102,7 +102,7 @@ func (s *Service) TopTraffic(ctx context.Context, actor *Actor, q traffic.Query,
 	return s.cfg.Sources.Traffic.Top(ctx, actor.Account.ID, q, by, limit)
 }
 
-// Requests lists requests that were refused or failed, or that have a cost, newest first.
+// Requests lists requests that were refused or failed, or that have a cost or several attempts, newest first.
 func (s *Service) Requests(ctx context.Context, actor *Actor, f requestlog.Filter, p Page) ([]requestlog.Request, error) {
 	if err := s.complete(ctx, actor, s.cfg.Sources.Requests); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (t *RequestTail) Take(ctx context.Context) (list []requestlog.Request, skip
 	return list, skipped, t.service.complement(ctx, t.actor, list, looksOfRequest)
 }
 
-// Request returns one request that was refused, that failed or has a cost.
+// Request returns one request that was refused, that failed, or has a cost or several attempts.
 func (s *Service) Request(ctx context.Context, actor *Actor, requestID string) (*requestlog.Request, error) {
 	if err := s.complete(ctx, actor, s.cfg.Sources.Requests); err != nil {
 		return nil, err
@@ -173,7 +173,7 @@ func (s *Service) whyNotKept(ctx context.Context, actor *Actor, requestID string
 	if len(beside) > 0 && beside[0].LeftOut > 0 {
 		left = fmt.Sprintf("; or it is one of the %d requests of that second that were left out, because there were very many", beside[0].LeftOut)
 	}
-	return fault.New(fault.NotFound, "a request with this identifier would have begun at %s, and is not in the log: the log keeps requests of this account that were refused (401, 403, 429, or 404 and 405 by the gateway), failed (5xx) or have a cost (at most 100 of a second), and none that the service itself answered with another status, or that are malformed (400, 413, 414, 431)%s",
+	return fault.New(fault.NotFound, "a request with this identifier would have begun at %s, and is not in the log: the log keeps requests of this account that were refused (401, 403, 429, or 404 and 405 by the gateway), failed (5xx), had several attempts or have a cost (at most 100 of a second), and none that the service itself answered with another status, or that are malformed (400, 413, 414, 431)%s",
 		at.UTC().Format(time.RFC3339), left)
 }
 

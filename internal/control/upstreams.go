@@ -52,7 +52,7 @@ func upstreamOf(g *gateway.Gateway, name string) (*NamedUpstream, error) {
 // of an upstream that exists, which stay.
 func (s *Service) PutUpstream(ctx context.Context, actor *Actor, gatewayID string, p gateway.UpstreamPatch, m Match) (*NamedUpstream, error) {
 	edit, err := s.readUpstream(&p, false)
-	if err = fault.Join(gateway.CheckUpstreamName(p.Name), err); err != nil {
+	if err := fault.Join(gateway.CheckUpstreamName(p.Name), err); err != nil {
 		return nil, err
 	}
 	edit.replaces = true
@@ -142,7 +142,7 @@ func (s *Service) AddTarget(ctx context.Context, actor *Actor, gatewayID, name s
 	p := gateway.UpstreamPatch{Name: name}
 	p.UpstreamHeaders, p.UpstreamClientKey = in.Headers, in.ClientKey
 	edit, err := s.readUpstream(&p, false)
-	if err = fault.Join(in.Check(), err); err != nil {
+	if err := fault.Join(in.Check(), err); err != nil {
 		return nil, err
 	}
 	edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) {

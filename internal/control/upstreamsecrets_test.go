@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -292,7 +293,7 @@ func TestSecretsAreNeverSentElsewhere(t *testing.T) {
 				switch was := before.UpstreamNamed(name); {
 				case len(after.Headers) == 0:
 					delete(known, name)
-				case was == nil || string(after.Headers["X-Token"]) != string(was.Headers["X-Token"]):
+				case was == nil || !bytes.Equal(after.Headers["X-Token"], was.Headers["X-Token"]):
 					known[name] = new(exposed(after))
 				default:
 					known[name].follow(t, after)

@@ -27,6 +27,8 @@ const (
 	OwnerResumed         Type = "owner.resumed"
 	QuotaThreshold       Type = "quota.threshold"
 	UsageFinalized       Type = "usage.finalized"
+	UpstreamTargetDown   Type = "upstream.target_down"
+	UpstreamTargetUp     Type = "upstream.target_up"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
@@ -48,7 +49,10 @@ type Exchange struct {
 	head           int64 // when the head of its response arrived; 0 before
 	upstreamStatus int
 	attempts       uint8            // how often the request was sent
-	target         string           // the URL of the target to which it was sent last
+	target         string           // host and port of the target to which it was sent last
+	sending        bool             // the attempt there has not ended
+	answer         balance.Result   // what the head of its response says about the target
+	tried          *attempts        // those that have ended, from the first that was not OK
 	reason         accesslog.Reason // why there is no response of the upstream
 	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
@@ -61,7 +65,9 @@ type Exchange struct {
 	metered        bool             // limits or costs depend on the bytes of the bodies
 	meter          meter
 	costs          *costs // nil if the route has no cost
-	length         int64  // of the request's body; negative if it is not known
+	hash           uint64 // by which a target is chosen, if hashed is set
+	hashed         bool
+	length         int64 // of the request's body; 0 without one, and negative if it is not known
 }
 
 // Client describes the connection over which a request arrived.
@@ -117,12 +123,13 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 // CheckForward returns an error for an admitted request that must not be forwarded. It must be
 // called before HeadTimeout and CallTimeout.
 //
-// A request is not forwarded if length, the declared length of its body (negative if unknown),
+// A request is not forwarded if length, the declared length of its body (0 without one, negative if unknown),
 // exceeds the limit, if loops says that it has already passed through this instance, or if it is a
 // gRPC call with a timeout of 0. header is the request's.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
 	x.limit, x.limited, x.length = 0, false, length
 	x.limit, x.limited = callTimeout(header)
+	x.readHash(header)
 	x.costs = newCosts(x.Verdict.Cost)
 	x.metered = x.Verdict.Cost.ReadsResponse() || x.Verdict.Charge.IsMetered()
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
@@ -207,11 +214,11 @@ func chargesNothing(status int) bool {
 // LogBrokenOff logs that the upstream broke off a response that had begun.
 func (x *Exchange) LogBrokenOff(err error) { x.log("upstream broke off its response", err) }
 
-// MarkAttempt records that the request is sent to a target with that URL, which must not share the
+// MarkAttempt records that the request is sent to a target with that host and port, a text that must not share the
 // memory of a request.
 func (x *Exchange) MarkAttempt(target string) {
 	x.attempts++
-	x.target = target
+	x.target, x.sending = target, true
 }
 
 // Panicked logs a panic and returns the error for the client.

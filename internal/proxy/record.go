@@ -39,7 +39,9 @@ func (x *Exchange) Emit(e End) {
 	x.end(e.BytesIn, e.BytesOut)
 	if x.Client.Shard != nil {
 		x.fillEnd(&x.record, e)
-		x.emit(&x.record, accesslog.Texts{Target: x.target, Detail: x.detail, Cost: x.costs.record()})
+		t := accesslog.Texts{Detail: x.detail, Cost: x.costs.record()}
+		x.fillTarget(&t)
+		x.emit(&x.record, t)
 	}
 	x.costs.release()
 	x.costs = nil
@@ -116,19 +118,20 @@ func (x *Exchange) Detach(status int) *Detached {
 	costs := x.costs
 	x.costs = nil
 	x.end(0, 0)
-	d := &Detached{cfg: x.cfg, charge: charge, metered: metered, costs: costs, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Owner(), plan: x.Verdict.Plan(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	d := &Detached{cfg: x.cfg, charge: charge, metered: metered, costs: costs, shard: x.Client.Shard, start: x.start.Mono}
+	d.texts = accesslog.Texts{Method: strings.Clone(x.Method), Path: strings.Clone(x.Verdict.Path), Owner: x.Verdict.Owner(), Plan: x.Verdict.Plan()}
+	x.fillTarget(&d.texts)
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
 
 // Detached is the record of a tunnel.
 type Detached struct {
-	record              accesslog.Record
-	cfg                 *Config
-	shard               *accesslog.Shard
-	start               int64
-	method, path        string
-	owner, plan, target string
+	record accesslog.Record
+	texts  accesslog.Texts // without the costs
+	cfg    *Config
+	shard  *accesslog.Shard
+	start  int64
 
 	charge  *ratelimit.Charge // nil if nothing of it depends on the tunnel
 	metered bool              // some limit counts the bytes of the tunnel, or what it costs
@@ -142,7 +145,8 @@ func (d *Detached) Emit(in, out int64) {
 	d.settle(in, out)
 	if d.shard != nil {
 		d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
-		d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Plan: d.plan, Target: d.target, Cost: d.costs.record()})
+		d.texts.Cost = d.costs.record()
+		d.shard.EmitTexts(&d.record, &d.texts)
 	}
 	d.costs.release()
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // NoTarget returns the 502 for an upstream of which every target drains.
@@ -25,7 +24,7 @@ func (x *Exchange) Clock() func() time.Duration {
 	return func() time.Duration { return time.Duration(mono()) }
 }
 
-// Length returns the declared length of the request's body, or a negative number if it is unknown.
+// Length returns the declared length of the request's body, 0 without one, or a negative number if it is unknown.
 func (x *Exchange) Length() int64 { return x.length }
 
 // principal returns the bytes that identify who makes the request: the keys of a rotation are one principal, and so is an
@@ -44,22 +43,24 @@ func (x *Exchange) CallerHash() uint64 {
 }
 
 // HashValue returns what the policy hash chooses a target by. ok is false if the request has no such value.
-func (x *Exchange) HashValue(on snapshot.HashOn, header admit.Header) (value uint64, ok bool) {
-	switch {
+func (x *Exchange) HashValue() (value uint64, ok bool) { return x.hash, x.hashed }
+
+// readHash sets what HashValue returns.
+func (x *Exchange) readHash(header admit.Header) {
+	x.hash, x.hashed = 0, false
+	if x.Verdict.Upstream == nil {
+		return
+	}
+	switch on := x.Verdict.Upstream.HashOn; {
 	case on.Principal:
-		return x.CallerHash(), true
+		x.hash, x.hashed = x.CallerHash(), true
 	case on.Address:
 		group := clientip.GroupOf(x.addr)
-		return balance.HashValue(group[:]), x.addr.IsValid()
-	case on.Header == "":
-		return 0, false
+		x.hash, x.hashed = balance.HashValue(group[:]), x.addr.IsValid()
+	case on.Header != "":
+		text, n := header.HeaderValue(on.Header)
+		x.hash, x.hashed = balance.HashValue([]byte(text)), n > 0 && text != ""
 	}
-	text, n := header.HeaderValue(on.Header)
-	return balance.HashValue([]byte(text)), n > 0 && text != ""
-}
-
-// EndAttempt records that the number-th attempt of the request, at a target, has ended.
-func (x *Exchange) EndAttempt(number int, at *balance.Target, r balance.Result, took time.Duration) {
 }
 
 // GRPCTimeout returns the grpc-timeout for another attempt of a gRPC call: what is left of it. It is "" for other requests.

@@ -37,6 +37,8 @@ type Record struct {
 	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
 	Cost   string           // what the request was charged by the rules of its route; see accesslog.Costs
 
+	AttemptList string // the attempts at targets of its upstream; see accesslog.Attempts
+
 	LeftOut int64 // set only when the record is read
 }
 
@@ -47,6 +49,7 @@ type Belonging uint8
 const (
 	NotKept Belonging = iota
 	Ended             // it was refused, it failed, or it was admitted and could not go on
+	Retried           // none of these, and it had several attempts
 	Charged           // none of these, and it has costs
 )
 
@@ -62,6 +65,8 @@ func Belongs(e *accesslog.Entry) Belonging {
 		return NotKept
 	case ended(r.Result, int(r.Status), r.Reason):
 		return Ended
+	case accesslog.CountAttempts(e.AttemptList) > 1:
+		return Retried
 	case e.Cost != "":
 		return Charged
 	}
@@ -92,7 +97,7 @@ func NewRecord(e *accesslog.Entry) Record {
 		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
-		Reason: e.Reason, Cost: strings.Clone(e.Cost),
+		Reason: e.Reason, Cost: strings.Clone(e.Cost), AttemptList: strings.Clone(e.AttemptList),
 	}
 	detail := strings.Clone(apikey.Redact(e.Detail))
 	if e.Reason == accesslog.NoReason && (e.Result == accesslog.NoGateway || e.Result == accesslog.NoRoute || e.Result == accesslog.NoMethod) {
@@ -119,7 +124,7 @@ func (r *Record) Request() Request {
 		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, Host: r.Host,
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
-		Costs: slices.Collect(accesslog.Costs(r.Cost)),
+		Costs: slices.Collect(accesslog.Costs(r.Cost)), Attempts: slices.Collect(accesslog.Attempts(r.AttemptList)),
 	}
 }
 

@@ -1,5 +1,6 @@
 // Package requestlog defines the log of refused and failed requests, each with the
-// decision that ended it (contract, section 7), and of requests with a cost (plans, section 5).
+// decision that ended it (contract, section 7), of requests with a cost (plans, section 5), and of those with several attempts
+// (targets, section 9).
 // Its package writer writes it.
 package requestlog
 
@@ -16,8 +17,8 @@ import (
 // Keep is the retention of a request.
 const Keep = 24 * time.Hour
 
-// Request is a request that was refused (429, 401, 403, or a 404 or 405 of the gateway), failed (5xx), or was charged by
-// the rules of its route.
+// Request is a request that was refused (429, 401, 403, or a 404 or 405 of the gateway), failed (5xx), was charged by
+// the rules of its route, or had several attempts.
 type Request struct {
 	ID         string
 	AccountID  string
@@ -33,7 +34,8 @@ type Request struct {
 	Host       string // that the client addressed, for a 404 or 405; otherwise ""
 	DurationMS float64
 	Decision   Decision
-	Costs      []accesslog.Cost // nil if the request has none
+	Costs      []accesslog.Cost    // nil if the request has none
+	Attempts   []accesslog.Attempt // at targets of its upstream: nil unless there were several, or the only one failed
 	// LeftOut is the number of refused or failed requests of the account that began
 	// in the same second and were left out, because there were more than 1,000.
 	LeftOut int64
@@ -75,16 +77,20 @@ type Decision struct {
 type Filter struct {
 	GatewayID, RouteID, KeyID string
 	Status                    int
-	Result                    string // of Results; also ResultCharged
+	Result                    string // of Results; also ResultCharged and ResultRetried
 	Since, Until              time.Time
 }
 
-// ResultCharged selects requests that have a cost and are not in the log for another reason.
-const ResultCharged = "charged"
+const (
+	// ResultCharged selects requests that have a cost, were not refused and did not fail.
+	ResultCharged = "charged"
+	// ResultRetried selects requests that had several attempts, whatever their end.
+	ResultRetried = "retried"
+)
 
-// Results returns the values of Filter.Result: what ended a request, and ResultCharged.
+// Results returns the values of Filter.Result: what ended a request, ResultCharged and ResultRetried.
 func Results() []string {
-	names := slices.AppendSeq([]string{ResultCharged}, maps.Keys(results))
+	names := slices.AppendSeq([]string{ResultCharged, ResultRetried}, maps.Keys(results))
 	slices.Sort(names)
 	return names
 }
@@ -103,10 +109,21 @@ func ResultOf(name string) accesslog.Result { return results[name] }
 
 // Matches reports whether f selects a request, whatever its time.
 func (f *Filter) Matches(r *Record) bool {
+	return f.selects(r) && (f.GatewayID == "" || r.GatewayID == f.GatewayID) && (f.RouteID == "" || r.RouteID == f.RouteID) &&
+		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status)
+}
+
+// selects reports whether Result selects a request.
+func (f *Filter) selects(r *Record) bool {
 	hasEnded := r.Decision == accesslog.NoGateway || ended(r.Decision, r.Status, r.Reason)
-	return hasEnded == (f.Result != ResultCharged) && (f.GatewayID == "" || r.GatewayID == f.GatewayID) && (f.RouteID == "" || r.RouteID == f.RouteID) &&
-		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status) &&
-		(f.Result == "" || f.Result == ResultCharged || r.Decision == ResultOf(f.Result))
+	switch f.Result {
+	case ResultCharged:
+		return !hasEnded && r.Cost != ""
+	case ResultRetried:
+		return accesslog.CountAttempts(r.AttemptList) > 1
+	default:
+		return hasEnded && (f.Result == "" || r.Decision == ResultOf(f.Result))
+	}
 }
 
 // LeftOut is the number of requests of one second that were left out.

@@ -33,8 +33,8 @@ func scrape(t *testing.T, s *keygatetest.Server) string {
 }
 
 // startWithAllMetrics starts a server and sends it requests, so that it has every metric:
-// with TLS, traces, a forwarded request whose cost is unknown, a failing upstream, an
-// exceeded limit and a missing route.
+// with TLS, traces, a forwarded request whose cost is unknown, a failing upstream with a target
+// that is down, an exceeded limit and a missing route.
 func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	t.Helper()
 	traces := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }))
@@ -61,6 +61,7 @@ func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 `), false); err != nil {
 		t.Fatal(err)
 	}
+	giveTargets(t, s, g.GatewayID, up.URL)
 	tr := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: pair.Pool(t), ServerName: "localhost"}}
 	for path, want := range map[string]int{"/passes": 200, "/fails": 503, "/limited": 429, "/nowhere": 401} {
 		for range 2 {

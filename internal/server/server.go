@@ -23,6 +23,7 @@ import (
 	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
@@ -119,6 +120,7 @@ type Server struct {
 	slots       *ratelimit.SlotKeeper // nil without a database that several nodes can share
 	sharing     *ratelimit.Sharing    // nil if there is nothing to share limits with
 	limitStore  *limitstore.Store     // nil without --redis-url
+	fleet       *balance.Fleet
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -280,10 +282,13 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+	if err := s.openFleet(ctx); err != nil {
+		return err
+	}
 	if s.follower, err = snapshot.New(snapshot.Config{
 		Source: db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
-		Shared: s.node.shared(), Recall: s.recall,
+		Shared: s.node.shared(), Recall: s.recall, Fleet: s.fleet,
 	}); err != nil {
 		return err
 	}

@@ -47,10 +47,17 @@ func (metricsSink) Stop(context.Context) error { return nil }
 
 // openMetrics returns the sink that counts metrics.
 func (s *Server) openMetrics() (_ sink, err error) {
+	targets, err := telemetry.NewTargets(telemetry.TargetsConfig{
+		Upstreams: s.upstreams, Now: func() time.Duration { return time.Duration(s.clock.Mono()) }, MaxLines: s.cfg.Settings.MetricsMaxSeries,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.metrics.Register(targets)
 	s.requests, err = telemetry.NewRequests(telemetry.RequestsConfig{
-		MaxLines: s.cfg.Settings.MetricsMaxSeries,
-		Routes:   func() telemetry.Routes { return routes{s.follower.Current()} },
-		Sync:     func(ctx context.Context) error { return s.collector.Sync(ctx) },
+		MaxLines: s.cfg.Settings.MetricsMaxSeries, Others: targets.Lines,
+		Routes: func() telemetry.Routes { return routes{s.follower.Current()} },
+		Sync:   func(ctx context.Context) error { return s.collector.Sync(ctx) },
 	})
 	return metricsSink{s.requests}, err
 }

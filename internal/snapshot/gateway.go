@@ -11,7 +11,7 @@ import (
 type Settings struct {
 	ID        string
 	AccountID string
-	// Upstream is the default one. It is nil if OutOfService is set.
+	// Upstream is the default one. It may be nil only if OutOfService is set.
 	Upstream *Upstream
 	Requests
 	// UUID and AccountUUID are the bytes that ID and AccountID encode, or zeros if they are

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -248,14 +250,15 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 			gateways[id] = &other
 		}
 	}
+	var gone []balance.Name
 	for id, g := range gateways {
 		if g != old.gateways[id] {
-			f.putUpstreams(old.gateways[id], g)
+			gone = append(gone, f.putUpstreams(old.gateways[id], g)...)
 		}
 	}
 	for id, t := range changed {
 		if t.next == nil && old.gateways[id] != nil {
-			f.putUpstreams(old.gateways[id], nil)
+			gone = append(gone, f.putUpstreams(old.gateways[id], nil)...)
 		}
 		if t.next != nil {
 			f.adoptLimits(gateways[id], old.gateways[id], t.changes)
@@ -267,6 +270,9 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 		f.former.add(t.changes, now)
 	}
 	f.put(next)
+	for _, name := range gone {
+		f.cfg.Fleet.Drop(time.Duration(now.Mono), name)
+	}
 	for id, t := range changed {
 		dropAnonymous(old.gateways[id], gateways[id])
 		for _, c := range t.changes {

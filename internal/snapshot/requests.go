@@ -25,7 +25,9 @@ type Requests struct {
 	// SelfService says what holders of keys may do themselves.
 	SelfService gateway.SelfService
 
-	keyFields []string // the names in KeyHeaders, without Authorization
+	// Withheld are the headers that may hold the key, which no upstream gets. Authorization is not among them: see
+	// ForwardsAuthorization.
+	Withheld []string
 }
 
 // KeyHeader is a header that may hold the key.
@@ -49,7 +51,7 @@ func (g *Settings) compileRequests(r *gateway.Requests) {
 		if ways[i] = "in the header " + name; isAuthorization {
 			ways[i] = "as Authorization: Bearer <key>"
 		} else {
-			g.keyFields = append(g.keyFields, name)
+			g.Withheld = append(g.Withheld, name)
 		}
 		g.KeyHeaders = append(g.KeyHeaders, KeyHeader{Name: name, Authorization: isAuthorization})
 	}

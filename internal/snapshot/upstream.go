@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,11 +42,14 @@ type HashOn struct {
 // Several reports whether there are several targets.
 func (u *Upstream) Several() bool { return len(u.Targets) > 1 }
 
+// Retries reports whether a request may be sent to another target.
+func (u *Upstream) Retries() bool { return u.Several() && u.config.Retries.Attempts > 0 }
+
 // Target is where requests go and how connections to it are made. It is immutable: any other setting
 // makes another Target.
 type Target struct {
 	Index     int      // in Upstream.Targets
-	ID        string   // of the target; the gateway's ID for the only target of its default upstream
+	ID        string   // of the target; the gateway's ID for the first target of its default upstream
 	AccountID string   // of the gateway
 	URL       string   // as stored
 	Base      *url.URL // URL parsed; must not be changed
@@ -65,12 +69,14 @@ type Target struct {
 	PublicOnly bool
 	// Headers are set on every request to the target; opened, sorted by name.
 	Headers []Header
-	// Withheld are the client's headers that the target does not get, because they are in Headers or may hold the key.
-	// Authorization is not among them: see Requests.ForwardsAuthorization.
-	Withheld []string
+	// Withheld are the client's headers that the target does not get, because they are in Headers or may hold the key: those
+	// of Keys, which is Requests.Withheld of the same configuration.
+	Withheld, Keys []string
 
-	weight        int
-	backup, drain bool
+	Drain bool // it gets no more attempts
+
+	weight int
+	backup bool
 }
 
 // Header is one header that is set on forwarded requests.
@@ -78,7 +84,9 @@ type Header struct{ Name, Value string }
 
 // compileUpstreams sets the upstreams of a gateway. It must be called after compileRequests.
 func (f *Follower) compileUpstreams(s *Settings, g *gateway.Gateway) error {
-	s.others = make(map[string]*Upstream, len(g.Others))
+	if len(g.Others) > 0 {
+		s.others = make(map[string]*Upstream, len(g.Others))
+	}
 	for u := range g.AllUpstreams {
 		c, err := f.compileUpstream(s, g, u)
 		if err != nil {
@@ -102,7 +110,7 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 	if err := c.compileBalance(u); err != nil {
 		return nil, err
 	}
-	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Withheld: slices.Clone(s.keyFields)}
+	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Keys: s.Withheld, Withheld: slices.Clone(s.Withheld)}
 	if err := f.compileSecrets(&base, u); err != nil {
 		return nil, err
 	}
@@ -112,7 +120,7 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 	for _, t := range u.AllTargets() {
 		target := base
 		target.ID, target.Index = g.ID, len(c.Targets)
-		if u.Name != "" || u.Several() {
+		if u.Name != "" || target.Index > 0 {
 			target.ID += " " + c.Name + " " + t.URL
 		}
 		if err := target.compileURL(u, &t); err != nil {
@@ -125,7 +133,7 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 
 // compileURL sets what follows from the target's URL.
 func (t *Target) compileURL(u *gateway.Upstream, of *gateway.Target) (err error) {
-	t.URL, t.weight, t.backup, t.drain = of.URL, of.WeightOf(), of.Backup, of.Drain
+	t.URL, t.weight, t.backup, t.Drain = of.URL, of.WeightOf(), of.Backup, of.Drain
 	if t.Base, err = url.Parse(of.URL); err != nil {
 		return fmt.Errorf("read the URL of a target: %w", err)
 	}
@@ -228,27 +236,33 @@ func (u *Upstream) balanceConfig() *balance.Config {
 	c := u.config
 	for _, t := range u.Targets {
 		c.Targets = append(c.Targets, balance.TargetConfig{
-			URL: t.URL, Origin: t.origin(), Address: t.Base.Host, Weight: t.weight, Backup: t.backup, Drain: t.drain, Use: t,
+			URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, Use: t,
 		})
+		of := &c.Targets[len(c.Targets)-1]
+		of.Origin, of.Address = t.sharedBy()
 	}
 	return &c
 }
 
-// origin returns the origin of the target, by which it shares its state with other targets.
-func (t *Target) origin() string {
+// sharedBy returns the origin and the address of the target, by which it shares its state with other targets.
+func (t *Target) sharedBy() (origin, address string) {
 	u, err := gateway.ParseUpstreamURL(t.URL)
 	if err != nil {
-		return t.URL
+		return t.URL, t.Base.Host
 	}
-	return u.Origin()
+	return u.Origin(), net.JoinHostPort(u.Host, u.Port)
 }
 
-// UpstreamOf returns the upstream of a route.
+// UpstreamOf returns the upstream of a route. It has no target if the gateway does not have the upstream, which management
+// does not allow.
 func (s *Settings) UpstreamOf(r *Route) *Upstream {
 	if r.upstream == (unique.Handle[string]{}) {
 		return s.Upstream
 	}
-	return cmp.Or(s.others[r.upstream.Value()], s.Upstream)
+	if u := s.others[r.upstream.Value()]; u != nil {
+		return u
+	}
+	return &Upstream{Name: r.upstream.Value()}
 }
 
 // Upstreams calls yield for each upstream, the default one first.
@@ -288,8 +302,12 @@ func (s *Settings) withPublicOnly(only bool) *Settings {
 }
 
 // putUpstreams makes the fleet choose between the targets of a gateway as now says, which may be nil, in place of was,
-// which may be nil. Nothing else changes now yet.
-func (f *Follower) putUpstreams(was, now *Gateway) {
+// which may be nil. Nothing else uses now yet. It returns the upstreams that are gone, which the caller drops once nothing new
+// uses was.
+func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
+	if was != nil && now != nil && was.Settings == now.Settings {
+		return nil
+	}
 	at := time.Duration(f.cfg.Now().Mono)
 	had := map[string]bool{}
 	if was != nil {
@@ -307,9 +325,10 @@ func (f *Follower) putUpstreams(was, now *Gateway) {
 	}
 	for name, is := range had {
 		if is {
-			f.cfg.Fleet.Drop(at, fleetName(was, name))
+			gone = append(gone, fleetName(was, name))
 		}
 	}
+	return gone
 }
 
 func fleetName(g *Gateway, upstream string) balance.Name {

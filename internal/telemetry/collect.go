@@ -10,13 +10,14 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // descs are the descriptions of the metrics of Requests.
 type descs struct {
-	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, units, unknown, info, results, delay *prometheus.Desc
+	requests, took, upstreamTook, upstreamErrors, limited, bytesIn, bytesOut, units, unknown, info, results, retries, delay *prometheus.Desc
 }
 
 func newDescs() descs {
@@ -37,6 +38,8 @@ func newDescs() descs {
 			[]string{"gateway", "route", "host", "path", "methods"}, nil),
 		results: prometheus.NewDesc("keygate_gateway_decisions_total",
 			"Completed data plane requests, by result: forwarded, preflight, abandoned by the client, or the error code.", []string{"outcome"}, nil),
+		retries: prometheus.NewDesc("keygate_retries_total",
+			"Attempts of requests at a second or further target of an upstream, by result: ok, or how they failed.", []string{"result"}, nil),
 		delay: prometheus.NewDesc("keygate_outcome_lag_seconds",
 			"Longest time from the end of a request until the sinks (audit, traffic, events, metrics) had its access record, in this minute and the one before.", nil, nil),
 	}
@@ -48,7 +51,7 @@ const syncTimeout = 250 * time.Millisecond
 // Describe implements prometheus.Collector.
 func (r *Requests) Describe(to chan<- *prometheus.Desc) {
 	d := &r.descs
-	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.units, d.unknown, d.info, d.results, d.delay} {
+	for _, one := range []*prometheus.Desc{d.requests, d.took, d.upstreamTook, d.upstreamErrors, d.limited, d.bytesIn, d.bytesOut, d.units, d.unknown, d.info, d.results, d.retries, d.delay} {
 		to <- one
 	}
 }
@@ -68,6 +71,9 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 	for outcomeName, n := range resultCounts(&ended) {
 		to <- counter(r.descs.results, float64(n), outcomeName)
 	}
+	for result, n := range r.readRetries() {
+		to <- counter(r.descs.retries, float64(n), retryName(balance.Result(result)))
+	}
 	for _, s := range all {
 		r.export(to, s, routes)
 	}
@@ -76,8 +82,13 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 // read settles which routes have series, and brings their totals up to date. The totals include
 // every request that was taken before. The caller holds collecting.
 func (r *Requests) read(routes Routes) (ended [accesslog.Results]uint64, all []*series, delay float64) {
+	others := 0
+	if r.cfg.Others != nil {
+		others = r.cfg.Others()
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.divide(others)
 	now := r.cfg.Now()
 	r.drop(routes)
 	r.settle(routes, now)
@@ -90,6 +101,12 @@ func (r *Requests) read(routes Routes) (ended [accesslog.Results]uint64, all []*
 		}
 	}
 	return r.ended, all, r.delay.seconds(now.UnixMicro())
+}
+
+func (r *Requests) readRetries() [retryResults]uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.retries
 }
 
 // export sends the metrics of s. The caller holds collecting.
@@ -186,6 +203,14 @@ func (m *histogramMetric) Desc() *prometheus.Desc { return m.desc }
 func (m *histogramMetric) Write(to *dto.Metric) error {
 	to.Histogram, to.Label = m.message, m.labels
 	return nil
+}
+
+// retryName returns the label of the result of a retry.
+func retryName(r balance.Result) string {
+	if r == retryResults-1 {
+		return otherLabel
+	}
+	return r.String()
 }
 
 // resultCounts returns the number of requests by the name of their result, including

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/id"
 )
 
@@ -27,6 +28,8 @@ type RequestsConfig struct {
 	// MaxLines is the largest number of lines of a scrape, including all other metrics of the
 	// server, from LeastLines to MostLines. 0 means DefaultLines.
 	MaxLines int
+	// Others, if set, is called at each scrape and returns how many of the lines the metrics of targets take.
+	Others func() int
 	// Sync is called at each scrape and returns after every request that has ended
 	// was passed to Take, as accesslog.Collector.Sync does. If it is nil, a scrape
 	// may miss requests that ended just before.
@@ -68,8 +71,9 @@ type Requests struct {
 	at   route
 	last *series
 
-	ended [accesslog.Results]uint64 // requests by result
-	delay maxDelay
+	ended   [accesslog.Results]uint64 // requests by result
+	retries [retryResults]uint64      // attempts after the first, by result
+	delay   maxDelay
 }
 
 // route is the account, gateway and route of a request. An identifier is zero if none was
@@ -119,11 +123,17 @@ func NewRequests(cfg RequestsConfig) (*Requests, error) {
 	r := &Requests{
 		cfg: cfg, scale: newScale(), descs: newDescs(),
 		series: map[seriesKey]*series{}, leaving: map[seriesKey]*series{}, accounts: map[[16]byte]*tenant{},
-		most: cfg.MaxLines - reservedLines, settled: cfg.Now(),
+		settled: cfg.Now(),
 	}
-	r.room = r.most - max(linesOfNew, r.most/replaceLines)
+	r.divide(0)
 	r.forget()
 	return r, nil
+}
+
+// divide sets how many lines the series may have, beside others.
+func (r *Requests) divide(others int) {
+	r.most = r.cfg.MaxLines - reservedLines - others
+	r.room = r.most - max(linesOfNew, r.most/replaceLines)
 }
 
 // Take counts a batch.
@@ -147,6 +157,9 @@ func (r *Requests) count(e *accesslog.Entry) {
 	if int(e.Result) < len(r.ended) {
 		r.ended[e.Result]++
 	}
+	if e.AttemptList != "" {
+		r.countRetries(e.AttemptList)
+	}
 	if at := (route{e.Account, e.Gateway, e.Route}); r.at != at || r.last == nil {
 		s, own := r.find(at)
 		// Each request of a route without a series of its own has to be noted.
@@ -158,6 +171,25 @@ func (r *Requests) count(e *accesslog.Entry) {
 		return
 	}
 	r.last.count(r.scale, e)
+}
+
+// retryResults is the number of results of a retry, of which the last is that of all others.
+const retryResults = balance.GRPCUnavailable + 2
+
+// countRetries counts the attempts of a request after the first.
+func (r *Requests) countRetries(attempts string) {
+	first := true
+	for a := range accesslog.Attempts(attempts) {
+		if first {
+			first = false
+			continue
+		}
+		result := balance.OK
+		for result < retryResults-1 && result.String() != a.Result {
+			result++
+		}
+		r.retries[result]++
+	}
 }
 
 func (s *series) count(scale *scale, e *accesslog.Entry) {

@@ -33,6 +33,7 @@ type H1Conn struct {
 	reused      bool         // it has carried a request
 	unused      bool         // it became idle without one
 	watched     atomic.Bool  // see Watch
+	carries     atomic.Bool  // see Carry
 	heldAt      atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
@@ -61,7 +62,6 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.now() + lifetime(p.maxAge)}
 	c.peekFunc, c.lookFunc = c.peek, c.look
 	c.home.Store(int32(home))
-	_ = raw.Control(setVanishTime)
 	return c, nil
 }
 

@@ -298,8 +298,8 @@ func (p *H2Pool) greet(ctx context.Context, slot *H1Conn) (*h2Conn, error) {
 		c.tls = secure
 		c.seal.collect()
 	}
-	slot.probe(probeIdle, probeEvery) // always: there are few connections over HTTP/2
-	p.greeting.Store(true)            // until dial has ended
+	slot.probe(probeIdle, probeEvery, 0) // always: there are few connections over HTTP/2
+	p.greeting.Store(true)               // until dial has ended
 	c.Flush()
 	go c.read()
 	select {

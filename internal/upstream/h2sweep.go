@@ -127,7 +127,7 @@ func (c *h2Conn) sweep(now int64) {
 	isStuck := c.stuck.at(now, refills, exhausted) && !c.retired
 	idle := c.first == nil
 	unneeded := idle && (c.retired || now-c.idleSince >= c.pool.idle || c.pool.unwanted(c))
-	silent := !idle && c.pinged != 0 && now-c.pinged >= pingTimeoutTicks
+	silent := !idle && (c.pinged != 0 && now-c.pinged >= pingTimeoutTicks || c.slot.hasVanished())
 	after := pingAfterTicks
 	if c.backoff {
 		after = pingAgainTicks

@@ -29,6 +29,17 @@ func ReasonOf(err error) accesslog.Reason {
 	return accesslog.NoReason
 }
 
+// IsLocal reports whether a failure to connect says nothing about the server: this machine has no port, memory or descriptor
+// left.
+func IsLocal(err error) bool {
+	for _, errno := range [...]syscall.Errno{syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, errno) {
+			return true
+		}
+	}
+	return errors.Is(err, errNoDescriptors)
+}
+
 // reasonToConnect returns the reason of a failure to connect.
 func reasonToConnect(err error) accesslog.Reason {
 	var (

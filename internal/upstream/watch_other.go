@@ -6,6 +6,8 @@ import "time"
 
 // Other systems have no such options, or others for each.
 
-func setVanishTime(uintptr) {}
+func setProbes(uintptr, time.Duration, time.Duration, time.Duration) {}
 
-func setProbes(uintptr, time.Duration, time.Duration) {}
+func hasVanished(uintptr) bool { return false }
+
+func breakOff(uintptr) {}

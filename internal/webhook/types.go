@@ -15,6 +15,7 @@ func EventTypes() []event.Type {
 		event.KeyCreated, event.KeyRotated, event.KeyRevoked, event.KeyExpired,
 		event.RateLimitExceeded, event.GatewayUpstreamError, event.GatewaySpecPushed, event.GatewaySyncFailed,
 		event.OwnerSuspended, event.OwnerResumed, event.QuotaThreshold, event.UsageFinalized,
+		event.UpstreamTargetDown, event.UpstreamTargetUp,
 	}
 }
 

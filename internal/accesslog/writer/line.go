@@ -46,6 +46,12 @@ func appendLine(b []byte, e *accesslog.Entry) []byte {
 	b = appendProtocol(b, e.Major, e.Minor)
 	b = append(b, `,"cost":`...)
 	b = appendCosts(b, e.Cost)
+	b = append(b, `,"upstream":`...)
+	b = appendText(b, e.UpstreamName)
+	b = append(b, `,"target":`...)
+	b = appendText(b, e.Target)
+	b = append(b, `,"attempts":`...)
+	b = appendAttempts(b, e.AttemptList)
 	return append(b, '}', '\n')
 }
 
@@ -94,6 +100,28 @@ func appendCosts(b []byte, text string) []byte {
 		return append(b, "null"...)
 	}
 	return append(b, '}')
+}
+
+// appendAttempts appends a list of the attempts of a request.
+func appendAttempts(b []byte, text string) []byte {
+	separator := byte('[')
+	for a := range accesslog.Attempts(text) {
+		b = appendText(append(append(b, separator), `{"target":`...), a.Target)
+		b = appendText(append(b, `,"result":`...), a.Result)
+		b = appendText(append(b, `,"reason":`...), a.Reason.String())
+		b = append(b, `,"status":`...)
+		if a.Status == 0 {
+			b = append(b, "null"...)
+		} else {
+			b = strconv.AppendUint(b, uint64(a.Status), 10)
+		}
+		b = append(appendMilliseconds(append(b, `,"duration_ms":`...), a.Took.Nanoseconds()), '}')
+		separator = ','
+	}
+	if separator == '[' {
+		return append(b, "null"...)
+	}
+	return append(b, ']')
 }
 
 // appendText appends a JSON string, or null for "". Bytes that are not UTF-8 become U+FFFD.

@@ -1,8 +1,9 @@
 // Package detect creates the events of the data plane from the access records of requests
-// (contract, section 6).
+// (contract, section 6), and from the transitions of targets (targets.md, section 3).
 //
-//	records ──Take──► breaches: every 100th of a count ──► queue ──┐
-//	                  errors: a group for each route and status ───┴──► Store, in batches
+//	records ──Take──────────► breaches: every 100th of a count ──► queue ──┐
+//	                          errors: a group for each route and status ───┼──► Store, in batches
+//	transitions ──NoteTarget──► targets that are down, or were lately ─────┘
 //
 // Take only counts. A goroutine creates and writes the events: of breaches at once, of the
 // first error of a group at once, and of its further errors together, at most once a
@@ -21,6 +22,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/service"
 )
@@ -63,8 +65,13 @@ type Config struct {
 	// Full reports whether no more events of an account may be raised, because too many wait for their deliveries
 	// to be written. Nil means that more always may.
 	Full func(accountID string) bool
-	Now  func() time.Time // nil is time.Now
-	Log  *slog.Logger     // nil discards
+	// Node is the name of the node, for the events of targets; "" if there are no others.
+	Node string
+	// Healths calls each for every check of a target that there is, until it returns false; see balance.Fleet. Nil means that
+	// there is none.
+	Healths func(each func(*balance.Health, balance.Check) bool)
+	Now     func() time.Time // nil is time.Now
+	Log     *slog.Logger     // nil discards
 }
 
 // Detector is an accesslog.Sink that creates events. It is safe for concurrent use.
@@ -80,6 +87,7 @@ type Detector struct {
 	notified []*group  // that had an event, the earliest first
 	forgetAt time.Time // earliest time of the next check for deleted routes
 
+	targets   targets
 	work      service.Signal     // holds a token if there may be something to write
 	syncs     chan chan struct{} // each is closed when everything due is written
 	group     service.Group
@@ -132,7 +140,7 @@ func New(cfg Config) (*Detector, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Detector{
-		cfg: cfg, counts: map[limit]int64{}, groups: map[outage]*group{},
+		cfg: cfg, counts: map[limit]int64{}, groups: map[outage]*group{}, targets: newTargets(),
 		work: service.NewSignal(), syncs: make(chan chan struct{}),
 	}, nil
 }
@@ -140,6 +148,6 @@ func New(cfg Config) (*Detector, error) {
 // AddLost counts events that the store had kept to add them later, and has lost.
 func (d *Detector) AddLost(events int) { d.lost.Add(uint64(events)) }
 
-// Lost returns the number of breaches and errors without an event, because there was no memory for
+// Lost returns the number of breaches, errors and transitions of targets without an event, because there was no memory for
 // them, or because too many events of their account waited.
 func (d *Detector) Lost() uint64 { return d.lost.Load() }

@@ -106,15 +106,17 @@ func (d *Detector) workUnless(err error) <-chan struct{} {
 
 // untilDue returns the time until the next event is due; 0 if one is due now.
 func (d *Detector) untilDue() time.Duration {
+	now := d.cfg.Now()
+	wait := d.untilTarget(now)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case len(d.queue) > 0 || len(d.fresh) > 0:
 		return 0
 	case len(d.notified) > 0:
-		return max(0, d.notified[0].next.Sub(d.cfg.Now()))
+		return min(wait, max(0, d.notified[0].next.Sub(now)))
 	default:
-		return time.Hour
+		return wait
 	}
 }
 
@@ -122,7 +124,7 @@ func (d *Detector) untilDue() time.Duration {
 func (d *Detector) pending() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.queue) > 0 || len(d.groups) > 0
+	return len(d.queue) > 0 || len(d.groups) > 0 || d.hasUntold()
 }
 
 // write creates a batch of the due events, or of all if last, and stores it. If that fails,
@@ -150,16 +152,19 @@ func (d *Detector) write(ctx context.Context, last bool) error {
 
 // gather creates up to maxBatch due events.
 func (d *Detector) gather(last bool) ([]event.Event, error) {
+	made, err := d.gatherTargets(last)
+	if err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.cfg.Now()
-	var made []event.Event
 	add := func(account string, t event.Type, data any) error {
 		e, err := event.New(account, t, now, data)
 		made = append(made, e)
 		return err
 	}
-	n := min(len(d.queue), maxBatch)
+	n := min(len(d.queue), maxBatch-len(made))
 	for i := range d.queue[:n] {
 		if d.cfg.Full(d.queue[i].account) {
 			d.lost.Add(1)

@@ -5,9 +5,11 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -50,6 +52,50 @@ func BenchmarkForward(b *testing.B) {
 					}
 					if _, err := io.ReadFull(c, body); err != nil {
 						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkTargets measures one small request through the engine to an upstream with one target and with three, which it
+// balances and ejects (targets.md, section 10). Client and upstream allocate nothing.
+func BenchmarkTargets(b *testing.B) {
+	for _, n := range []int{1, 3} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			f := &fleetOfTargets{}
+			for range n {
+				f.urls = append(f.urls, "http://"+upstreamtest.ServeConstant(b, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 381\r\n\r\n"+strings.Repeat("x", 381)))
+			}
+			s := setup{upstream: f.urls[0], limit: "1000000000/s"}
+			if n > 1 {
+				s.adjust = f.config(gateway.DefaultRetries())
+			}
+			g := start(b, s)
+			g.sink.discard = true
+			request := []byte("GET /a/b?c=d HTTP/1.1\r\nHost: api.test\r\nUser-Agent: bench\r\nAccept: */*\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")
+			b.ReportAllocs()
+			b.SetParallelism(16)
+			before := proctest.CPUTime(b)
+			b.RunParallel(func(pb *testing.PB) {
+				conn, err := net.Dial("tcp", g.addr)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				buf := make([]byte, 4096)
+				for pb.Next() {
+					if _, err := conn.Write(request); err != nil {
+						b.Error(err)
+						return
+					}
+					n, err := conn.Read(buf)
+					if err != nil || n < 381 || string(buf[9:12]) != "200" {
+						b.Errorf("got response %q, error %v; want a whole 200", buf[:n], err)
 						return
 					}
 				}

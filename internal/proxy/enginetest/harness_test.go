@@ -68,15 +68,19 @@ type harness struct {
 
 // recordSink is a sink that keeps the access records it takes.
 type recordSink struct {
+	discard bool // it keeps none
 	mu      sync.Mutex
 	entries []accesslog.Entry
 }
 
 func (s *recordSink) Take(batch []accesslog.Entry) {
+	if s.discard {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range batch {
-		e.Path, e.MethodText, e.Cost = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost)
+		e.Path, e.MethodText, e.Cost, e.AttemptList = strings.Clone(e.Path), strings.Clone(e.MethodText), strings.Clone(e.Cost), strings.Clone(e.AttemptList)
 		s.entries = append(s.entries, e)
 	}
 }

@@ -149,7 +149,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 				c.want.check(t, entry)
 				attempts, target := uint8(0), ""
 				if c.want.upstream != 0 || c.path == "/nothing" { // the request went upstream
-					attempts, target = 1, upstream.URL
+					attempts, target = 1, hostOf(upstream.URL)
 				}
 				if entry.Attempts != attempts || entry.Target != target {
 					t.Errorf("got %d attempts, the last to %q; want %d, to %q", entry.Attempts, entry.Target, attempts, target)

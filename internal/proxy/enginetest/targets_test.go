@@ -2,6 +2,7 @@ package enginetest_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/pem"
@@ -45,6 +46,7 @@ const (
 // the n-th fault, and every later one gets a response.
 type fleetOfTargets struct {
 	urls   []string
+	ca     string // of https targets
 	faults []targetFault
 	failed chan struct{} // receives a value when a target has failed
 
@@ -62,8 +64,8 @@ type arrivedRequest struct {
 
 type connKey struct{}
 
-// startTargets starts n targets.
-func startTargets(t testing.TB, scheme string, n int, faults []targetFault) *fleetOfTargets {
+// startTargets starts n targets. Of https targets, those in http1 speak only HTTP/1.1.
+func startTargets(t testing.TB, scheme string, n int, faults []targetFault, http1 ...int) *fleetOfTargets {
 	t.Helper()
 	f := &fleetOfTargets{faults: faults, failed: make(chan struct{}, 16)}
 	for i := range n {
@@ -72,15 +74,25 @@ func startTargets(t testing.TB, scheme string, n int, faults []targetFault) *fle
 			t.Fatal(err)
 		}
 		protocols := new(http.Protocols)
-		protocols.SetHTTP1(scheme == "http")
+		protocols.SetHTTP1(scheme != "h2c")
 		protocols.SetUnencryptedHTTP2(scheme == "h2c")
+		protocols.SetHTTP2(scheme == "https" && !slices.Contains(http1, i))
 		s := &http.Server{
 			Protocols: protocols, ReadHeaderTimeout: testTimeout,
 			Handler:     http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.serve(i, w, r) }),
 			ConnContext: func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		}
 		var serving sync.WaitGroup
-		serving.Go(func() { _ = s.Serve(l) })
+		if scheme == "https" {
+			certified := httptest.NewUnstartedServer(nil)
+			certified.StartTLS()
+			certified.Close()
+			f.ca = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certified.Certificate().Raw}))
+			s.TLSConfig, s.ErrorLog = &tls.Config{Certificates: certified.TLS.Certificates}, log.New(io.Discard, "", 0)
+			serving.Go(func() { _ = s.ServeTLS(l, "", "") })
+		} else {
+			serving.Go(func() { _ = s.Serve(l) })
+		}
 		t.Cleanup(func() {
 			_ = s.Close()
 			serving.Wait()
@@ -91,6 +103,10 @@ func startTargets(t testing.TB, scheme string, n int, faults []targetFault) *fle
 }
 
 func (f *fleetOfTargets) serve(target int, w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/plain" {
+		_, _ = io.WriteString(w, "plain")
+		return
+	}
 	f.mu.Lock()
 	n := len(f.arrived)
 	f.arrived = append(f.arrived, arrivedRequest{target: target, attempt: r.Header.Get("X-Keygate-Attempt"), host: r.Host})
@@ -103,6 +119,9 @@ func (f *fleetOfTargets) serve(target int, w http.ResponseWriter, r *http.Reques
 	case faultReset:
 		_, _ = io.ReadFull(r.Body, make([]byte, fault.after))
 		c, _ := r.Context().Value(connKey{}).(net.Conn)
+		if over, is := c.(*tls.Conn); is {
+			c = over.NetConn()
+		}
 		_ = c.Close()
 		f.failed <- struct{}{}
 		panic(http.ErrAbortHandler)
@@ -122,7 +141,7 @@ func (f *fleetOfTargets) serve(target int, w http.ResponseWriter, r *http.Reques
 // config returns a configuration of the targets.
 func (f *fleetOfTargets) config(r gateway.Retries) func(*gateway.Upstream) {
 	return func(u *gateway.Upstream) {
-		u.Retries = &r
+		u.Retries, u.TLS.CA = &r, cmp.Or(u.TLS.CA, f.ca)
 		for _, url := range f.urls {
 			u.Targets = append(u.Targets, gateway.Target{URL: url})
 		}
@@ -148,7 +167,8 @@ func (g *harness) wantIdle(t rapid.TB, attempts int) {
 // movedRequest is a request to several targets, and how they fail.
 type movedRequest struct {
 	scheme, client string
-	method         string
+	http1          []int  // targets that speak only HTTP/1.1
+	method, path   string // "" for /a
 	idempotencyKey bool
 	retries        gateway.Retries
 	faults         []targetFault
@@ -158,13 +178,16 @@ type movedRequest struct {
 
 func drawMovedRequest(t *rapid.T) movedRequest {
 	m := movedRequest{
-		scheme: rapid.SampledFrom([]string{"http", "h2c"}).Draw(t, "scheme"), client: rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "client"),
+		scheme: rapid.SampledFrom([]string{"http", "h2c", "https"}).Draw(t, "scheme"), client: rapid.SampledFrom([]string{"h1", "h2"}).Draw(t, "client"),
 		method:         rapid.SampledFrom([]string{"GET", "PUT", "DELETE", "POST", "PATCH"}).Draw(t, "method"),
 		idempotencyKey: rapid.Bool().Draw(t, "with Idempotency-Key"),
 		retries: gateway.Retries{
 			Attempts: rapid.IntRange(0, gateway.MaxRetryAttempts).Draw(t, "attempts"), BudgetPercent: 20, IdempotencyKey: rapid.Bool().Draw(t, "idempotency_key"),
 			On: rapid.SampledFrom([][]string{{"connect", "reset"}, {"connect"}, {"connect", "reset", "503"}, {"503"}}).Draw(t, "on"),
 		},
+	}
+	if m.scheme == "https" {
+		m.http1 = rapid.SliceOfNDistinct(rapid.IntRange(0, 2), 0, 3, rapid.ID[int]).Draw(t, "HTTP/1.1 only")
 	}
 	if m.method != "GET" && m.method != "DELETE" {
 		m.body = bytes.Repeat([]byte("0123456789"), rapid.SampledFrom([]int{0, 1, 50, 500, 6000, 20_000}).Draw(t, "body"))
@@ -213,16 +236,25 @@ func (m *movedRequest) outcomes() (counts []int) {
 // `on` does not name. The target that responds gets the whole body, once, whatever was sent of it before; the client gets one
 // response; and nothing remains in flight.
 func TestRequestsMoveToAnotherTarget(t *testing.T) {
-	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableKeepAlives: true, DisableCompression: true}, "h2": h2cClient(t)}
+	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableCompression: true}, "h2": h2cClient(t)}
 	rapid.Check(t, func(r *rapid.T) {
 		m := drawMovedRequest(r)
-		f := startTargets(t, m.scheme, 3, m.faults)
+		f := startTargets(t, m.scheme, 3, m.faults, m.http1...)
 		g := start(t, setup{upstream: f.urls[0], realClock: true, adjust: f.config(m.retries)})
 		status, got := m.send(r, g, clients[m.client], f)
 		f.mu.Lock()
 		n := len(f.arrived)
 		f.mu.Unlock()
 		g.wantIdle(r, n)
+		if n > len(m.faults) {
+			if rec := final(t, g.records()); rec.BytesIn != int64(len(m.body)) || rec.Status != http.StatusOK {
+				r.Errorf("the record says %d bytes in and status %d, want %d and 200", rec.BytesIn, rec.Status, len(m.body))
+			}
+		}
+		next := movedRequest{method: "GET", path: "/plain"} // perhaps over the same connection
+		if status, got := next.send(r, g, clients[m.client], f); status != http.StatusOK || got != "plain" {
+			r.Errorf("the client's next request got %d, %q; want 200, plain", status, got)
+		}
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if !slices.Contains(m.outcomes(), n) {
@@ -268,7 +300,7 @@ func (m *movedRequest) send(t rapid.TB, g *harness, client http.RoundTripper, f 
 			sends = io.MultiReader(bytes.NewReader(m.body[:m.sent]), gate(f.failed), bytes.NewReader(m.body[m.sent:]))
 		}
 	}
-	req, err := http.NewRequestWithContext(ctx, m.method, "http://"+g.addr+"/a", sends)
+	req, err := http.NewRequestWithContext(ctx, m.method, "http://"+g.addr+cmp.Or(m.path, "/a"), sends)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/send"
-	"github.com/keygate/keygate/internal/upstream"
 )
 
 // errCut is the error of waits that the sweeper has ended.
@@ -17,12 +16,16 @@ var errCut = errors.New("h1: the exchange was ended")
 // forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
 	cfg := &c.engine.cfg
-	if err := x.CheckForward(x, x.req.ContentLength(), proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
+	length := int64(0)
+	if x.req.HasBody() {
+		length = x.req.ContentLength()
+	}
+	if err := x.CheckForward(x, length, proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
 	x.timeout = x.HeadTimeout()
 	a := &x.attempt
-	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization, x); err != nil {
+	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization); err != nil {
 		return c.refuse(x, err)
 	}
 	a.Request = send.Request{
@@ -64,9 +67,15 @@ func (x *exchange) Write() (whole bool, err error) {
 	switch trip := a.H1(); {
 	case x.resumed && a.Multiplexed(), trip != nil && trip.Resumed(): // Again has prepared the body
 		return x.body.Done(), nil
-	case x.resumed: // its first part is in Attempt.Part, and its rest is not framed
-		return false, proxy.Unreachable(upstream.ErrNoHTTP2)
+	case x.resumed: // over HTTP/2 so far: its first part is in Attempt.Part
+		x.body.GoOn(a.Framing())
+		err := trip.AppendBody(a.Part)
+		if err == nil && x.body.Done() {
+			err = trip.EndBody(x.body.Trailers())
+		}
+		return x.body.Done(), err
 	}
+	a.Part = nil
 	if a.End = !x.req.HasBody(); a.End {
 		return true, nil
 	}

@@ -52,7 +52,7 @@ func newRequester(t testing.TB, shape string) *requester {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{&snapshot.Target{Base: &url.URL{Scheme: scheme, Host: addr, Path: "/x"}}}, Timeout: time.Minute}}
+	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{{Base: &url.URL{Scheme: scheme, Host: addr, Path: "/x"}}}, Timeout: time.Minute}}
 	l := serve(t, Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}})
 	_, conn := dial(t, l)
 	r := &requester{t: t, conn: conn, stream: 1, buf: make([]byte, 16<<10)}

@@ -96,6 +96,7 @@ func (s *stream) consumed() {
 		s.Passed(s.forwarded, 0)
 		s.uploadedAt = c.engine.clock.Now()
 		s.refill(n)
+		s.out = s.out[:0]
 		c.flushLocked()
 	}
 }

@@ -85,6 +85,7 @@ func (s *stream) relay() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.Panicked(p)
+			_ = s.attempt.Fail(nil)
 		}
 		s.calling = false
 	}()

@@ -32,7 +32,7 @@ import (
 type forwarder struct{ gateway *snapshot.Settings }
 
 func newForwarder() forwarder {
-	return forwarder{&snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{&snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}}
+	return forwarder{&snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}}
 }
 
 func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {

@@ -205,7 +205,7 @@ func startEngine(t testing.TB, scheme string) *target {
 	service.Start()
 	t.Cleanup(service.Close)
 	host := service.Listener.Addr().String()
-	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{&snapshot.Target{Base: &url.URL{Scheme: scheme, Host: host, Path: "/x"}}}, Timeout: time.Minute}}
+	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{{Base: &url.URL{Scheme: scheme, Host: host, Path: "/x"}}}, Timeout: time.Minute}}
 	e, err := New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: newPools(t)}})
 	if err != nil {
 		t.Fatal(err)

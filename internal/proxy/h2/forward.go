@@ -67,7 +67,7 @@ func (s *stream) begin() error {
 	case s.crowded:
 		return proxy.TooManyBodies()
 	}
-	return s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization, s)
+	return s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization)
 }
 
 // Write implements send.Client.
@@ -137,7 +137,7 @@ func (s *stream) Start(sent int) error {
 	}
 	if !s.calling {
 		s.wire = s.attempt.Conn().NetConn()
-		if s.uploading = !s.whole; s.whole {
+		if s.uploading = !s.whole; s.whole && !s.attempt.H1().Resumed() {
 			s.forwarded = int64(len(s.out)) // the end of the stream frees its part of the window
 		}
 		return nil
@@ -219,7 +219,7 @@ func (s *stream) resume() bool {
 	}
 	s.out = append(s.out, s.in...)
 	s.in = s.in[:0]
-	s.refilled, s.forwarded = s.forwarded, 0
+	s.refilled, s.forwarded = s.refilled+s.forwarded, 0
 	s.whole, s.stopped, s.ending = s.ended, false, false
 	a.Part, a.End = s.out, s.whole && !s.tail
 	return true

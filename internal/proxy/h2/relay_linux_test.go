@@ -63,7 +63,7 @@ func newRelay(t *testing.T) *relay {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{&snapshot.Target{Base: &url.URL{Scheme: "h2c", Host: l.Addr().String(), Path: "/x"}}}, Timeout: time.Minute}}
+	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{{Base: &url.URL{Scheme: "h2c", Host: l.Addr().String(), Path: "/x"}}}, Timeout: time.Minute}}
 	r.engine, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools, Shard: r.collector.Shard}})
 	if err != nil {
 		t.Fatal(err)

@@ -54,7 +54,7 @@ func startOver(t testing.TB, scheme string, handler http.HandlerFunc) (addr stri
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{&snapshot.Target{Base: base}}, Timeout: time.Minute}}
+	gateway := &snapshot.Settings{ID: "gw_1", Upstream: &snapshot.Upstream{Targets: []*snapshot.Target{{Base: base}}, Timeout: time.Minute}}
 	e, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}})
 	if err != nil {
 		t.Fatal(err)

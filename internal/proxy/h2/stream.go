@@ -388,8 +388,11 @@ func (s *stream) serve() (err error) {
 
 // check returns an error for a request that must not be forwarded.
 func (s *stream) check() error {
-	length := int64(-1)
-	if s.hasBody && !s.tunnels {
+	length := int64(0)
+	switch {
+	case s.tunnels:
+		length = -1
+	case s.hasBody:
 		length = s.req.ContentLength()
 	}
 	return s.CheckForward(s, length, proxy.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via))

@@ -229,6 +229,9 @@ func (r *Recoder) Start(in http1.Framing, length int64, to *Framing) {
 	r.to = to
 }
 
+// GoOn makes the rest of a body go on as to says.
+func (r *Recoder) GoOn(to *Framing) { r.to = to }
+
 // Step converts buf[start:end]. It uses all of it unless the body ends before end. It may
 // write up to 20 bytes before start and 2 after end.
 func (r *Recoder) Step(buf []byte, start, end int) (p Piece, err error) {

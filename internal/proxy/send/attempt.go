@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
@@ -111,15 +110,17 @@ func (a *Attempt) Reset() {
 	}
 }
 
-// Pick begins the attempt with the target for the request of x. authorization is the request's, and header its fields. The
+// Pick begins the attempt with the target for the request of x. authorization is the request's. The
 // error is the response to the client.
-func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string, header admit.Header) (err error) {
+func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string) (err error) {
 	a.exchange, a.pools, a.affinity, a.upstream, a.binds = x, pools, affinity, x.Verdict.Upstream, proxy.Binds(authorization)
-	if a.upstream.Balance != nil {
-		return a.begin(header)
+	if b := a.upstream.Balance; b != nil && !b.Dropped() {
+		if err = a.begin(); err != nil {
+			a.conclude(balance.Canceled, err)
+		}
+		return err
 	}
-	a.target, err = affinity.targetOf(pools, a.upstream.Targets[0])
-	return err
+	return a.chooseFirst()
 }
 
 // SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
@@ -248,11 +249,15 @@ func (a *Attempt) start(c Client) error {
 		a.multiplexed = !a.trip.resumed && a.multiplexes()
 	}
 	if a.multiplexed {
-		switch err := a.startH2(c); {
+		err := a.startH2(c)
+		if errors.Is(err, upstream.ErrNoHTTP2) || errors.Is(err, upstream.ErrNoConnect) {
+			a.unreached = false // there was a connection
+		}
+		switch {
 		case errors.Is(err, upstream.ErrNoConnect) && a.target.pool == nil:
 			return proxy.NoWebSocket()
 		case errors.Is(err, upstream.ErrNoHTTP2), errors.Is(err, upstream.ErrNoConnect): // most servers take a WebSocket only over HTTP/1.1
-			a.multiplexed, a.written, a.waited, a.Part = false, false, true, nil
+			a.multiplexed, a.written, a.waited = false, false, true
 			a.trip.dropBuffer()
 		default:
 			return err
@@ -310,6 +315,7 @@ func (a *Attempt) startH1(c Client) error {
 		}
 	}
 	a.trip.begin(a.conn, a.to(c), a.exchange.Method == "HEAD")
+	a.conn.Carry(a.Request.Body)
 	if !a.whole && a.keepsBody() {
 		a.trip.keep()
 	}
@@ -375,7 +381,7 @@ func (a *Attempt) confirm(waited bool) error {
 func (a *Attempt) started() {
 	a.tries++
 	a.sent = true
-	a.exchange.MarkAttempt(a.target.of.URL)
+	a.exchange.MarkAttempt(a.target.of.Base.Host)
 }
 
 // receive passes on the response to a try.
@@ -501,15 +507,16 @@ func (a *Attempt) Torn() error {
 	return nil
 }
 
-// TimedOut notes, before Fail, that the upstream did not respond in time.
-func (a *Attempt) TimedOut() { a.timedOut = true }
+// TimedOut notes, before Fail, that the upstream did not respond in time. If the client has given it that time, this says nothing
+// about the upstream.
+func (a *Attempt) TimedOut() { a.timedOut = !a.exchange.Late() }
 
 // Release ends the use of the connection after Run has succeeded. intact is set if the whole request
 // was sent and the exchange was not cut off: only then may the connection carry another request. alone
 // is set if it cannot, and it was bound to the client's connection or would be.
 func (a *Attempt) Release(intact bool) (alone bool) {
 	at := a.balance.Target()
-	a.conclude(balance.OK)
+	a.conclude(balance.OK, nil)
 	if a.multiplexed {
 		a.call.Close()
 		return false
@@ -542,9 +549,10 @@ func (a *Attempt) Finish(to message.Receiver) error {
 // Relay passes a response that has arrived whole to a receiver, within Waiter.Relay.
 func (a *Attempt) Relay(to message.Receiver) error {
 	if err := a.call.Run(a.to(to)); err != nil {
+		a.conclude(a.resultOf(err), err)
 		return err
 	}
-	a.conclude(balance.OK)
+	a.conclude(balance.OK, nil)
 	return a.call.Finish(to)
 }
 
@@ -560,7 +568,7 @@ func (a *Attempt) Relays() bool {
 // Fail ends an attempt that failed with err. It adds the upstream's address to the error, if a try has
 // begun and the client was not lost.
 func (a *Attempt) Fail(err error) error {
-	a.conclude(a.resultOf(err))
+	a.conclude(a.resultOf(err), err)
 	if err != nil && a.open && !a.Lost() {
 		if a.multiplexed {
 			err = upstream.At(a.call.Address(), err)

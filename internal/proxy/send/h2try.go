@@ -271,7 +271,7 @@ func (c *H2Try) write(r *Request, to *Target, confirm upstream.Confirmer) {
 	h := &c.head
 	h.text, h.fields = h.text[:0], h.fields[:0]
 	method := proxy.Text(r.Head.Method.Of(r.Text))
-	c.isHead, c.tunnels, c.withheld, c.confirm = method == "HEAD", r.WebSocketKey != "", to.of.Withheld, confirm
+	c.isHead, c.tunnels, c.withheld, c.confirm = method == "HEAD", r.WebSocketKey != "", r.withheld(to), confirm
 	if c.tunnels { // RFC 8441, 4
 		h.add(":method", "CONNECT", false)
 		h.add(":protocol", webSocket, false)

@@ -2,6 +2,7 @@ package send
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/cookie"
@@ -33,9 +34,19 @@ type Request struct {
 // upgrades reports whether the request over HTTP/1.1 asks for an upgrade.
 func (r *Request) upgrades() bool { return r.Upgrade || r.WebSocketKey != "" }
 
+// withheld returns the client's fields that a target does not get. A newer configuration than the request's may have other
+// key headers: the request's own remain withheld.
+func (r *Request) withheld(to *Target) []string {
+	keys := r.Hop.Verdict.Gateway.Withheld
+	if slices.Equal(keys, to.of.Keys) {
+		return to.of.Withheld
+	}
+	return slices.Concat(to.of.Withheld, keys)
+}
+
 // append appends the head, which declares the body that it begins.
 func (r *Request) append(dst []byte, to *Target, body *message.Framing) []byte {
-	body.Begin(r.Head, r.upgrades(), to.of.Withheld)
+	body.Begin(r.Head, r.upgrades(), r.withheld(to))
 	if r.Hop.Major == 2 { // over HTTP/1.1 the client decides
 		body.DeclareEmpty(r.Head.Method.Of(r.Text))
 	}
@@ -99,7 +110,7 @@ type requestFilter struct {
 
 func (r *Request) filter(to *Target) requestFilter {
 	return requestFilter{
-		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: to.of.Withheld,
+		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: r.withheld(to),
 		named: proxy.NamesOf(r.Text, r.Head.Fields(), r.Head.Named()), reads: r.Hop.Verdict.Cost.ReadsResponse(),
 	}
 }
@@ -150,7 +161,7 @@ func (r *Request) completeHop(to *Target, kept proxy.Fields) {
 	hop := &r.Hop
 	hop.Headers = to.of.Headers
 	hop.Authority = proxy.Text(r.authority())
-	if hop.Verdict.Cost.ReadsResponse() && !proxy.IsWithheld(to.of.Withheld, "accept-encoding") {
+	if hop.Verdict.Cost.ReadsResponse() && !proxy.IsWithheld(r.withheld(to), "accept-encoding") {
 		hop.AcceptEncoding = proxy.AcceptEncoding(r.Text, r.Head.Fields())
 	}
 	hop.HasForwardedHost, hop.HasForwardedProto = kept.Has(http1.XForwardedHost), kept.Has(http1.XForwardedProto)
@@ -161,7 +172,7 @@ func (r *Request) completeHop(to *Target, kept proxy.Fields) {
 
 // traces reports whether the gateway writes traceparent.
 func (r *Request) traces(to *Target) bool {
-	return r.Trace != nil && !proxy.IsWithheld(to.of.Withheld, "traceparent")
+	return r.Trace != nil && !proxy.IsWithheld(r.withheld(to), "traceparent")
 }
 
 // appendConnection appends the connection fields for the upstream.

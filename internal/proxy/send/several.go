@@ -2,10 +2,10 @@ package send
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
@@ -20,6 +20,9 @@ import (
 // maxSmall is the longest body of a request that may be the only one at a half-open target.
 const maxSmall = 64 << 10
 
+// errNoHTTP1 is the cause of a 502 for a body that was sent in part over HTTP/1.1, and whose next target speaks HTTP/2 only.
+var errNoHTTP1 = errors.New("the target does not speak HTTP/1.1, in which the request was begun")
+
 // errFailing keeps a response from the client that leads to an attempt at another target.
 var errFailing = errors.New("send: the response leads to another attempt")
 
@@ -27,10 +30,10 @@ var errFailing = errors.New("send: the response leads to another attempt")
 func (a *Attempt) now() time.Duration { return a.exchange.Mono() }
 
 // begin begins the request to the upstream's Balance and chooses the first target.
-func (a *Attempt) begin(header admit.Header) error {
+func (a *Attempt) begin() error {
 	x, b := a.exchange, &a.balance
 	b.Caller = x.CallerHash()
-	b.Value, b.HasValue = x.HashValue(a.upstream.HashOn, header)
+	b.Value, b.HasValue = x.HashValue()
 	b.Small = proxy.Idempotent(x.Method) && x.Length() >= 0 && x.Length() <= maxSmall
 	b.Begin(a.now(), a.upstream.Balance)
 	a.balanced = true
@@ -45,40 +48,58 @@ func (a *Attempt) choose() (err error) {
 	if a.elsewhere || t == nil || !b.Prefer(t) {
 		t = b.Pick(a.began)
 	}
-	if t == nil {
+	switch {
+	case t == nil && a.upstream.Balance.Dropped(): // since the request was decided
+		a.conclude(balance.Canceled, nil)
+		return a.chooseFirst()
+	case t == nil:
 		return proxy.NoTarget(a.upstream.Name)
 	}
 	of, _ := t.Use().(*snapshot.Target) // as balanceConfig of package snapshot says
-	a.target, err = a.affinity.targetOf(a.pools, of)
+	if a.target, err = a.affinity.targetOf(a.pools, of); err == nil && a.trip.resumed && a.target.pool == nil {
+		err = proxy.Unreachable(errNoHTTP1)
+	}
 	return err
 }
 
-// conclude ends the request to the upstream's Balance, and the try that runs with the result.
-func (a *Attempt) conclude(r balance.Result) {
+// chooseFirst chooses the first target that does not drain, without the upstream's Balance.
+func (a *Attempt) chooseFirst() (err error) {
+	i := slices.IndexFunc(a.upstream.Targets, func(t *snapshot.Target) bool { return !t.Drain })
+	if i < 0 {
+		return proxy.NoTarget(a.upstream.Name)
+	}
+	a.target, err = a.affinity.targetOf(a.pools, a.upstream.Targets[i])
+	return err
+}
+
+// conclude ends the request to the upstream's Balance, and the try that runs with the result. err is the error of the try, or nil.
+func (a *Attempt) conclude(r balance.Result, err error) {
 	if !a.balanced {
 		return
 	}
 	a.balanced = false
-	a.endTry(r)
+	a.endTry(r, err)
 	a.balance.Finish(a.now())
 }
 
 // endTry ends the try that runs, if there is one.
-func (a *Attempt) endTry(r balance.Result) {
+func (a *Attempt) endTry(r balance.Result, err error) {
 	t := a.balance.Target()
 	if t == nil {
 		return
 	}
 	now := a.now()
-	a.exchange.EndAttempt(a.balance.Count(), t, r, now-a.began)
 	a.balance.End(now, r)
+	a.exchange.EndAttempt(t, r, err, a.began, now)
 }
 
 // hasOthers reports whether the request may be sent to several targets.
-func (a *Attempt) hasOthers() bool { return a.balanced && a.upstream.Several() }
+func (a *Attempt) hasOthers() bool { return a.balanced && a.upstream.Retries() }
 
 // keepsBody reports whether the body is kept while it is sent over HTTP/1.1, because the request may be sent again.
-func (a *Attempt) keepsBody() bool { return a.hasOthers() && a.mayRepeatAny() }
+func (a *Attempt) keepsBody() bool {
+	return a.hasOthers() && a.exchange.Length() <= upstream.MaxReplay && a.mayRepeatAny()
+}
 
 // mayRepeatAny reports whether sending the request again does no harm, even if the target has processed it.
 func (a *Attempt) mayRepeatAny() bool {
@@ -106,18 +127,26 @@ func (a *Attempt) resultOf(err error) balance.Result {
 		return a.failing
 	case a.timedOut:
 		return balance.Timeout
-	case a.Lost():
+	case a.Lost(), upstream.IsLocal(err):
 		return balance.Canceled
+	case a.refused():
+		return balance.Unusable
+	case errors.Is(err, errUnasked):
+		return balance.Reset
 	}
 	switch r := upstream.ReasonOf(err); r {
 	case accesslog.AddressNotAllowed:
 		return balance.NotAllowed
-	case accesslog.NoFreeConnection, accesslog.NoDescriptors, accesslog.MalformedResponse, accesslog.ResponseTooLarge:
+	case accesslog.NoFreeConnection, accesslog.NoDescriptors:
 		return balance.Canceled
+	case accesslog.MalformedResponse, accesslog.ResponseTooLarge:
+		return balance.Unusable
 	case accesslog.ResponseTimeout:
-		return balance.Timeout
+		if !a.unreached {
+			return balance.Timeout
+		}
 	case accesslog.NoReason:
-		if fault.CodeOf(err) != fault.UpstreamUnreachable {
+		if !a.unreached || fault.CodeOf(err) != fault.UpstreamUnreachable {
 			return balance.Canceled
 		}
 	}
@@ -127,14 +156,20 @@ func (a *Attempt) resultOf(err error) balance.Result {
 	return balance.Reset
 }
 
+// refused reports whether the target has certainly not processed the request, as when it closes a connection over HTTP/2 in
+// order. This says nothing against the target.
+func (a *Attempt) refused() bool { return a.multiplexed && a.open && a.call.Safe() }
+
 // mayMove reports whether the request may be sent to another target after a try that has ended with r (section 4). It then
 // counts as a retry.
 func (a *Attempt) mayMove(r balance.Result) bool {
 	switch {
-	case r == balance.OK, r == balance.Canceled, a.answered:
+	case a.answered:
+		return false
+	case a.refused():
+	case r == balance.OK, r == balance.Canceled:
 		return false
 	case a.unreached: // no connection was made
-	case a.multiplexed && a.open && a.call.Safe(): // the target has not processed it
 	case a.upgrades() || a.binds || a.bound:
 		return false
 	case !a.upstream.Balance.RetriesOn(r) || !a.mayRepeatAny():
@@ -150,7 +185,7 @@ func (a *Attempt) move(c Client, err error) error {
 			return err
 		}
 	}
-	a.endTry(a.resultOf(err))
+	a.endTry(a.resultOf(err), err)
 	if a.call != nil {
 		a.call.Close()
 		a.call.Reset()
@@ -193,14 +228,20 @@ func (r *receiver) TakeInterim(head []byte, resp *http1.Response) error {
 func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framing) error {
 	a := r.attempt
 	result := resultOfHead(head, resp)
-	if result.Failed() && a.hasOthers() && a.whole && (!a.multiplexed || a.first == len(a.Part)) && a.mayMove(result) {
+	if result.Failed() && a.hasOthers() && a.sentAtOnce() && a.mayMove(result) {
 		a.failing = result
 		return errFailing
 	}
 	a.answered = true
 	a.trip.KeepNothing()
 	a.balance.Answer(a.now(), result)
+	a.exchange.AnswerAttempt(result)
 	return r.Receiver.TakeHead(head, resp, body)
+}
+
+// sentAtOnce reports whether the whole request was sent by the time that this was begun.
+func (a *Attempt) sentAtOnce() bool {
+	return a.whole && (!a.multiplexed || a.first == len(a.Part) && a.End)
 }
 
 // resultOfHead returns what the head of a response says about its target.

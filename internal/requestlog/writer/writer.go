@@ -1,4 +1,4 @@
-// Package writer writes refused and failed requests to the store, and requests with a cost, and
+// Package writer writes refused and failed requests to the store, and requests with a cost or several attempts, and
 // samples them if there are very many (contract, section 7).
 package writer
 
@@ -40,7 +40,8 @@ type Config struct {
 	// if that is not known yet; see retention.Clock. Nil means Now.
 	Retention func() time.Time
 	// PerSecond is the maximum number of requests kept of one account that begin in
-	// the same second. 0 means DefaultPerSecond.
+	// the same second. 0 means DefaultPerSecond. As many are kept only because they had several attempts;
+	// those beyond it are not counted as left out.
 	PerSecond int
 	// ChargedPerSecond is the same for requests that are kept only because they have a cost. Those
 	// beyond it are not counted as left out. 0 means DefaultChargedPerSecond.
@@ -83,7 +84,7 @@ const chargedOfNode = 10
 type second struct {
 	account [16]byte
 	at      int64 // Unix
-	charged bool  // of the requests that are kept only because they have a cost
+	why     requestlog.Belonging
 }
 
 var _ accesslog.Sink = (*Writer)(nil)
@@ -133,24 +134,22 @@ func (r *Writer) LeftOut() uint64 { return r.leftOut.Load() }
 // Take implements accesslog.Sink.
 func (r *Writer) Take(batch []accesslog.Entry) {
 	for i := range batch {
-		switch e := &batch[i]; requestlog.Belongs(e) {
-		case requestlog.Ended:
-			r.take(e, false)
-		case requestlog.Charged:
-			r.take(e, true)
-		case requestlog.NotKept:
+		if why := requestlog.Belongs(&batch[i]); why != requestlog.NotKept {
+			r.take(&batch[i], why)
 		}
 	}
 }
 
-func (r *Writer) take(e *accesslog.Entry, charged bool) {
+func (r *Writer) take(e *accesslog.Entry, why requestlog.Belonging) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := second{e.Account, e.Start / 1e6, charged} // without an account, these are requests without a gateway
-	of := second{at: at.at, charged: true}          // of all accounts; what is charged has an account
+	charged := why == requestlog.Charged
+	at := second{e.Account, e.Start / 1e6, why}      // without an account, these are requests without a gateway
+	of := second{at: at.at, why: requestlog.Charged} // of all accounts; what is charged has an account
 	switch {
 	case e.Account == [16]byte{} && r.cfg.OperatorID == "":
-	case charged && (r.kept[at] >= r.cfg.ChargedPerSecond || r.kept[of] >= chargedOfNode*r.cfg.ChargedPerSecond || len(r.records) >= maxPending/4):
+	case charged && (r.kept[at] >= r.cfg.ChargedPerSecond || r.kept[of] >= chargedOfNode*r.cfg.ChargedPerSecond):
+	case why != requestlog.Ended && (r.kept[at] >= r.cfg.PerSecond || len(r.records) >= maxPending/4):
 	case r.kept[at] >= r.cfg.PerSecond:
 		r.left[at]++
 		r.leftOut.Add(1)
@@ -165,7 +164,7 @@ func (r *Writer) take(e *accesslog.Entry, charged bool) {
 			record.AccountID = r.cfg.OperatorID
 		}
 		r.records = append(r.records, record)
-		r.texts += len(record.Path) + len(record.Method) + len(record.Cost)
+		r.texts += len(record.Path) + len(record.Method) + len(record.Cost) + len(record.AttemptList)
 	}
 }
 

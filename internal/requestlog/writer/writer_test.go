@@ -251,6 +251,26 @@ func TestChargedRequestsAreSampledForThemselves(t *testing.T) {
 	}
 }
 
+// Guarantee: requests that had several attempts are kept as failed ones are, as many of a second, and leave none of these out.
+func TestRetriedRequestsAreSampledForThemselves(t *testing.T) {
+	r := newWriter(t, requestwriter.Config{Store: open(t), PerSecond: 3, ChargedPerSecond: 1})
+	a := id.NewFast()
+	text := accesslog.AppendAttempt(nil, &accesslog.Attempt{Target: "10.0.0.1:8443", Result: "connect"})
+	text = accesslog.AppendAttempt(text, &accesslog.Attempt{Target: "10.0.0.2:8443", Result: "ok", Status: 200})
+	for range 5 {
+		e := refused(a, 0)
+		e.Status, e.Result, e.AttemptList = 200, accesslog.Forwarded, string(text)
+		r.Take([]accesslog.Entry{e, refused(a, 0)})
+	}
+	if got := list(t, r, a); len(got) != 3 || got[0].LeftOut != 2 || r.LeftOut() != 2 || r.Lost() != 0 {
+		t.Errorf("got %d refused requests with %d left out, want 3 and 2", len(got), r.LeftOut())
+	}
+	retried, err := r.Requests(t.Context(), id.Format(id.Account, a), requestlog.Filter{Result: requestlog.ResultRetried}, 100, "")
+	if err != nil || len(retried) != 3 || len(retried[0].Attempts) != 2 || retried[0].Attempts[1].Target != "10.0.0.2:8443" {
+		t.Errorf("got %+v, %v; want 3 requests with 2 attempts", retried, err)
+	}
+}
+
 // Guarantee: docs/limits.md. Requests that are kept only for their cost leave room for those of all accounts that were refused.
 func TestChargedRequestsOfANodeAreBounded(t *testing.T) {
 	r := newWriter(t, requestwriter.Config{Store: open(t), ChargedPerSecond: 2})

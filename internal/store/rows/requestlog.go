@@ -26,13 +26,17 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 	)
 	for i := range records {
 		r := &records[i]
+		limit := r.Limit
+		if r.Decision != accesslog.Limited {
+			limit = attemptCount(r)
+		}
 		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
 			texts[n] = append(texts[n], v)
 		}
-		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, withCost(r.Detail, r.Cost), r.Host} {
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, packDetail(r.Detail, r.Cost, r.AttemptList), r.Host} {
 			sent[n] = append(sent[n], v)
 		}
-		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
+		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), limit, r.Remaining, r.PassesAt,
 			int64(r.UpstreamStatus), int64(r.Reason)} {
 			numbers[n] = append(numbers[n], v)
 		}
@@ -61,31 +65,72 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, accounts, seconds, counts)
 }
 
-// withCost returns the text of the column detail: the detail, or for a request with costs a zero byte, the length of the
-// detail, the detail and the costs.
-func withCost(detail, cost string) string {
-	if cost == "" && !strings.HasPrefix(detail, "\x00") {
-		return detail
+// attemptCount returns the column limit_count of a request that no limit has refused: the number of its attempts, negative if it
+// has no costs. 0 is none.
+func attemptCount(r *requestlog.Record) int64 {
+	n := int64(accesslog.CountAttempts(r.AttemptList))
+	if r.Cost == "" {
+		return -n
 	}
-	b := binary.AppendUvarint(make([]byte, 1, 1+binary.MaxVarintLen64+len(detail)+len(cost)), uint64(len(detail)))
-	return string(append(append(b, detail...), cost...))
+	return n
 }
 
-// splitCost is the inverse of withCost.
-func splitCost(column string) (detail, cost string) {
-	if !strings.HasPrefix(column, "\x00") {
-		return column, ""
+// The forms of the column detail. The detail alone has none of them, and does not begin with a zero byte. All numbers are varints.
+const (
+	formOfCost     = "\x00"         // the length of the detail, the detail and the costs
+	formOfAttempts = "\x00\x80\x00" // that length, the detail, the length of the costs, the costs and the attempts
+)
+
+// packDetail returns the text of the column detail: the detail with the costs and the attempts. The form of attempts is a length of
+// 0 in two bytes to a version that does not know it, whose lengths have as few bytes as they need.
+func packDetail(detail, cost, attempts string) string {
+	switch {
+	case attempts != "":
+		return formOfAttempts + lengthy(detail) + lengthy(cost) + attempts
+	case cost != "", strings.HasPrefix(detail, "\x00"):
+		return formOfCost + lengthy(detail) + cost
+	default:
+		return detail
 	}
-	length, n := binary.Uvarint([]byte(column[1:min(len(column), 1+binary.MaxVarintLen64)]))
-	if rest := column[1+max(n, 0):]; n > 0 && length <= uint64(len(rest)) {
-		return rest[:length], rest[length:]
+}
+
+// lengthy returns a text after its length.
+func lengthy(text string) string {
+	return string(append(binary.AppendUvarint(make([]byte, 0, binary.MaxVarintLen64+len(text)), uint64(len(text))), text...))
+}
+
+// unpackDetail is the inverse of packDetail.
+func unpackDetail(column string) (detail, cost, attempts string) {
+	if rest, is := strings.CutPrefix(column, formOfAttempts); is {
+		detail, rest, isDetail := cutLengthy(rest)
+		cost, attempts, isCost := cutLengthy(rest)
+		if isDetail && isCost {
+			return detail, cost, attempts
+		}
 	}
-	return column, ""
+	if rest, is := strings.CutPrefix(column, formOfCost); is {
+		if detail, cost, is = cutLengthy(rest); is {
+			return detail, cost, ""
+		}
+	}
+	return column, "", ""
+}
+
+// cutLengthy returns the text after its length with which column begins, and what follows it.
+func cutLengthy(column string) (text, rest string, ok bool) {
+	length, n := binary.Uvarint([]byte(column[:min(len(column), binary.MaxVarintLen64)]))
+	if rest = column[max(n, 0):]; n <= 0 || length > uint64(len(rest)) {
+		return "", "", false
+	}
+	return rest[:length], rest[length:], true
 }
 
 // endedRequest is the condition for a request that was refused, that failed or could not go on, as requestlog.Belongs says it.
 var endedRequest = fmt.Sprintf(`(r.status >= 500 OR r.status IN (401, 403, 429) OR r.decision IN (%d, %d, %d) OR r.reason BETWEEN %d AND %d OR r.reason = %d)`, //nolint:gochecknoglobals // never written
 	accesslog.NoGateway, accesslog.NoRoute, accesslog.NoMethod, accesslog.KeyWasRevoked, accesslog.LeaseLost, accesslog.OwnerWasSuspended)
+
+// retriedRequest is the condition for a request with several attempts, as requestlog.Filter says it.
+var retriedRequest = fmt.Sprintf(` AND r.decision <> %d AND NOT r.limit_count BETWEEN -1 AND 1`, accesslog.Limited) //nolint:gochecknoglobals // never written
 
 const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
 	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, r.host, coalesce(l.count, 0)
@@ -97,7 +142,10 @@ func scanRequest(r *Row) (requestlog.Record, error) {
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, (*text)(&q.KeyPrefix), (*text)(&q.Method), (*text)(&q.Path), &q.ClientIP,
 		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, (*text)(&q.Detail), (*text)(&q.Host), &q.LeftOut)
 	q.Time, q.Duration = Instant(at), time.Duration(duration)
-	q.Detail, q.Cost = splitCost(q.Detail)
+	q.Detail, q.Cost, q.AttemptList = unpackDetail(q.Detail)
+	if q.Decision != accesslog.Limited {
+		q.Limit = 0 // see attemptCount
+	}
 	return q, err
 }
 
@@ -133,7 +181,9 @@ func requestQuery(accountID string, f requestlog.Filter, limit int, after string
 	}
 	switch f.Result {
 	case requestlog.ResultCharged:
-		where += ` AND NOT ` + endedRequest
+		where += ` AND r.limit_count >= 0 AND NOT ` + endedRequest
+	case requestlog.ResultRetried:
+		where += retriedRequest
 	case "":
 		where += ` AND ` + endedRequest
 	default:
@@ -158,7 +208,7 @@ func (s *Store) RequestRecord(ctx context.Context, accountID, requestID string) 
 	case err != nil:
 		return nil, err
 	case len(list) == 0:
-		return nil, fault.New(fault.NotFound, "no such request was refused, failed or kept for its cost within the last 24 hours")
+		return nil, fault.New(fault.NotFound, "no such request was refused, failed or kept for its cost or its attempts within the last 24 hours")
 	}
 	return &list[0], nil
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -46,7 +47,7 @@ func testRequestRoundTrip(h *harness) {
 			Status: rapid.IntRange(400, 599).Draw(t, "status"), Duration: time.Duration(rapid.Int64().Draw(t, "duration")),
 			Decision: accesslog.Limited, LimitScope: ratelimit.DailyScope, Limit: rapid.Int64().Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
 			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
-			Reason: accesslog.CertificateRejected, Detail: rapid.SampledFrom([]string{"", "\x00", "\x00\x01"}).Draw(t, "start") + text().Draw(t, "detail"), Host: text().Draw(t, "host"), Cost: string(rapid.SliceOf(rapid.Byte()).Draw(t, "cost")),
+			Reason: accesslog.CertificateRejected, Detail: rapid.SampledFrom([]string{"", "\x00", "\x00\x01"}).Draw(t, "start") + text().Draw(t, "detail"), Host: text().Draw(t, "host"), Cost: string(rapid.SliceOf(rapid.Byte()).Draw(t, "cost")), AttemptList: string(rapid.SliceOf(rapid.Byte()).Draw(t, "attempts")),
 		}
 		if err := h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{r}, nil); err != nil {
 			t.Fatal(err)
@@ -57,6 +58,15 @@ func testRequestRoundTrip(h *harness) {
 		}
 		same(t, "record", *got, r)
 	})
+}
+
+// attempts returns the text of n attempts.
+func attempts(n int) string {
+	var b []byte
+	for range n {
+		b = accesslog.AppendAttempt(b, &accesslog.Attempt{Target: "10.0.0.1:8443", Result: "connect"})
+	}
+	return string(b)
 }
 
 // Guarantee: a list has exactly the matching requests of its account, newest first and page by page.
@@ -72,6 +82,14 @@ func testRequestList(h *harness) {
 	charged.Status, charged.Decision, charged.Cost = 200, accesslog.Forwarded, "cost"
 	failed.Status, failed.Decision, failed.Cost = 503, accesslog.Forwarded, "cost"
 	cut := charged
+	retried, failedTwice, failedOnce, both := newRequest("acct_d", 0), newRequest("acct_d", time.Second), newRequest("acct_d", 2*time.Second), newRequest("acct_d", 3*time.Second)
+	for r, n := range map[*requestlog.Record]int{&retried: 2, &failedTwice: 2, &failedOnce: 1, &both: 6} {
+		r.Status, r.Decision, r.AttemptList = 200, accesslog.Forwarded, attempts(n)
+	}
+	failedTwice.Status, failedTwice.Decision, failedOnce.Status, failedOnce.Decision, both.Cost = 502, accesslog.Unreachable, 502, accesslog.Unreachable, "cost"
+	limited := newRequest("acct_d", 4*time.Second)
+	limited.Status, limited.Decision, limited.Limit = 429, accesslog.Limited, 50
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{retried, failedTwice, failedOnce, both, limited}, nil))
 	cut.ID, cut.Reason = newRequest("acct_c", 2*time.Second).ID, accesslog.KeyWasRevoked
 	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{first, third, foreign, charged, failed, cut}, nil))
 	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{second, first}, nil)) // an existing record is not changed
@@ -100,6 +118,19 @@ func testRequestList(h *harness) {
 	same(h, "without charged ones", h.requests("acct_c", requestlog.Filter{}, 10, ""), []string{cut.ID, failed.ID})
 	same(h, "charged ones alone", h.requests("acct_c", requestlog.Filter{Result: requestlog.ResultCharged}, 10, ""), []string{charged.ID})
 	same(h, "a result", h.requests("acct_c", requestlog.Filter{Result: "upstream_status"}, 10, ""), []string{cut.ID, failed.ID})
+	same(h, "without retried ones", h.requests("acct_d", requestlog.Filter{}, 10, ""), []string{limited.ID, failedOnce.ID, failedTwice.ID})
+	same(h, "retried ones alone", h.requests("acct_d", requestlog.Filter{Result: requestlog.ResultRetried}, 10, ""), []string{both.ID, failedTwice.ID, retried.ID})
+	same(h, "charged ones with attempts", h.requests("acct_d", requestlog.Filter{Result: requestlog.ResultCharged}, 10, ""), []string{both.ID})
+	for _, r := range []requestlog.Record{retried, failedTwice, failedOnce, both, limited} {
+		got, err := h.RequestRecord(h.Context(), "acct_d", r.ID)
+		h.must(err)
+		same(h, "a record with attempts", *got, r)
+		for _, f := range []requestlog.Filter{{}, {Result: requestlog.ResultRetried}, {Result: requestlog.ResultCharged}} {
+			if is := slices.Contains(h.requests("acct_d", f, 10, ""), r.ID); f.Matches(&r) != is {
+				h.Errorf("the filter %q of the store selects request %s: %t, and that of a stream: %t", f.Result, r.ID, is, !is)
+			}
+		}
+	}
 	for _, requestID := range []string{foreign.ID, id.New(id.Request), ""} {
 		if _, err := h.RequestRecord(h.Context(), a, requestID); fault.CodeOf(err) != fault.NotFound {
 			h.Errorf("reading request %q returned %v, want not found", requestID, err)

@@ -3,7 +3,7 @@ import { milliseconds, plural } from '../../lib/format';
 import { CopyButton, Status, Time, type Tone } from '../../ui/basic';
 import type { IconName } from '../../ui/icon';
 import type { Column } from '../../ui/table';
-import { explain, isCharged, type LoggedRequest, short } from './explain';
+import { explain, hasPassed, type LoggedRequest, short } from './explain';
 
 // What a status means here, by icon and word.
 const words: Record<number, [Tone, IconName, string]> = {
@@ -18,7 +18,7 @@ const words: Record<number, [Tone, IconName, string]> = {
 const codes: Record<string, [Tone, IconName, string]> = { owner_suspended: ['warn', 'pause', 'Owner'] };
 
 export function RequestStatus({ record }: { record: LoggedRequest }) {
-  if (isCharged(record)) return <Charged record={record} />;
+  if (hasPassed(record)) return <Passed record={record} />;
   const [tone, icon, word] = (record.decision.upstream_status === null && (codes[record.decision.code] ?? words[record.status])) || [
     'bad' as Tone,
     'cross' as IconName,
@@ -31,8 +31,8 @@ export function RequestStatus({ record }: { record: LoggedRequest }) {
   );
 }
 
-// Charged is the status of a request that is in the log for its cost.
-function Charged({ record: { status, decision } }: { record: LoggedRequest }) {
+// Passed is the status of a request that is in the log for its cost or its attempts.
+function Passed({ record: { status, decision } }: { record: LoggedRequest }) {
   if (decision.code === 'abandoned') return <Status tone="plain">Client gone</Status>;
   return <Status tone={status < 400 ? 'ok' : 'plain'}>{status}</Status>;
 }

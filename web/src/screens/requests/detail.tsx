@@ -9,7 +9,7 @@ import { milliseconds, plural } from '../../lib/format';
 import { unknownWords, unitsWords } from '../../lib/cost';
 import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
-import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
+import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
 import { clean, explain, isDaily, isInFlight, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
 import { nowOf, type Raisable, RaiseLimit } from './raise';
@@ -58,8 +58,8 @@ export default function RequestDetail() {
                   All refused and failed requests
                 </Link>
               }>
-              Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway), failed (5xx) or have a
-              cost are kept.
+              Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway), failed (5xx), have a
+              cost or were sent to several targets are kept.
             </Empty>
           </Panel>
         ) : (
@@ -232,6 +232,7 @@ export default function RequestDetail() {
           />
         </Panel>
       </div>
+      {r.attempts && <AttemptsPanel attempts={r.attempts} />}
       {r.cost && <CostPanel cost={r.cost} />}
       <p className="flex flex-wrap gap-2">
         {r.key_id && (
@@ -253,6 +254,22 @@ export default function RequestDetail() {
       </p>
       {raising && raisable && <RaiseLimit of={raisable} onClose={() => setRaising(false)} />}
     </Page>
+  );
+}
+
+// AttemptsPanel shows each attempt of a request at a target, and how it ended.
+function AttemptsPanel({ attempts }: { attempts: NonNullable<LoggedRequest['attempts']> }) {
+  return (
+    <Panel title="Attempts">
+      <ol aria-label="Attempts" className="flex flex-col gap-2">
+        {attempts.map((a, i) => (
+          <li key={i} className="flex flex-wrap items-baseline gap-x-3">
+            <Status tone={a.result === 'ok' ? 'ok' : 'bad'}>{a.result}</Status>
+            <span className="min-w-0 break-words">{clean(a.explanation)}</span>
+          </li>
+        ))}
+      </ol>
+    </Panel>
   );
 }
 

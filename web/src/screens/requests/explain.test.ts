@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { explain, isCharged, leftThen, limitName, type LoggedRequest, short } from './explain';
+import { explain, hasPassed, leftThen, limitName, type LoggedRequest, short } from './explain';
 
 const none = {
   limit_scope: null,
@@ -30,6 +30,7 @@ function request(status: number, decision: Partial<LoggedRequest['decision']>, r
     key_prefix: null,
     left_out: 0,
     cost: null,
+    attempts: null,
     decision: { check: '', code: '', message: 'said by the server', ...none, ...decision },
     ...rest,
   };
@@ -52,7 +53,32 @@ test('explain says what a request was charged', () => {
   expect(explain(gone)).toContain('ended without a response, because the client closed its connection, and was charged 1 request');
   const failed = request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'closed_early' }, { cost });
   expect(explain(failed)).toContain('failed with status 502 because');
-  expect(isCharged(request(429, { ...limited, limit_scope: 'route' }))).toBe(false);
+  expect(hasPassed(request(429, { ...limited, limit_scope: 'route' }))).toBe(false);
+});
+
+// Guarantee: a request that is in the log for its attempts alone is said to have passed after so many; the sentence has no
+// addresses of targets.
+test('explain says how many attempts a request had', () => {
+  const attempt = {
+    target: '10.0.0.1:8443',
+    result: 'connect',
+    reason: null,
+    status: null,
+    duration_ms: 1,
+    ejected: null,
+    explanation: '',
+  };
+  const passed = request(200, { check: 'upstream', code: 'upstream_status', upstream_status: 200 }, { attempts: [attempt, attempt] });
+  expect(explain(passed)).toBe(
+    'The request GET /orders/17 at 2026-03-01 12:00:00 UTC had the status 200, after 2 attempts (request req_1).',
+  );
+  expect(short(passed)).toBe('Passed after 2 attempts');
+  const failed = request(
+    502,
+    { check: 'upstream', code: 'upstream_unreachable', reason: 'closed_early' },
+    { attempts: [attempt, attempt] },
+  );
+  expect(explain(failed)).toContain('before it responded, after 2 attempts (request');
 });
 
 // Guarantee: one sentence says which check or limit decided a request, its level, and when the request

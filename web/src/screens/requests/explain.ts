@@ -51,14 +51,20 @@ const keyReasons: Record<string, string> = {
 export function explain(r: LoggedRequest, names: Names = {}): string {
   const gateway = names.gateway ? ` on the gateway “${clean(names.gateway)}”` : '';
   const began = `The request ${clean(r.method)} ${clean(r.path)}${gateway} at ${moment(r.time)}`;
-  if (isCharged(r)) return `${began} ${ended(r)}, and was charged ${costWords(r.cost ?? {})} (request ${r.request_id}).`;
+  if (hasPassed(r)) return `${began} ${ended(r)}${afterAttempts(r)}${charge(r)} (request ${r.request_id}).`;
   const verb = r.status >= 500 ? 'failed' : 'was refused';
-  return `${began} ${verb} with status ${r.status} because ${cause(r, names)} (request ${r.request_id}).`;
+  return `${began} ${verb} with status ${r.status} because ${cause(r, names)}${afterAttempts(r)} (request ${r.request_id}).`;
 }
 
-// isCharged reports whether a request is in the log for its cost alone: it was neither refused nor failed.
-export const isCharged = ({ cost, status, decision: { code } }: LoggedRequest): boolean =>
-  cost !== null && (code === 'abandoned' || (code === 'upstream_status' && status < 500));
+// hasPassed reports whether a request is in the log for its cost or its attempts alone: it was neither refused nor failed.
+export const hasPassed = ({ cost, attempts, status, decision: { code } }: LoggedRequest): boolean =>
+  (cost !== null || attempts !== null) && (code === 'abandoned' || (code === 'upstream_status' && status < 500));
+
+const charge = ({ cost }: LoggedRequest): string => (cost === null ? '' : `, and was charged ${costWords(cost)}`);
+
+// afterAttempts says how many attempts a request had, if there were several.
+const afterAttempts = ({ attempts }: LoggedRequest): string =>
+  attempts !== null && attempts.length > 1 ? `, after ${attempts.length} attempts` : '';
 
 // ended says how a request ended that was neither refused nor failed.
 const ended = ({ status, decision }: LoggedRequest): string =>
@@ -226,7 +232,7 @@ function moment(iso: string): string {
 
 // short is the cause in a few words, for a row of a list.
 export function short(r: LoggedRequest): string {
-  if (isCharged(r)) return `Charged ${costWords(r.cost ?? {})}`;
+  if (hasPassed(r)) return r.cost === null ? `Passed${afterAttempts(r).replace(',', '')}` : `Charged ${costWords(r.cost)}`;
   const text = cause({ ...r, ...(r.decision.limit_scope && { key_prefix: null }) }, {})
     .replace(/; (the request would have passed|it never resets).*$/, '')
     .replaceAll('the service behind the gateway', 'the upstream');

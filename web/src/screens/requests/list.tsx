@@ -39,11 +39,23 @@ const nothing = {
   until: undefined,
 };
 
+// What is listed in place of refused and failed requests, by the result.
+const keptFor: Record<string, { title: string; what: string }> = {
+  charged: {
+    title: 'Requests that were charged',
+    what: 'Requests of the last 24 hours that have a cost and were neither refused nor failed, at most 100 of a second.',
+  },
+  retried: {
+    title: 'Requests with several attempts',
+    what: 'Requests of the last 24 hours that were sent to several targets of their upstream, whatever their end.',
+  },
+};
+
 export default function Requests() {
   const [url, change] = useUrl<Names>();
   const { gateways, nameOf } = useGateways();
   const live = Boolean(url.live);
-  const charged = url.result === 'charged';
+  const kept = keptFor[url.result ?? ''];
   const account = useAccount();
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
@@ -59,7 +71,15 @@ export default function Requests() {
   ).data?.data;
   const unclear = useTyped(url, change, gateways, noGateways);
   const filters: Filter[] = [
-    { name: 'result', label: 'Result', values: [{ value: 'charged', label: 'charged, and neither refused nor failed' }], shown: (v) => v },
+    {
+      name: 'result',
+      label: 'Result',
+      values: [
+        { value: 'charged', label: 'charged, and neither refused nor failed' },
+        { value: 'retried', label: 'sent to several targets' },
+      ],
+      shown: (v) => v,
+    },
     { name: 'status', label: 'Status', values: statuses, other: /^[45]\d\d$/, shown: (v) => v },
     {
       name: 'gateway_id',
@@ -79,7 +99,7 @@ export default function Requests() {
   ];
   return (
     <Page
-      title={charged ? 'Requests that were charged' : 'Refused and failed requests'}
+      title={kept?.title ?? 'Refused and failed requests'}
       actions={
         <>
           {!live && (
@@ -98,9 +118,7 @@ export default function Requests() {
         </>
       }>
       <p className="-mt-2 text-muted">
-        {charged
-          ? 'Requests of the last 24 hours that have a cost and were neither refused nor failed, at most 100 of a second.'
-          : 'What was refused (401, 403, 404, 405, 429) or failed (5xx) in the last 24 hours, each with its reason.'}
+        {kept?.what ?? 'What was refused (401, 403, 404, 405, 429) or failed (5xx) in the last 24 hours, each with its reason.'}
       </p>
       <Panel
         flush

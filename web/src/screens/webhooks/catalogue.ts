@@ -84,6 +84,13 @@ const sync: Schemas['SyncFailedEvent'] = {
   path: 'api/openapi.yaml',
   message: 'api/openapi.yaml:12:5: paths.orders: a path must start with a slash',
 };
+const target: Schemas['TargetEvent'] = {
+  target: '10.0.0.1:8443',
+  upstreams: [{ gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa', upstream: 'default' }],
+  node: 'gw-1',
+  reason: 'connect',
+  count: 1,
+};
 
 // catalogue has every type of event that an endpoint can receive.
 export const catalogue: Record<Type, Entry> = {
@@ -120,6 +127,16 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Upstream error',
     text: 'An upstream returned a 5xx status, could not be reached or timed out. At most one a second for each route and status.',
     data: { ...upstream },
+  },
+  'upstream.target_down': {
+    title: 'Target down',
+    text: 'A node sends no more requests to a target, because it failed several times in a row or its check fails. At most one in 10 seconds.',
+    data: { ...target },
+  },
+  'upstream.target_up': {
+    title: 'Target up',
+    text: 'A target that was down on a node gets requests again. At most one in 10 seconds.',
+    data: { ...target, reason: 'answered' },
   },
   'gateway.spec_pushed': { title: 'Routes changed', text: 'A push or rollback changed the routes of a gateway.', data: { ...pushed } },
   'gateway.sync_failed': {

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/service"
+)
+
+// sweepPeriod is how often targets that are gone are forgotten, once nothing is in flight there.
+const sweepPeriod = time.Second
+
+// openFleet makes what chooses between the targets of upstreams. What it reports becomes events.
+func (s *Server) openFleet(ctx context.Context) error {
+	s.fleet = balance.NewFleet(func(t balance.Transition) {
+		if s.events != nil { // nothing is sent to a target before
+			s.events.NoteTarget(t)
+		}
+	})
+	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet})
+}
+
+// upstreams returns the upstreams that have, or had, several targets, ordered by account, gateway and name.
+func (s *Server) upstreams() (all []*balance.Upstream) {
+	current := s.follower.Current()
+	for _, name := range s.fleet.Names() {
+		g := current.GatewayByID(name.Gateway)
+		if g == nil {
+			continue
+		}
+		for u := range g.Upstreams {
+			if u.Name == name.Upstream && u.Balance != nil {
+				all = append(all, u.Balance)
+			}
+		}
+	}
+	return all
+}
+
+// fleetSweeper calls Sweep of a Fleet.
+type fleetSweeper struct {
+	fleet *balance.Fleet
+	group service.Group
+}
+
+// Start begins to sweep, until Stop.
+func (f *fleetSweeper) Start(context.Context) error {
+	return f.group.Start(func(ctx context.Context) {
+		service.Every(ctx, sweepPeriod, func(context.Context) { f.fleet.Sweep() })
+	})
+}
+
+// Stop ends the sweeps.
+func (f *fleetSweeper) Stop(ctx context.Context) error { return f.group.Stop(ctx) }
