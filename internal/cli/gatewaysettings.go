@@ -33,7 +33,9 @@ func settingFlags(f *pflag.FlagSet, rows []gateway.Setting) {
 		}
 		settingFlag(f, s.Kind, s.Flag, s.Default() == true)
 		for _, p := range s.Parts {
-			settingFlag(f, p.Kind, p.Flag, false)
+			if p.Flag.Name != "" {
+				settingFlag(f, p.Kind, p.Flag, false)
+			}
 		}
 	}
 }

@@ -24,7 +24,7 @@ type Setting struct {
 	Record Record
 	Flag   Flag
 	Form   Form
-	Parts  []Part // of KindLimit, KindCORS and KindSwitches, which have a flag and a form field for each part
+	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection and KindRetries, which have a form field for each part
 
 	values values
 
@@ -94,10 +94,11 @@ type Form struct {
 
 // Part is a part of a setting that has an object for its value.
 type Part struct {
-	Name string // of the object's field
-	Kind Kind
-	Flag Flag
-	Form Form
+	Name    string // of the object's field
+	Kind    Kind
+	Choices []string // of KindList: the only values
+	Flag    Flag     // none if the setting has one
+	Form    Form
 }
 
 // Group is a group of settings in the form of the dashboard.

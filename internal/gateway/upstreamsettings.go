@@ -39,6 +39,7 @@ func UpstreamSettings() []Setting {
 		},
 		Record: Record{Example: string(LeastRequests)},
 		Flag:   Flag{Name: "balance", Usage: "how a target is chosen: `least_requests`, round_robin or hash", Column: "BALANCE"},
+		Form:   Form{Group: "Upstream", Label: "Balance", Hint: "How a target is chosen: by requests in flight, one after the other, or by a hash."},
 		values: access[string]{
 			file:   choiceValue(Policies()),
 			member: func(p *Patch) *Member[string] { return &p.Balance },
@@ -65,6 +66,7 @@ func UpstreamSettings() []Setting {
 			Patch:  "principal, address or header:NAME; only with balance hash",
 		},
 		Flag: Flag{Name: "hash-on", Usage: "what keeps requests together with --balance hash: `principal`, address or header:NAME", Column: "HASH ON"},
+		Form: Form{Group: "Upstream", Label: "Hash on", Hint: "What keeps requests together: principal for the key, address, or header: and a name.", Placeholder: "header:X-Session"},
 		values: access[string]{
 			file:   textValue(1, len(HashHeader)+maxHeaderName),
 			member: func(p *Patch) *Member[string] { return &p.HashOn },
@@ -80,6 +82,23 @@ func UpstreamSettings() []Setting {
 			Patch:  "replaced as a whole; default: 5 failures of connect or reset",
 		},
 		Flag: Flag{Name: "ejection", Usage: "when failures in a row eject a target: `false`, or parts such as failures=5,on=connect+reset; others are base, max and max-percent", Column: "EJECTION"},
+		Form: Form{Group: "Ejection", Label: "Eject targets that fail", Hint: "An ejected target gets no requests for some time."},
+		Parts: []Part{{
+			Name: "failures", Kind: KindCount,
+			Form: Form{Label: "Failures in a row", Hint: "1 to 1000"},
+		}, {
+			Name: "base", Kind: KindDuration,
+			Form: Form{Label: "First ejection", Hint: "100ms to 24h, and longer each time that it fails again."},
+		}, {
+			Name: "max", Kind: KindDuration,
+			Form: Form{Label: "Longest ejection", Hint: "100ms to 24h"},
+		}, {
+			Name: "max_percent", Kind: KindCount,
+			Form: Form{Label: "Most targets at once", Hint: "In percent, for statuses and timeouts; one target in any case."},
+		}, {
+			Name: "on", Kind: KindList, Choices: failures(),
+			Form: Form{Label: "What counts as a failure", Hint: "Statuses and timeouts count if at least two callers got them."},
+		}},
 		values: access[Ejection]{
 			file:   ejectionValue(),
 			member: func(p *Patch) *Member[Ejection] { return &p.Ejection },
@@ -101,6 +120,20 @@ func UpstreamSettings() []Setting {
 			Patch:  "replaced as a whole; default: once, after connect or reset",
 		},
 		Flag: Flag{Name: "retries", Usage: "when a request is tried again: `parts` such as attempts=2,on=connect+503; others are budget-percent and idempotency-key", Column: "RETRIES"},
+		Form: Form{Group: "Retries"},
+		Parts: []Part{{
+			Name: "attempts", Kind: KindCount,
+			Form: Form{Label: "Retries of a request", Hint: "0 to 5"},
+		}, {
+			Name: "budget_percent", Kind: KindCount,
+			Form: Form{Label: "Budget", Hint: "Retries of the last 10 seconds, in percent of the requests; 30 are allowed in any case."},
+		}, {
+			Name: "idempotency_key", Kind: KindBool,
+			Form: Form{Label: "Retry with Idempotency-Key", Hint: "POST and PATCH with this header are tried again as GET is."},
+		}, {
+			Name: "on", Kind: KindList, Choices: failures(),
+			Form: Form{Label: "What is tried again", Hint: "Of GET, HEAD, OPTIONS, PUT and DELETE. A request that no target has received is tried again in any case."},
+		}},
 		values: access[Retries]{
 			file:   retriesValue(),
 			member: func(p *Patch) *Member[Retries] { return &p.Retries },
@@ -122,6 +155,7 @@ func UpstreamSettings() []Setting {
 			Patch:  "Go duration, 1s to 1h; default: that of the upstream default",
 		},
 		Flag: Flag{Name: "timeout", Usage: "timeout for the response headers, of all attempts together, as a `duration` such as 30s", Column: "TIMEOUT"},
+		Form: Form{Group: "Upstream", Label: "Timeout", Hint: "To the response headers, of all attempts together, from 1s to 1h. Empty means that of the upstream default."},
 		values: access[string]{
 			file:   durationValue(),
 			member: func(p *Patch) *Member[string] { return &p.Timeout },
@@ -139,6 +173,16 @@ func UpstreamSettings() []Setting {
 	return rows
 }
 
+// UpstreamGroups returns the groups of UpstreamSettings in the form of the dashboard, in its order. The targets are in none.
+func UpstreamGroups() []Group {
+	return []Group{
+		{Title: "Upstream"},
+		{Title: "Ejection", Text: "Failures in a row take a target away for some time."},
+		{Title: "Retries", Text: "A request that failed is tried again, with another target if there is one."},
+		{Title: "Connections to the upstream", Text: "Empty means the default."},
+	}
+}
+
 // complete makes s a row of UpstreamSettings.
 func (s *Setting) complete() {
 	s.Name, s.ofUpstream = strings.TrimPrefix(s.Name, upstreamPrefix), true
@@ -149,6 +193,8 @@ func (s *Setting) complete() {
 	switch s.Name {
 	case "ca":
 		s.Doc.Record = "PEM certificates that replace the system's root certificates; null for those of the system."
+	case "max_connections":
+		s.Form.Hint = "Of each target, 1 to 100000"
 	case "connect_timeout":
 		const one, several = "10s.", "10s, or 1s with several targets."
 		for _, text := range []*string{&s.Doc.File, &s.Doc.Update, &s.Doc.Record} {

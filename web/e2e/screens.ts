@@ -31,7 +31,16 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     spec,
     global_rate_limit: { sustained: '1000/s', burst: '2000/s' },
   });
-  await k.call('POST', '/v1/gateways', { name: 'billing-eu', upstream_url: 'https://billing.internal.example.com/v2' });
+  const billing = await k.call('POST', '/v1/gateways', { name: 'billing-eu', upstream_url: 'https://billing.internal.example.com/v2' });
+  const upstreams = `/v1/gateways/${billing.gateway_id}/upstreams`;
+  await k.call('POST', `${upstreams}/default/targets`, { url: 'https://billing-2.internal.example.com/v2', weight: 3 });
+  await k.call('POST', `${upstreams}/default/targets`, { url: 'https://billing-dr.internal.example.com/v2', backup: true });
+  await k.call('PUT', `${upstreams}/next`, {
+    targets: [{ url: 'https://10.20.0.4:8443' }, { url: 'https://10.20.0.5:8443', drain: true }],
+    host: 'billing.internal.example.com',
+    headers: { 'X-Api-Token': 'token' },
+    ejection: { on: ['connect', 'reset', '503'] },
+  });
   const plan = await k.call('POST', '/v1/plans', {
     name: 'pro',
     title: 'Professional',
@@ -80,6 +89,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     .toBeGreaterThan(0);
   return {
     gateway: gateway.gateway_id,
+    billing: billing.gateway_id,
     route: routes.find((r) => r.path === '/orders')!.route_id,
     key: keys[0]!.key_id,
     plan: plan.plan_id,
@@ -104,6 +114,11 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['revisions', `gateways/${id.gateway}/revisions?from=0&to=1`],
   ['repository', `gateways/${id.gateway}/repository`],
   ['gateway-settings', `gateways/${id.gateway}/settings`],
+  ['gateway-targets', `gateways/${id.billing}`],
+  ['upstreams', `gateways/${id.billing}/upstreams`],
+  ['upstream', `gateways/${id.billing}/upstreams/next`],
+  ['upstream-edit', `gateways/${id.billing}/upstreams/next/edit`],
+  ['upstream-new', `gateways/${id.billing}/new-upstream`],
   ['routes', 'routes'],
   ['keys', 'keys'],
   ['key-new', 'keys?create=1'],

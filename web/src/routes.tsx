@@ -62,6 +62,29 @@ const gatewayRepository = createRoute({
   path: '/repository',
   component: lazyRouteComponent(() => import('./screens/gateways/repository')),
 });
+const gatewayUpstreams = createRoute({
+  getParentRoute: () => gateway,
+  path: '/upstreams',
+  validateSearch: pick('cursor'),
+  component: lazyRouteComponent(() => import('./screens/upstreams/list')),
+});
+const gatewayUpstream = createRoute({
+  getParentRoute: () => gateway,
+  path: '/upstreams/$upstream',
+  validateSearch: pick('add'),
+  component: lazyRouteComponent(() => import('./screens/upstreams/detail')),
+});
+const editUpstream = createRoute({
+  getParentRoute: () => gateway,
+  path: '/upstreams/$upstream/edit',
+  component: lazyRouteComponent(() => import('./screens/upstreams/edit')),
+});
+// Not below /upstreams, where it could be the name of one.
+const newUpstream = createRoute({
+  getParentRoute: () => gateway,
+  path: '/new-upstream',
+  component: lazyRouteComponent(() => import('./screens/upstreams/create')),
+});
 const gatewaySettings = createRoute({
   getParentRoute: () => gateway,
   path: '/settings',
@@ -209,7 +232,19 @@ export const router = createRouter({
     overview,
     gateways,
     newGateway,
-    gateway.addChildren([gatewayFlow, gatewayRoutes, gatewayRoute, gatewayPush, gatewayRevisions, gatewayRepository, gatewaySettings]),
+    gateway.addChildren([
+      gatewayFlow,
+      gatewayRoutes,
+      gatewayRoute,
+      gatewayPush,
+      gatewayRevisions,
+      gatewayRepository,
+      gatewaySettings,
+      gatewayUpstreams,
+      gatewayUpstream,
+      editUpstream,
+      newUpstream,
+    ]),
     routes,
     keys,
     key,

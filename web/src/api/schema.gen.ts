@@ -4650,7 +4650,7 @@ export interface components {
              */
             reason: string | null;
             /**
-             * @description How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, or canceled if that says nothing about the target. Further values may be added.
+             * @description How the attempt ended: ok, connect, reset, timeout, 502, 503, 504, grpc_unavailable, address_not_allowed, unusable (the request was declined in order, or the response cannot be used), or canceled if that says nothing about the target. Further values may be added.
              * @example connect
              */
             result: string;

@@ -1,4 +1,4 @@
-import { useNavigate } from '@tanstack/react-router';
+import { useNavigate, useRouterState } from '@tanstack/react-router';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { useDocs } from '../api/docs';
 import { useList } from '../api/hooks';
@@ -6,6 +6,7 @@ import { refusal, useAccount, type Word } from '../api/session';
 import { useDebounced } from '../lib/debounced';
 import { searchDocs, sections } from '../lib/docsearch';
 import { withoutSecret } from '../lib/secret';
+import { defaultUpstream } from '../lib/upstream';
 import { menu } from '../menu';
 import { Dialog } from '../ui/dialog';
 import { inputClass } from '../ui/form';
@@ -40,6 +41,32 @@ const actions: Item[] = [
   { id: 'failed', icon: 'webhook', label: 'Failed deliveries', to: '/deliveries', search: { state: 'failed' } },
 ];
 
+// actionsOf returns what can be done with the gateway of the page.
+const actionsOf = (gatewayId: string): Item[] => [
+  {
+    id: 'upstreams',
+    icon: 'external',
+    label: 'Upstreams of this gateway',
+    to: `/gateways/${gatewayId}/upstreams`,
+    needs: ['read', `gateways/${gatewayId}/upstreams`],
+  },
+  {
+    id: 'new-target',
+    icon: 'plus',
+    label: 'Add a target',
+    to: `/gateways/${gatewayId}/upstreams/${defaultUpstream}`,
+    search: { add: '1' },
+    needs: ['write', `gateways/${gatewayId}/upstreams`],
+  },
+  {
+    id: 'new-upstream',
+    icon: 'plus',
+    label: 'Add an upstream',
+    to: `/gateways/${gatewayId}/new-upstream`,
+    needs: ['write', `gateways/${gatewayId}/upstreams`],
+  },
+];
+
 // Palette finds pages, actions, gateways, keys, owners and plans. An identifier leads straight to its record.
 export default function Palette({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
@@ -47,6 +74,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const [text, setText] = useState('');
   const asked = useDebounced(text.trim(), 150);
   const [at, setAt] = useState(0);
+  const gatewayId = useRouterState({ select: (s) => /\/gateways\/(gw_\w+)/.exec(s.location.pathname)?.[1] });
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
   const keys = useList('/v1/keys', { query: { q: asked, limit: 5 } }, { enabled: asked.length > 1 && mayRead('keys') });
   const gateways = useList('/v1/gateways', { query: { q: asked, limit: 5 } }, { enabled: asked !== '' && mayRead('gateways') });
@@ -60,7 +88,11 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const word = text.trim().toLowerCase();
   const items: Item[] = [
     ...byIdentifier(text.trim()),
-    ...[...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to, search: p.search })), ...actions]
+    ...[
+      ...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to, search: p.search })),
+      ...actions,
+      ...(gatewayId ? actionsOf(gatewayId) : []),
+    ]
       .filter((i) => i.label.toLowerCase().includes(word))
       .map((i) => ({ ...i, why: i.needs && refusal(scope, ...i.needs) })),
     ...(asked !== '' && word !== '' ? (gateways.data?.data.data ?? []) : []).map((g): Item => ({

@@ -25,6 +25,8 @@ const words: Record<string, string> = {
   push: 'Push',
   revisions: 'Revisions',
   repository: 'Repository',
+  upstreams: 'Upstreams',
+  'new-upstream': 'New upstream',
 };
 
 // Crumbs shows where the page is, and sets the document's title.
@@ -34,7 +36,7 @@ export function Crumbs() {
   const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
   const parts = path === '' ? [] : path.split('/');
   const home = useRouterState({ select: (s) => s.location.pathname === '/' || matches.length > 1 }) ? 'Overview' : 'Page not found';
-  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, ...labelOf(decodeURIComponent(p)) }));
+  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, ...labelOf(decodeURIComponent(p), parts[i - 1]) }));
   const title = shown.length
     ? `${shown
         .map((s) => s.title)
@@ -61,7 +63,7 @@ export function Crumbs() {
                 .map((before) => before.label)
                 .join('/') + s.to
             }
-            className={`flex ${words[parts[i]!] ? 'shrink-0' : 'min-w-0'} items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
+            className={`flex ${words[parts[i]!] && parts[i - 1] !== 'upstreams' ? 'shrink-0' : 'min-w-0'} items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
             {i > 0 && (
               <span aria-hidden="true" className="hidden sm:inline">
                 /
@@ -84,8 +86,9 @@ export function Crumbs() {
 }
 
 // labelOf returns what stands for a part of the path, and what does so in the title: a word, or the name of a record
-// that has been read, or a short form of its identifier.
-function labelOf(part: string): { label: string; title: string } {
+// that has been read, or a short form of its identifier. An upstream is in the path by its name.
+function labelOf(part: string, before?: string): { label: string; title: string } {
+  if (before === 'upstreams') return { label: part, title: part };
   const id = part.length > 16 ? `${part.slice(0, part.indexOf('_') + 1)}…${part.slice(-6)}` : part;
   const label = words[part] ?? nameOf(part) ?? id;
   return { label, title: kindOf(part)?.foreign ? id : label };

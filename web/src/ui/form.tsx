@@ -143,6 +143,48 @@ export function CheckField({
   );
 }
 
+// ChoicesField checks some of a few choices, which keep their order.
+export function ChoicesField({
+  label,
+  hint,
+  error,
+  choices,
+  value,
+  onChange,
+}: {
+  label: string;
+  hint?: ReactNode;
+  error?: string | null;
+  choices: string[];
+  value: string[];
+  onChange: (value: string[]) => void;
+}) {
+  const id = useId();
+  return (
+    <fieldset className="flex flex-wrap gap-x-4 gap-y-2" aria-describedby={hint ? `${id}h` : undefined}>
+      <legend className="mb-1 font-medium">{label}</legend>
+      {choices.map((c) => (
+        <CheckField
+          key={c}
+          label={c}
+          checked={value.includes(c)}
+          onChange={(on) => onChange(choices.filter((x) => (x === c ? on : value.includes(x))))}
+        />
+      ))}
+      {hint && (
+        <p id={`${id}h`} className="w-full text-sm text-muted">
+          {hint}
+        </p>
+      )}
+      {error && (
+        <p role="alert" className="w-full text-sm text-bad">
+          {sentence(label, error)}
+        </p>
+      )}
+    </fieldset>
+  );
+}
+
 // SubmitBar is the end of a form that is longer than the window: it stays in sight.
 export const SubmitBar = ({ children }: { children: ReactNode }) => (
   <div className="sticky bottom-0 z-10 flex flex-col gap-2 rounded-lg border border-line bg-raised px-4 py-2 shadow-lg">{children}</div>

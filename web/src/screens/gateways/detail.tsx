@@ -1,5 +1,7 @@
-import { Outlet, useParams } from '@tanstack/react-router';
+import { Outlet, useParams, useRouterState } from '@tanstack/react-router';
 import { useRecord, useWarnings } from '../../api/hooks';
+import { useUpstreams } from '../../api/upstreams';
+import { isPlain } from '../../lib/upstream';
 import { Failure, Page, Skeleton, Status, Warnings } from '../../ui/basic';
 import { Tabs } from '../../ui/tabs';
 
@@ -11,6 +13,7 @@ const tabs = [
   { to: '/gateways/$gatewayId/repository', label: 'Repository' },
   { to: '/gateways/$gatewayId/settings', label: 'Settings' },
 ];
+const upstreamsTab = { to: '/gateways/$gatewayId/upstreams', label: 'Upstreams', below: true };
 
 // useGateway reads the gateway of the page.
 export function useGateway() {
@@ -23,6 +26,10 @@ export default function Gateway() {
   const { gatewayId, query } = useGateway();
   const record = query.data?.data;
   const warnings = useWarnings(gatewayId);
+  const upstreams = useUpstreams(gatewayId).data?.data.data;
+  const onUpstreams = useRouterState({ select: (s) => /\/(upstreams|new-upstream)(\/|$)/.test(s.location.pathname) });
+  // The last one: what appears later moves nothing.
+  const shown = onUpstreams || (upstreams && !isPlain(upstreams)) ? [...tabs, upstreamsTab] : tabs;
   if (query.error && !record)
     return (
       <Page title="Gateway">
@@ -47,7 +54,7 @@ export default function Gateway() {
           )}
         </span>
       }>
-      <Tabs label="Pages of the gateway" tabs={tabs} params={{ gatewayId }} />
+      <Tabs label="Pages of the gateway" tabs={shown} params={{ gatewayId }} />
       <Warnings texts={warnings} />
       {/* Mounted anew for each gateway: what was typed, previewed or opened for one is never applied to another. */}
       <Outlet key={gatewayId} />

@@ -6,8 +6,10 @@ import { useFirstCall } from '../../api/firstcall';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useTraffic } from '../../api/traffic';
+import { useUpstreams } from '../../api/upstreams';
 import { count, percent, plural, short } from '../../lib/format';
 import { sinceOf, sum } from '../../lib/traffic';
+import { countWords, isPlain } from '../../lib/upstream';
 import { Button, buttonClass, Code, Id, Panel, Skeleton, Status } from '../../ui/basic';
 import { Charged } from '../../ui/charged';
 import { ConfirmDialog } from '../../ui/dialog';
@@ -17,6 +19,7 @@ import { toast } from '../../ui/toast';
 import { TrafficChart } from '../../ui/trafficchart';
 import { useGateway } from './detail';
 import { TryIt } from './try';
+import { AddLinks, UpstreamTable } from './flowupstreams';
 
 // Flow shows a gateway as the way of a request: host, key, limits, upstream.
 export default function Flow() {
@@ -32,11 +35,12 @@ export default function Flow() {
   );
   const keys = useList('/v1/keys', { query: { gateway_id: gatewayId, state: 'active', limit: 100 } });
   const first = useFirstCall(gatewayId);
+  const upstreams = useUpstreams(gatewayId);
   const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
   const g = query.data?.data;
   const { rows } = traffic;
   // All at once: nothing moves, and nothing is said to be unknown that is on its way.
-  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending || first.pending)
+  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending || upstreams.isLoading || first.pending)
     return <Skeleton className="h-96 w-full" />;
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
@@ -46,6 +50,8 @@ export default function Flow() {
   // What could not be read is not shown as nothing.
   const known = (text: string) => (rows ? text : 'Traffic of the last hour is not known');
   const restricted = keys.data?.data.data.length;
+  const all = upstreams.data?.data.data;
+  const plain = !all || isPlain(all);
   const more = keys.data?.data.next_cursor ? ' or more' : '';
   return (
     <>
@@ -63,8 +69,10 @@ export default function Flow() {
           </div>
         </section>
       )}
-      <ol aria-label="The way of a request" className="grid grid-cols-[minmax(0,1fr)] gap-3 lg:grid-cols-4">
-        <Box icon="gateway" title="Host" last={false}>
+      <ol
+        aria-label="The way of a request"
+        className={`grid grid-cols-[minmax(0,1fr)] gap-3 ${plain ? 'lg:grid-cols-4' : 'lg:grid-cols-3'}`}>
+        <Box icon="gateway" title="Host" next="right">
           <code className="block truncate font-mono text-sm" title={g.hostname}>
             {g.hostname}
           </code>
@@ -73,7 +81,7 @@ export default function Flow() {
             Routes
           </Link>
         </Box>
-        <Box icon="key" title="Key" last={false}>
+        <Box icon="key" title="Key" next="right">
           <p>
             {restricted === undefined
               ? 'Its keys are not known'
@@ -93,7 +101,7 @@ export default function Flow() {
             </Link>
           )}
         </Box>
-        <Box icon="filter" title="Limits" last={false}>
+        <Box icon="filter" title="Limits" next={plain ? 'right' : 'down'}>
           <p>
             {g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit for all requests'}
             {global && g.global_rate_limit && <span className="text-muted"> · {short(global.remaining)} left now</span>}
@@ -105,10 +113,15 @@ export default function Flow() {
             Change the limit
           </Link>
         </Box>
-        <Box icon="external" title="Upstream" last>
-          <code className="block truncate font-mono text-sm" title={g.upstream_url}>
-            {g.upstream_url}
-          </code>
+        <Box icon="external" title={plain ? 'Upstream' : 'Upstreams'} wide={!plain}>
+          {plain ? (
+            <code className="block truncate font-mono text-sm" title={g.upstream_url}>
+              {g.upstream_url}
+            </code>
+          ) : (
+            <p>{countWords(all)}</p>
+          )}
+          {upstreams.error && <p className="text-muted">Whether it has other targets is not known</p>}
           {errors > 0 ? (
             <p>
               <Status tone="bad">{percent(errors, total)} errors in the last hour</Status>
@@ -125,6 +138,8 @@ export default function Flow() {
               Why they failed
             </Link>
           )}
+          {!plain && <UpstreamTable gatewayId={gatewayId} upstreams={all} />}
+          <AddLinks gatewayId={gatewayId} />
         </Box>
       </ol>
       <TryIt gateway={g} call={first.call} />
@@ -204,15 +219,32 @@ export default function Flow() {
   );
 }
 
-function Box({ icon, title, last, children }: { icon: IconName; title: string; last: boolean; children: ReactNode }) {
+function Box({
+  icon,
+  title,
+  next,
+  wide,
+  children,
+}: {
+  icon: IconName;
+  title: string;
+  next?: 'right' | 'down'; // where the way goes on
+  wide?: boolean;
+  children: ReactNode;
+}) {
   return (
-    <li className="relative flex min-w-0 flex-col gap-1 rounded-lg border border-line bg-surface p-4">
+    <li className={`relative flex min-w-0 flex-col gap-1 rounded-lg border border-line bg-surface p-4 ${wide ? 'lg:col-span-full' : ''}`}>
       <h2 className="flex items-center gap-2 font-semibold">
         <Icon name={icon} className="text-accent" />
         {title}
       </h2>
       {children}
-      {!last && <Icon name="right" className="absolute top-1/2 -right-[14px] z-10 hidden -translate-y-1/2 text-muted lg:block" />}
+      {next === 'right' && (
+        <Icon name="right" className="absolute top-1/2 -right-[14px] z-10 hidden -translate-y-1/2 text-muted lg:block" />
+      )}
+      {next === 'down' && (
+        <Icon name="down" className="absolute -bottom-[14px] left-1/2 z-10 hidden -translate-x-1/2 text-muted lg:block" />
+      )}
     </li>
   );
 }

@@ -5,11 +5,13 @@ import { changed, useList, useRecord } from '../../api/hooks';
 import { useNames } from '../../api/names';
 import { useRefusal } from '../../api/session';
 import { useTraffic } from '../../api/traffic';
+import { useUpstreams } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
 import { count, plural } from '../../lib/format';
 import { limitText, limitValue, noLimit, perChoices, perOf, perPart, routeFlags, showLimit, showLimits } from '../../lib/limit';
 import { callOf } from '../../lib/route';
 import { refusals, sinceOf, sum } from '../../lib/traffic';
+import { defaultUpstream } from '../../lib/upstream';
 import { AsCode } from '../../ui/ascode';
 import { Button, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
@@ -23,6 +25,7 @@ import { TrafficChart } from '../../ui/trafficchart';
 import { RouteConcurrency } from './concurrency';
 import { RouteCost } from './cost';
 import { useGateway } from './detail';
+import { RouteUpstream } from './routeupstream';
 import { Simulation } from './simulation';
 import { TryIt } from './try';
 
@@ -40,9 +43,11 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   const [deleting, setDeleting] = useState(false);
   const of = useGateway().query;
   const gateway = of.data?.data;
+  const upstreams = useUpstreams(gatewayId);
+  const names = upstreams.data?.data.data.map((u) => u.name) ?? [];
   const r = query.data?.data;
   if (query.error && !r) return <Failure error={query.error} retry={() => void query.refetch()} />;
-  if (!query.data || !r || of.isPending) return <Skeleton className="h-96 w-full" />; // both, so that nothing moves
+  if (!query.data || !r || of.isPending || upstreams.isLoading) return <Skeleton className="h-96 w-full" />; // all, so that nothing moves
   return (
     <>
       <div className="flex flex-wrap items-center gap-2">
@@ -63,6 +68,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <RouteConcurrency key={`concurrency ${routeId}`} first={query.data} />
         <Levels record={r} />
         <RouteCost key={`cost ${routeId}`} first={query.data} />
+        {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
         <Panel title="Route">
           <Details
             rows={[

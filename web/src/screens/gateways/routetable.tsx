@@ -4,6 +4,7 @@ import { useBusiest } from '../../api/busiest';
 import { api, type Schemas } from '../../api/client';
 import { changed, useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useUpstreams } from '../../api/upstreams';
 import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
@@ -21,20 +22,33 @@ import {
 import { methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
+import { defaultUpstream } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
 import { Button, buttonClass, Empty, Panel, Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { FilterBar } from '../../ui/filter';
 import { ForwardEverything, noRoutes } from '../../ui/forward';
-import { CheckField, SelectField, Submit, TextField } from '../../ui/form';
+import { ChoicesField, SelectField, Submit, TextField } from '../../ui/form';
 import { InFlightFields, LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
 import { toast } from '../../ui/toast';
+import { UpstreamSelect } from './routeupstream';
 
 type Route = Schemas['Route'];
 
 const sources: Record<Route['source'], string> = { api: 'separately', spec: 'document', config: 'file' };
+
+// upstreamColumn is shown if a route names another upstream than the default one.
+const upstreamColumn: Column<Route> = {
+  title: 'Upstream',
+  className: 'hidden @md:table-cell max-w-28',
+  cell: (r) => (
+    <code className={`block truncate font-mono text-sm ${r.upstream === defaultUpstream ? 'text-muted' : ''}`} title={r.upstream}>
+      {r.upstream}
+    </code>
+  ),
+};
 
 // RouteTable lists the routes of one gateway.
 export function RouteTable({ gatewayId }: { gatewayId: string }) {
@@ -71,6 +85,7 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
         </Link>
       ),
     },
+    ...(query.data?.data.data.some((r) => r.upstream !== defaultUpstream) ? [upstreamColumn] : []),
     {
       title: 'Auth',
       className: 'hidden @lg:table-cell',
@@ -142,7 +157,16 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
 }
 
 function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () => void }) {
-  const form = useForm({ path: '', methods: ['GET'] as string[], auth: 'key', per: 'shared', limit: noLimit, in_flight: anyInFlight });
+  const form = useForm({
+    path: '',
+    methods: ['GET'] as string[],
+    auth: 'key',
+    per: 'shared',
+    limit: noLimit,
+    in_flight: anyInFlight,
+    upstream: defaultUpstream,
+  });
+  const upstreams = useUpstreams(gatewayId).data?.data.data ?? [];
   const v = form.values;
   const limit = limitValue(v.limit);
   const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...perPart(v.per) };
@@ -153,6 +177,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     ...(v.auth === 'none' && { auth: 'none' }),
     ...(rate && { rate_limit: rate }),
     ...(concurrency && { concurrency }),
+    ...(v.upstream !== defaultUpstream && { upstream: v.upstream }),
   };
   const cli = [
     'keygate routes create',
@@ -162,6 +187,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     v.auth === 'none' && '--auth none',
     ...routeFlags(v.limit, v.per),
     concurrency && `--concurrency ${quote(inFlightFlag(v.in_flight))}`,
+    v.upstream !== defaultUpstream && `--upstream ${v.upstream}`,
   ]
     .filter(Boolean)
     .join(' ');
@@ -187,22 +213,13 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
           error={form.fieldError('path')}
           placeholder="/orders/{id}"
         />
-        <fieldset className="flex flex-wrap gap-x-4 gap-y-2">
-          <legend className="mb-1 font-medium">Methods</legend>
-          {methodNames.map((m) => (
-            <CheckField
-              key={m}
-              label={m}
-              checked={v.methods.includes(m)}
-              onChange={(on) => form.set('methods', on ? [...v.methods, m] : v.methods.filter((x) => x !== m))}
-            />
-          ))}
-          {form.fieldError('methods') && (
-            <p role="alert" className="w-full text-sm text-bad">
-              {form.fieldError('methods')}
-            </p>
-          )}
-        </fieldset>
+        <ChoicesField
+          label="Methods"
+          choices={methodNames}
+          value={v.methods}
+          onChange={(methods) => form.set('methods', methods)}
+          error={form.fieldError('methods')}
+        />
         <div className="grid gap-4 sm:grid-cols-2">
           <SelectField
             label="Callers"
@@ -222,6 +239,14 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
           daily={v.per !== 'address' || v.limit.daily !== ''}
         />
         <InFlightFields value={v.in_flight} onChange={(c) => form.set('in_flight', c)} error={form.fieldError('concurrency')} />
+        {upstreams.length > 1 && (
+          <UpstreamSelect
+            names={upstreams.map((u) => u.name)}
+            value={v.upstream}
+            onChange={(u) => form.set('upstream', u)}
+            error={form.fieldError('upstream')}
+          />
+        )}
         <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
         <Submit
           beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />}

@@ -1,17 +1,20 @@
 import { type Answer, api, type Schemas } from '../../api/client';
 import { changed, warn } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useUpstreams } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
+import { gatewaySettings, matches, type Values } from '../../lib/settings';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
-import { AreaField, CheckField, SelectField, Submit, SubmitBar, TextField } from '../../ui/form';
-import { PlanField } from '../../ui/planselect';
+import { Submit, SubmitBar } from '../../ui/form';
+import { SettingField } from '../../ui/setting';
 import { toast } from '../../ui/toast';
 import { useGateway } from './detail';
-import { bodyOf, type Field, flagsOf, isLong, labels, maskSecrets, matches, sections, type Values, valuesOf } from './fields';
 
 type Gateway = Schemas['Gateway'];
+
+const { bodyOf, flagsOf, labels, maskSecrets, sections, valuesOf } = gatewaySettings;
 
 export default function GatewaySettings() {
   const { gatewayId, query } = useGateway();
@@ -30,6 +33,11 @@ function Form({ first }: { first: Answer<Gateway> }) {
   });
   const refused = useRefusal('write', `gateways/${id}`);
   const v = form.values;
+  const targets = useUpstreams(id).data?.data.data[0]?.targets ?? []; // of the upstream default
+  const locks: Record<string, string> = {
+    ...(form.base.default && { default: 'Make another gateway the default to change this.' }),
+    ...(targets.length > 1 && { upstream_url: 'It has several targets. Change them on the page of the upstream default.' }),
+  };
   const body = bodyOf(form.changes, v);
   const submit = () =>
     form.save({
@@ -41,7 +49,6 @@ function Form({ first }: { first: Answer<Gateway> }) {
         await changed('/v1/gateways');
       },
     });
-  const errorOf = (f: Field) => form.errorAt((e) => matches(f, e));
   const touched = sections.flatMap((s) => s.fields).filter((f) => f.path in form.changes);
   const cli = ['keygate gateways update', id, ...flagsOf(form.changes, v)].join(' ');
   return (
@@ -56,13 +63,13 @@ function Form({ first }: { first: Answer<Gateway> }) {
           {s.text && <p className="mb-3 text-muted">{s.text}</p>}
           <div className="grid gap-4 sm:grid-cols-2 lg:grid-cols-3">
             {s.fields.map((f) => (
-              <Setting
+              <SettingField
                 key={f.path}
                 field={f}
                 value={v[f.path] ?? ''}
-                error={errorOf(f)}
+                error={form.errorAt((e) => matches(f, e))}
                 onChange={(t) => form.set(f.path, t)}
-                locked={f.path === 'default' && form.base.default}
+                locked={locks[f.path]}
               />
             ))}
           </div>
@@ -92,72 +99,5 @@ function Form({ first }: { first: Answer<Gateway> }) {
         />
       </SubmitBar>
     </form>
-  );
-}
-
-function Setting({
-  field,
-  value,
-  error,
-  onChange,
-  locked,
-}: {
-  field: Field;
-  value: string;
-  error?: string;
-  onChange: (v: string) => void;
-  locked: boolean;
-}) {
-  if (field.kind === 'bool') {
-    return (
-      <CheckField
-        label={field.label}
-        hint={locked ? 'Make another gateway the default to change this.' : field.hint}
-        checked={value === 'true'}
-        disabled={locked}
-        onChange={(on) => onChange(String(on))}
-      />
-    );
-  }
-  if (field.path === 'default_plan') {
-    return <PlanField label={field.label} hint={field.hint} none="None" value={value} error={error} onChange={onChange} />;
-  }
-  if (field.setting.choices) {
-    return (
-      <SelectField
-        label={field.label}
-        hint={field.hint}
-        value={value}
-        error={error}
-        onChange={onChange}
-        options={field.setting.choices.map((c) => ({ value: c, label: c }))}
-      />
-    );
-  }
-  if (isLong(field.kind)) {
-    return (
-      <div className="col-span-full">
-        <AreaField
-          label={field.label}
-          hint={field.hint}
-          placeholder={field.placeholder}
-          rows={3}
-          value={value}
-          error={error}
-          onChange={onChange}
-        />
-      </div>
-    );
-  }
-  return (
-    <TextField
-      label={field.label}
-      hint={field.hint}
-      placeholder={field.placeholder}
-      mono={!field.setting.plain}
-      value={value}
-      error={error}
-      onChange={onChange}
-    />
   );
 }

@@ -1,6 +1,8 @@
 import { expect, test } from 'vitest';
-import type { Schemas } from '../../api/client';
-import { bodyOf, type Field, flagsOf, maskSecrets, matches, sections, valuesOf } from './fields';
+import type { Schemas } from '../api/client';
+import { type Field, gatewaySettings, matches, upstreamSettings } from './settings';
+
+const { bodyOf, flagsOf, maskSecrets, sections, valuesOf } = gatewaySettings;
 
 const record = {
   gateway_id: 'gw_1',
@@ -71,4 +73,48 @@ test('a command line has one flag for each value, and no secret', () => {
     upstream_headers: { 'X-A': '…', 'X-B': '***' },
     upstream_client_key: '…',
   });
+});
+
+const retries = { attempts: 1, budget_percent: 20, on: ['connect', 'reset'], idempotency_key: false };
+const ejection = { failures: 3, on: ['reset', '503'], base: '20s', max: '300s', max_percent: 50 };
+
+// Guarantee: a setting with parts is sent as a whole, and has one flag; a list of choices is sent also if it is empty, and
+// turning ejection off sends false.
+test('ejection and retries of an upstream', () => {
+  const of = upstreamSettings;
+  const before = of.valuesOf({ ejection, retries });
+  expect([before.ejection, before['ejection.on'], before['retries.idempotency_key']]).toEqual(['true', 'reset, 503', 'false']);
+  const edit = (changes: Record<string, string>) => {
+    const after = { ...before, ...changes };
+    return [of.bodyOf(changes, after), of.flagsOf(changes, after)];
+  };
+  expect(edit({ 'ejection.failures': '4' })).toEqual([
+    { ejection: { ...ejection, failures: 4 } },
+    ['--ejection failures=4,base=20s,max=300s,max-percent=50,on=reset+503'],
+  ]);
+  expect(edit({ ejection: 'false' })).toEqual([{ ejection: false }, ['--ejection false']]);
+  expect(edit({ 'retries.on': '', 'retries.idempotency_key': 'true' })).toEqual([
+    { retries: { ...retries, on: [], idempotency_key: true } },
+    ['--retries attempts=1,budget-percent=20,idempotency-key'],
+  ]);
+});
+
+// Guarantee: ejection that was turned off is turned on with the defaults, which a new upstream has too.
+test('ejection is turned on with its defaults', () => {
+  const standard = { failures: 5, on: ['connect', 'reset'], base: '10s', max: '300s', max_percent: 50 };
+  const off = upstreamSettings.valuesOf({ ejection: false });
+  expect(upstreamSettings.bodyOf({ ejection: 'true' }, { ...off, ejection: 'true' })).toEqual({ ejection: standard });
+  const fresh = upstreamSettings.valuesOf();
+  expect([fresh.balance, fresh.ejection, fresh['ejection.failures'], fresh.timeout]).toEqual(['least_requests', 'true', '5', '']);
+});
+
+// Guarantee: an error of a setting with parts stands at the first of them, and at no switch.
+test('an error of an ejection stands at one field', () => {
+  const at = (error: string) =>
+    upstreamSettings.sections
+      .flatMap((s) => s.fields)
+      .filter((f) => matches(f, error))
+      .map((f) => f.path);
+  expect(at('ejection')).toEqual(['ejection.failures']);
+  expect(at('ejection.on[1]')).toEqual(['ejection.on']);
 });

@@ -1,0 +1,1 @@
+import{useList as e}from"./api-hooks.js";import{useRefusal as t}from"./api-session.js";function n(n){let r=t(`read`,`gateways/${n}/upstreams`);return e(`/v1/gateways/{gateway_id}/upstreams`,{path:{gateway_id:n},query:{limit:100}},{refetchInterval:3e4,enabled:!r})}export{n as useUpstreams};

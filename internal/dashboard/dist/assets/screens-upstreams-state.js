@@ -1,0 +1,1 @@
+import{Status as e}from"./ui-basic.js";import{require_jsx_runtime as t}from"./lib-time.js";var n=t();function r({target:t}){return(0,n.jsxs)(n.Fragment,{children:[t.backup&&(0,n.jsx)(e,{tone:`plain`,children:`Backup`}),t.drain&&(0,n.jsx)(e,{tone:`warn`,icon:`pause`,children:`Draining`})]})}export{r as TargetState};

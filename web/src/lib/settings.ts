@@ -1,0 +1,169 @@
+import { type Group, groups, type Kind, type Part, type Setting, upstreamGroups } from '../api/settings.gen';
+import { quote } from './shell';
+
+// A Field of a form is a setting, or a part of one, or the switch that turns a setting off.
+export interface Field extends Part {
+  path: string; // as an error of the API names it: the name of the setting, and of the part after a dot
+  setting: Setting;
+}
+
+function fieldsOf(setting: Setting): Field[] {
+  const whole = { ...setting, path: setting.name, setting };
+  const parts = setting.parts?.map((p) => ({ ...p, path: `${setting.name}.${p.name}`, setting })) ?? [];
+  if (isSwitch(whole)) return [whole, ...parts];
+  return setting.parts ? parts : [whole];
+}
+
+// isSwitch reports whether a field is not the value of a setting, but turns it on ("true") and off ("false").
+export const isSwitch = (f: Field): boolean => f.kind === 'ejection';
+
+// The values of a form, as text, by path; "" means that a setting is not set.
+export type Values = Record<string, string>;
+
+// isLong reports whether values of a kind have several lines.
+export const isLong = (kind: Kind): boolean => kind === 'headers' || kind === 'certificate' || kind === 'key';
+
+function textOf(f: Field, value: unknown): string {
+  if (isSwitch(f)) return String(value !== false);
+  if (value === null || value === undefined) return (f.kind === 'text' && f.choices?.[0]) || '';
+  if (f.kind === 'list') return (value as string[]).join(', ');
+  if (f.kind !== 'headers') return String(value);
+  return Object.entries(value)
+    .map(([k, v]) => `${k}: ${v}`)
+    .join('\n');
+}
+
+// valueIn returns the value of a field in that of its setting. What is turned off has its defaults there, with which it
+// is turned on.
+function valueIn(f: Field, whole: unknown): unknown {
+  if (f.path === f.setting.name) return whole;
+  return whole ? (whole as Record<string, unknown>)[f.name] : f.default;
+}
+
+// exact reads an integer of any size.
+const exact = (digits: string) => (Number.isSafeInteger(Number(digits)) ? Number(digits) : BigInt(digits));
+export const list = (text: string) =>
+  text
+    .split(',')
+    .map((t) => t.trim())
+    .filter(Boolean);
+
+function headersOf(lines: string): Record<string, string> {
+  const pairs = lines
+    .split('\n')
+    .filter((l) => l.trim() !== '')
+    .map((l): [string, string] => {
+      const i = l.indexOf(':');
+      return i < 0 ? [l.trim(), ''] : [l.slice(0, i).trim(), l.slice(i + 1).trim()];
+    });
+  return Object.fromEntries(pairs);
+}
+
+// valueOf returns what the API takes for a text that is not empty. A number that is none is sent as it is, so
+// that the server names it.
+function valueOf(kind: Kind, text: string): unknown {
+  const trimmed = text.trim();
+  if (kind === 'bool') return text === 'true';
+  if (kind === 'count') return /^\d+$/.test(trimmed) ? exact(trimmed) : text;
+  if (kind === 'list') return list(text);
+  return kind === 'headers' ? headersOf(text) : trimmed;
+}
+
+// A setting that has a flag has it for all of its parts.
+const hasOneFlag = (s: Setting) => s.parts !== undefined && s.flag !== '';
+
+// wholeOf returns what PATCH takes for a setting with parts, of which at least one was touched.
+function wholeOf(setting: Setting, own: Field[], changes: Partial<Values>, text: (f: Field) => string): unknown {
+  const parts = own.filter((f) => !isSwitch(f));
+  const [first] = parts as [Field];
+  const empty = (f: Field) => text(f).trim() === '';
+  if (own.some((f) => isSwitch(f) && text(f) === 'false')) return false;
+  // Emptying the origins ends CORS. Other parts without an origin are sent, so that the server names it.
+  if (setting.kind === 'cors' && first.path in changes && empty(first)) return null;
+  // A list of choices is never absent: that would be its default.
+  const sent = parts.filter((f) => !empty(f) || f.choices);
+  if (sent.length === 0) return null;
+  return { ...(setting.kind === 'cors' && { origins: [] }), ...Object.fromEntries(sent.map((f) => [f.name, valueOf(f.kind, text(f))])) };
+}
+
+// wholeFlag is the value of the flag of a setting with parts: "false", or "failures=5,on=connect+reset".
+function wholeFlag(own: Field[], values: Values): string {
+  const text = (f: Field) => (values[f.path] ?? '').trim();
+  if (own.some((f) => isSwitch(f) && text(f) === 'false')) return 'false';
+  return own
+    .filter((f) => !isSwitch(f) && text(f) !== '' && text(f) !== 'false')
+    .map((f) => {
+      const name = f.name.replaceAll('_', '-');
+      return f.kind === 'bool' ? name : `${name}=${f.kind === 'list' ? list(text(f)).join('+') : text(f)}`;
+    })
+    .join(',');
+}
+
+// settingsForm is the form of the settings in groups.
+function settingsForm(of: Group[]) {
+  const sections = of.map((g) => ({ ...g, fields: g.settings.flatMap(fieldsOf) }));
+  const settings = of.flatMap((g) => g.settings);
+  const fields = settings.flatMap(fieldsOf);
+  return {
+    sections,
+    labels: Object.fromEntries(fields.map((f) => [f.path, f.label])) as Record<string, string>,
+
+    // valuesOf returns the values of a record; those of one that is new, without a record.
+    valuesOf: (record: object = {}): Values =>
+      Object.fromEntries(fields.map((f) => [f.path, textOf(f, valueIn(f, (record as Record<string, unknown>)[f.setting.name]))])),
+
+    // bodyOf returns what PATCH takes for the fields that were touched.
+    bodyOf: (changes: Partial<Values>, values: Values): Record<string, unknown> => {
+      const text = (f: Field) => changes[f.path] ?? values[f.path] ?? '';
+      const body: Record<string, unknown> = {};
+      for (const setting of settings) {
+        const own = fieldsOf(setting);
+        if (!own.some((f) => f.path in changes)) continue;
+        const [first] = own as [Field];
+        if (setting.parts) body[setting.name] = wholeOf(setting, own, changes, text);
+        else body[setting.name] = text(first).trim() === '' && !setting.notNull ? null : valueOf(first.kind, text(first));
+      }
+      return body;
+    },
+
+    // maskSecrets returns a body as it may be shown: a value that was typed for a header or a key is not in it.
+    maskSecrets: (body: Record<string, unknown>): Record<string, unknown> => {
+      const mask = (v: unknown): unknown => {
+        if (typeof v === 'object' && v !== null) return Object.fromEntries(Object.entries(v).map(([name, one]) => [name, mask(one)]));
+        return typeof v === 'string' && v !== '***' ? '…' : v;
+      };
+      const secret = settings.filter((s) => s.secret && s.name in body);
+      return { ...body, ...Object.fromEntries(secret.map((s) => [s.name, mask(body[s.name])])) };
+    },
+
+    // flagsOf returns the flags of the command line for the fields that were touched.
+    flagsOf: (changes: Partial<Values>, values: Values): string[] =>
+      settings.flatMap((setting) => {
+        const own = fieldsOf(setting);
+        const touched = own.some((f) => f.path in changes);
+        if (hasOneFlag(setting)) return touched ? [`--${setting.flag} ${quote(wholeFlag(own, values))}`] : [];
+        return own.flatMap((f) => {
+          const v = values[f.path] ?? '';
+          // The flags of CORS go together.
+          const shown = f.path in changes || (setting.kind === 'cors' && touched && v !== '');
+          if (!shown) return [];
+          if (f.kind === 'bool') return [`--${f.flag}=${v}`];
+          if (v.trim() === '') return [`--${f.flag} ''`];
+          if (f.kind === 'headers') return [`--${f.flag}s-file FILE`];
+          if (isLong(f.kind)) return [`--${f.flag} FILE`];
+          return f.kind === 'list' ? list(v).map((i) => `--${f.flag} ${quote(i)}`) : [`--${f.flag} ${quote(v)}`];
+        });
+      }),
+  };
+}
+
+export const gatewaySettings = settingsForm(groups);
+export const upstreamSettings = settingsForm(upstreamGroups);
+
+// matches reports whether an error of a field of the API belongs to a field of a form. An error of a setting with parts
+// belongs to the first of them.
+export function matches(f: Field, error: string): boolean {
+  if (isSwitch(f)) return false; // its parts show it
+  if (error === f.path || error.startsWith(`${f.path}.`) || error.startsWith(`${f.path}[`)) return true;
+  return error === f.setting.name && f.name === f.setting.parts?.[0]?.name;
+}

@@ -1,0 +1,97 @@
+import { Link, useNavigate } from '@tanstack/react-router';
+import { useRefusal } from '../../api/session';
+import type { Target, Upstream } from '../../api/upstreams';
+import { plural } from '../../lib/format';
+import { defaultUpstream } from '../../lib/upstream';
+import { Button } from '../../ui/basic';
+import { Table } from '../../ui/table';
+import { TargetState } from '../upstreams/state';
+
+const most = 12; // targets that are shown
+
+// UpstreamTable shows the end of the way of a request: the upstreams of a gateway with their targets.
+export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; upstreams: Upstream[] }) {
+  const all = upstreams.flatMap(({ name, targets }) => targets.map((target, i): [string, Target, boolean] => [name, target, i === 0]));
+  return (
+    <div className="-mx-4 my-1 border-y border-line">
+      <Table
+        label="Targets"
+        rows={all.slice(0, most)}
+        rowKey={([name, target]) => `${name} ${target.url}`}
+        empty={null}
+        columns={[
+          {
+            title: 'Upstream',
+            className: 'max-w-28 @2xl:max-w-48',
+            cell: ([name, , isFirst]) => (
+              <Link
+                to="/gateways/$gatewayId/upstreams/$upstream"
+                params={{ gatewayId, upstream: name }}
+                className={`row-link block truncate font-mono text-sm ${isFirst ? 'link' : 'text-muted hover:text-text'}`}
+                title={name}>
+                {name}
+              </Link>
+            ),
+          },
+          {
+            title: 'Target',
+            className: 'w-full max-w-0',
+            cell: ([, target]) => (
+              <code className="line-clamp-2 font-mono text-sm break-all @lg:line-clamp-1" title={target.url}>
+                {target.url}
+              </code>
+            ),
+          },
+          { title: 'Weight', number: true, className: 'hidden @lg:table-cell', cell: ([, target]) => String(target.weight) },
+          {
+            title: 'State',
+            cell: ([, target]) => (
+              <span className="flex flex-wrap gap-1">
+                {target.backup || target.drain ? <TargetState target={target} /> : <span className="text-muted">–</span>}
+              </span>
+            ),
+          },
+        ]}
+      />
+      {all.length > most && (
+        <p className="border-t border-line px-4 py-2">
+          <Link to="/gateways/$gatewayId/upstreams" params={{ gatewayId }} className="link">
+            {plural(all.length - most, 'more target')}
+          </Link>
+        </p>
+      )}
+    </div>
+  );
+}
+
+// AddLinks leads to another target of the gateway, and to another upstream.
+export function AddLinks({ gatewayId }: { gatewayId: string }) {
+  const navigate = useNavigate();
+  const refused = useRefusal('write', `gateways/${gatewayId}/upstreams`);
+  return (
+    <div className="-ml-2 flex flex-wrap">
+      <Button
+        kind="quiet"
+        size="sm"
+        icon="plus"
+        why={refused}
+        onClick={() =>
+          void navigate({
+            to: '/gateways/$gatewayId/upstreams/$upstream',
+            params: { gatewayId, upstream: defaultUpstream },
+            search: { add: '1' },
+          })
+        }>
+        Add a target
+      </Button>
+      <Button
+        kind="quiet"
+        size="sm"
+        icon="plus"
+        why={refused}
+        onClick={() => void navigate({ to: '/gateways/$gatewayId/new-upstream', params: { gatewayId } })}>
+        Add an upstream
+      </Button>
+    </div>
+  );
+}

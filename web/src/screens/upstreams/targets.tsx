@@ -1,0 +1,353 @@
+import { useState } from 'react';
+import { type Answer, api, type CallOptions } from '../../api/client';
+import { changed } from '../../api/hooks';
+import { useRefusal } from '../../api/session';
+import type { Target, Upstream } from '../../api/upstreams';
+import { useEdit } from '../../lib/edit';
+import { useForm } from '../../lib/form';
+import { upstreamSettings } from '../../lib/settings';
+import { quote } from '../../lib/shell';
+import { maxTargets, newTarget, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
+import { useUrl } from '../../lib/url';
+import { AsCode, type Command } from '../../ui/ascode';
+import { Button, Notice, Panel } from '../../ui/basic';
+import { Conflict } from '../../ui/conflict';
+import { ConfirmDialog, Dialog } from '../../ui/dialog';
+import { AreaField, CheckField, Submit, TextField } from '../../ui/form';
+import { toast } from '../../ui/toast';
+import { TargetState } from './state';
+
+// Of says which upstream a target belongs to.
+interface Of {
+  gatewayId: string;
+  answer: Answer<Upstream>;
+}
+
+const paths = {
+  upstream: '/v1/gateways/{gateway_id}/upstreams/{upstream}',
+  targets: '/v1/gateways/{gateway_id}/upstreams/{upstream}/targets',
+} as const;
+
+const pathOf = ({ gatewayId, answer }: Of) => ({ gateway_id: gatewayId, upstream: answer.data.name });
+const callOf = (of: Of, { url }: Target): CallOptions => ({ path: pathOf(of), query: { url } });
+
+// commandOf returns a call about one target, or with "add" about a new one, in the forms without the dashboard.
+const commandOf = (of: Of, words: string, flags: string[], call: Pick<Command, 'method' | 'body'>, url?: string): Command => ({
+  cli: [upstreamCommand(words, of.gatewayId, of.answer.data.name), ...flags].join(' '),
+  path: `/v1/gateways/${of.gatewayId}/upstreams/${of.answer.data.name}/targets${url === undefined ? '' : `?url=${encodeURIComponent(url)}`}`,
+  ...call,
+});
+
+interface Open {
+  action: 'edit' | 'drain' | 'end' | 'remove';
+  target: Target;
+}
+
+// Targets lists the targets of an upstream, and changes them one by one. That one is being added is in the URL (add).
+export function Targets(of: Of) {
+  const { targets, name } = of.answer.data;
+  const part = `gateways/${of.gatewayId}/upstreams/${name}`;
+  const write = useRefusal('write', part);
+  const admin = useRefusal('admin', part);
+  const [{ add }, change] = useUrl<'add'>();
+  const [open, setOpen] = useState<Open | null>(null);
+  const onClose = () => setOpen(null);
+  return (
+    <Panel
+      title="Targets"
+      actions={
+        <Button
+          size="sm"
+          icon="plus"
+          why={write ?? (targets.length >= maxTargets ? `It has ${maxTargets} targets, which is the most.` : null)}
+          onClick={() => change({ add: '1' })}>
+          Add a target
+        </Button>
+      }>
+      <div className="flex flex-col gap-3">
+        {targets.every((t) => t.drain) && (
+          <Notice>
+            {targets.length === 1 ? 'Its only target is draining' : 'All of its targets are draining'}: requests get a 502 until one takes
+            part again.
+          </Notice>
+        )}
+        <ul aria-label="Targets" className="flex flex-col divide-y divide-line">
+          {targets.map((t) => (
+            <li key={t.url} className="flex flex-wrap items-center gap-x-4 gap-y-2 py-2 first:pt-0 last:pb-0">
+              <code className="min-w-0 flex-1 basis-64 truncate font-mono text-sm" title={t.url}>
+                {t.url}
+              </code>
+              <span className="flex items-center gap-2">
+                <TargetState target={t} />
+                <span className="text-muted">
+                  Weight <span className="text-text tabular-nums">{String(t.weight)}</span>
+                </span>
+              </span>
+              <span role="group" aria-label={t.url} className="flex gap-2">
+                <Button size="sm" why={write} onClick={() => setOpen({ action: 'edit', target: t })}>
+                  Edit
+                </Button>
+                <Button size="sm" why={write} onClick={() => setOpen({ action: t.drain ? 'end' : 'drain', target: t })}>
+                  {t.drain ? 'End draining' : 'Drain'}
+                </Button>
+                <Button
+                  size="sm"
+                  why={admin ?? (targets.length === 1 ? 'It is the last target, and an upstream needs one.' : null)}
+                  onClick={() => setOpen({ action: 'remove', target: t })}>
+                  Remove
+                </Button>
+              </span>
+            </li>
+          ))}
+        </ul>
+      </div>
+      {add !== undefined && <AddTarget {...of} refused={write} onClose={() => change({ add: undefined }, true)} />}
+      {open?.action === 'edit' && <EditTarget {...of} target={open.target} onClose={onClose} />}
+      {open?.action === 'drain' && <DrainTarget {...of} target={open.target} onClose={onClose} />}
+      {open?.action === 'end' && <EndDraining {...of} target={open.target} onClose={onClose} />}
+      {open?.action === 'remove' && <RemoveTarget {...of} target={open.target} onClose={onClose} />}
+    </Panel>
+  );
+}
+
+const headersField = upstreamSettings.sections.flatMap((s) => s.fields).find((f) => f.path === 'headers');
+
+// AddTarget asks for a target, and for the secrets of the upstream, which a new origin needs again.
+function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; onClose: () => void }) {
+  const u = of.answer.data;
+  const form = useForm({ ...newTarget, headers: '', client_key: '' });
+  const v = form.values;
+  const secrets = upstreamSettings.bodyOf(
+    { ...(v.headers.trim() && { headers: v.headers }), ...(v.client_key.trim() && { client_key: v.client_key }) },
+    {},
+  );
+  const target = targetBody(v);
+  const body = { ...target, ...secrets };
+  const flags = [
+    quote(target.url || 'URL'),
+    target.weight !== undefined && `--weight ${quote(String(target.weight))}`,
+    target.backup && '--backup',
+    'headers' in secrets && '--headers-file FILE',
+    'client_key' in secrets && '--client-key FILE',
+  ].filter((f) => typeof f === 'string');
+  const submit = () =>
+    form.submit(async () => {
+      await api.post(paths.targets, { path: pathOf(of), body });
+      toast(`Target ${target.url} is added`);
+      await changed('/v1/gateways');
+      onClose();
+    });
+  return (
+    <Dialog title={`Add a target to “${u.name}”`} onClose={onClose} mayClose={() => !form.busy}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        <TextField
+          label="URL"
+          required
+          mono
+          value={v.url}
+          onChange={(url) => form.set('url', url)}
+          error={form.fieldError('url')}
+          placeholder="http://10.0.0.2:3000"
+          hint="With the scheme of the other targets"
+        />
+        <WeightField
+          hint={weightHint}
+          value={v.weight}
+          onChange={(weight) => form.set('weight', weight)}
+          error={form.fieldError('weight')}
+        />
+        <BackupField value={v.backup} onChange={(backup) => form.set('backup', backup)} />
+        {Object.keys(u.headers).length > 0 && (
+          <AreaField
+            label="Headers"
+            optional
+            rows={3}
+            placeholder={headersField?.placeholder}
+            hint={`The upstream has ${Object.keys(u.headers).join(', ')}. A target of another origin needs all of them again, one “Name: value” in a line, unless a certificate for the host proves that it is the same service.`}
+            value={v.headers}
+            onChange={(headers) => form.set('headers', headers)}
+            error={form.fieldError('headers')}
+          />
+        )}
+        {u.client_key !== null && (
+          <AreaField
+            label="Key of the client certificate"
+            optional
+            rows={3}
+            hint="In PEM. A target of another origin needs it again, as it needs headers."
+            value={v.client_key}
+            onChange={(key) => form.set('client_key', key)}
+            error={form.fieldError('client_key')}
+          />
+        )}
+        <Submit
+          beside={<AsCode command={commandOf(of, 'targets add', flags, { method: 'POST', body: upstreamSettings.maskSecrets(body) })} />}
+          label="Add the target"
+          busy={form.busy}
+          error={form.rest}
+          why={refused}
+          onCancel={onClose}
+        />
+      </form>
+    </Dialog>
+  );
+}
+
+interface FieldOf<T> {
+  value: T;
+  onChange: (value: T) => void;
+  error?: string;
+}
+
+// WeightField is the weight of a target.
+export function WeightField({ hint, ...rest }: FieldOf<string> & { hint?: string }) {
+  return <TextField label="Weight" mono inputMode="numeric" hint={hint} {...rest} />;
+}
+
+const weightHint = 'Share of the requests, compared with the other targets: 1 to 1000';
+
+// BackupField says whether a target takes part only while no other one does.
+export function BackupField({ value, onChange }: FieldOf<boolean>) {
+  return <CheckField label="Backup" hint="It takes part only while no other target does." checked={value} onChange={onChange} />;
+}
+
+interface Props extends Of {
+  target: Target;
+  onClose: () => void;
+}
+
+// EditTarget changes the weight of a target, or whether it is a backup.
+function EditTarget({ target, onClose, ...of }: Props) {
+  const form = useEdit({
+    first: of.answer,
+    valuesOf: (u: Upstream) => {
+      const { weight, backup } = targetDraft(u.targets.find((t) => t.url === target.url) ?? target);
+      return { weight, backup };
+    },
+    labels: { weight: 'Weight', backup: 'Backup' },
+    show: String,
+    read: () => api.get(paths.upstream, { path: pathOf(of) }),
+    othersKept: true,
+  });
+  const v = form.values;
+  const { weight = 1, backup = false } = targetBody({ ...newTarget, ...v });
+  const body = { ...('weight' in form.changes && { weight }), ...('backup' in form.changes && { backup }) };
+  const flags = [
+    quote(target.url),
+    ...('weight' in body ? [`--weight ${quote(String(weight))}`] : []),
+    ...('backup' in body ? [`--backup=${backup}`] : []),
+  ];
+  const submit = () =>
+    form.save({
+      send: (ifMatch) => api.patch(paths.targets, { ...callOf(of, target), body, ifMatch }),
+      saved: async () => {
+        toast(`Target ${target.url} was saved`);
+        await changed('/v1/gateways');
+        onClose();
+      },
+    });
+  return (
+    <Dialog title="Edit the target" onClose={onClose} mayClose={() => !form.busy}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        {form.conflict && <Conflict {...form.conflict} />}
+        <code className="font-mono break-all">{target.url}</code>
+        <WeightField hint={weightHint} value={v.weight} onChange={(w) => form.set('weight', w)} error={form.fieldError('weight')} />
+        <BackupField value={v.backup} onChange={(b) => form.set('backup', b)} />
+        <Submit
+          beside={
+            <AsCode
+              command={commandOf(of, 'targets update', flags, { method: 'PATCH', body }, target.url)}
+              why={form.dirty ? null : 'Nothing has been changed yet.'}
+            />
+          }
+          label="Save"
+          busy={form.busy}
+          error={form.rest}
+          unchanged={!form.dirty}
+          disabled={form.conflict !== null}
+          onCancel={onClose}
+        />
+      </form>
+    </Dialog>
+  );
+}
+
+// setDrain drains a target, or lets it take part again.
+async function setDrain(of: Of, target: Target, drain: boolean) {
+  await api.patch(paths.targets, { ...callOf(of, target), body: { drain } });
+  toast(drain ? `Target ${target.url} gets no more requests` : `Target ${target.url} takes part again`);
+  await changed('/v1/gateways');
+}
+
+// DrainTarget says what draining does before it is done.
+function DrainTarget({ target, onClose, ...of }: Props) {
+  const left = of.answer.data.targets.filter((t) => !t.drain && t.url !== target.url);
+  return (
+    <ConfirmDialog title="Drain the target" action="Drain the target" onClose={onClose} run={() => setDrain(of, target, true)}>
+      <p>
+        From the moment this succeeds <b className="break-all">{target.url}</b> gets no more requests, on every node. Those in flight end as
+        they would.
+      </p>
+      {left.length === 0 ? (
+        <Notice>No other target of this upstream takes part: its requests get a 502 then.</Notice>
+      ) : (
+        left.every((t) => t.backup) && <Notice>Only backups are left then.</Notice>
+      )}
+      <div>
+        <AsCode command={commandOf(of, 'targets drain', [quote(target.url)], { method: 'PATCH', body: { drain: true } }, target.url)} />
+      </div>
+    </ConfirmDialog>
+  );
+}
+
+// EndDraining lets a target take part again.
+function EndDraining({ target, onClose, ...of }: Props) {
+  return (
+    <ConfirmDialog harmless title="End draining" action="End draining" onClose={onClose} run={() => setDrain(of, target, false)}>
+      <p>
+        <b className="break-all">{target.url}</b> gets requests again from the moment this succeeds.
+      </p>
+      <div>
+        <AsCode
+          command={commandOf(
+            of,
+            'targets update',
+            [quote(target.url), '--drain=false'],
+            { method: 'PATCH', body: { drain: false } },
+            target.url,
+          )}
+        />
+      </div>
+    </ConfirmDialog>
+  );
+}
+
+// RemoveTarget names the target that goes, and says whether it still gets requests.
+function RemoveTarget({ target, onClose, ...of }: Props) {
+  const run = async () => {
+    await api.delete(paths.targets, callOf(of, target));
+    toast(`Target ${target.url} is removed`);
+    await changed('/v1/gateways');
+  };
+  return (
+    <ConfirmDialog title="Remove the target" action="Remove the target" onClose={onClose} run={run}>
+      <p>
+        <b className="break-all">{target.url}</b> is no longer a target of the upstream <b>{of.answer.data.name}</b>. It gets no more
+        requests{target.drain && ', as while it is draining'}; those in flight end as they would.
+      </p>
+      <div>
+        <AsCode command={commandOf(of, 'targets remove', [quote(target.url)], { method: 'DELETE' }, target.url)} />
+      </div>
+    </ConfirmDialog>
+  );
+}

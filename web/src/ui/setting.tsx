@@ -1,0 +1,86 @@
+import { type Field, isLong, isSwitch, list } from '../lib/settings';
+import { AreaField, CheckField, ChoicesField, SelectField, TextField } from './form';
+import { PlanField } from './planselect';
+
+// SettingField edits a setting, or a part of one. locked says why it cannot be changed here.
+export function SettingField({
+  field,
+  value,
+  error,
+  onChange,
+  locked,
+}: {
+  field: Field;
+  value: string;
+  error?: string;
+  onChange: (v: string) => void;
+  locked?: string;
+}) {
+  if (field.kind === 'bool' || isSwitch(field)) {
+    return (
+      <CheckField
+        label={field.label}
+        hint={locked ?? field.hint}
+        checked={value === 'true'}
+        disabled={locked !== undefined}
+        onChange={(on) => onChange(String(on))}
+      />
+    );
+  }
+  if (field.path === 'default_plan') {
+    return <PlanField label={field.label} hint={field.hint} none="None" value={value} error={error} onChange={onChange} />;
+  }
+  if (field.kind === 'list' && field.choices) {
+    return (
+      <div className="col-span-full">
+        <ChoicesField
+          label={field.label}
+          hint={field.hint}
+          choices={field.choices}
+          value={list(value)}
+          error={error}
+          onChange={(chosen) => onChange(chosen.join(', '))}
+        />
+      </div>
+    );
+  }
+  if (field.choices) {
+    return (
+      <SelectField
+        label={field.label}
+        hint={field.hint}
+        value={value}
+        error={error}
+        onChange={onChange}
+        options={field.choices.map((c) => ({ value: c, label: c }))}
+      />
+    );
+  }
+  if (isLong(field.kind)) {
+    return (
+      <div className="col-span-full">
+        <AreaField
+          label={field.label}
+          hint={field.hint}
+          placeholder={field.placeholder}
+          rows={3}
+          value={value}
+          error={error}
+          onChange={onChange}
+        />
+      </div>
+    );
+  }
+  return (
+    <TextField
+      label={field.label}
+      hint={locked ?? field.hint}
+      placeholder={field.placeholder}
+      mono={!field.setting.plain}
+      disabled={locked !== undefined}
+      value={value}
+      error={error}
+      onChange={onChange}
+    />
+  );
+}
