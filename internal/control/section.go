@@ -51,7 +51,7 @@ func restoreSecrets(p *gateway.Patch, now, after *gateway.Upstream, prefix strin
 	single := now.Name == "" && !now.Several() && !after.Several()
 	moves := originOf(now.URL) != originOf(after.URL)
 	if !single {
-		moves = now.HasSecrets() && changesService(now, after)
+		moves = now.HasSecrets() && serviceChange(now, after) != ""
 	}
 	if moves {
 		headers, hasKey = nil, false

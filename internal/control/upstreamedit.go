@@ -125,44 +125,45 @@ func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
 		}
 		return nil
 	}
-	if !changesService(before, u) {
+	reason := serviceChange(before, u)
+	if reason == "" {
+		// Targets that prove themselves from now on are those that had the secrets before, and no others.
+		u.OfOrigin = u.OfOrigin || !before.ProvesHost() && u.ProvesHost()
 		return nil
 	}
 	u.Headers, u.TLS.ClientKey = nil, nil
-	const remedy = "must be given again, or set to null: secrets of an upstream are for the service that they were given for, and the change adds an origin to the targets, or changes host, ca or the scheme"
+	const remedy = "must be given again in the same call, or set to null: secrets of an upstream are for the service that they were given for, but %s"
 	var headers, key error
 	if len(before.Headers) > 0 && !e.given.headers {
-		headers = fault.Invalid("upstream_headers", remedy)
+		headers = fault.Invalid("upstream_headers", remedy, reason)
 	}
 	if len(before.TLS.ClientKey) > 0 && !e.given.key {
-		key = fault.Invalid("upstream_client_key", remedy)
+		key = fault.Invalid("upstream_client_key", remedy, reason)
 	}
 	return fault.Join(headers, key)
 }
 
-// changesService reports whether an upstream that changes may send its secrets to another service than before. What
-// targets with https prove with a certificate for host, by the authorities of ca, is the service; otherwise it is the set of
-// their origins.
-func changesService(before, after *gateway.Upstream) bool {
+// serviceChange says why an upstream that changes may send its secrets to another service than before, or returns "" if it
+// does not. What targets prove with a certificate for host, by the authorities of ca, is the service; where the data plane
+// requires no such certificate (gateway.Upstream.ProvesHost), or the secrets were not given for it, it is the set of their
+// origins.
+func serviceChange(before, after *gateway.Upstream) string {
 	if before.Host != after.Host || before.TLS.CA != after.TLS.CA {
-		return true
+		return "another host or ca makes it another one"
 	}
-	if proves(before) && proves(after) {
-		return false
+	if !before.OfOrigin && before.ProvesHost() {
+		if !after.ProvesHost() {
+			return "the certificate of a target is no longer checked for host"
+		}
+		return ""
 	}
 	known := originsOf(before)
-	return slices.ContainsFunc(originsOf(after), func(origin string) bool { return !slices.Contains(known, origin) })
-}
-
-// proves reports whether each target proves with a certificate for a given name that it belongs to the service.
-func proves(u *gateway.Upstream) bool {
-	if u.OfOrigin || u.Host == "" || u.Host == gateway.PreserveHost {
-		return false
+	for _, origin := range originsOf(after) {
+		if !slices.Contains(known, origin) {
+			return origin + " is not among the targets that they were given for"
+		}
 	}
-	return !slices.ContainsFunc(u.AllTargets(), func(t gateway.Target) bool {
-		parsed, err := gateway.ParseUpstreamURL(t.URL)
-		return err != nil || parsed.Scheme != "https"
-	})
+	return ""
 }
 
 // originsOf returns the origins of the targets.
