@@ -178,7 +178,7 @@ func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway,
 
 // hasDefault reports whether p describes the default upstream, and thus upstream_url.
 func hasDefault(p *gateway.Patch) bool {
-	return slices.ContainsFunc(p.Upstreams.Value, func(u gateway.UpstreamPatch) bool { return u.Name == gateway.DefaultUpstream })
+	return slices.ContainsFunc(p.Upstreams.Value, isDefaultEntry)
 }
 
 // blank returns a gateway of the actor's account with all settings at their defaults.

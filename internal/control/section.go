@@ -19,7 +19,11 @@ func restorable(section gateway.Patch, g *gateway.Gateway) (gateway.Patch, []str
 		*u = gateway.Member[string]{}
 		warnings = append(warnings, fmt.Sprintf("upstream_url was not restored, because the upstream %s has %d targets now: change its targets", gateway.DefaultUpstream, len(g.Upstream.Targets)))
 	}
-	warnings = append(warnings, restoreSecrets(&section, &g.Upstream, withReach(g, gateway.Settings(), &section), "upstream_")...)
+	together, _ := withDefaultEntry(&section)
+	section = *together
+	if !hasDefault(&section) {
+		warnings = append(warnings, restoreSecrets(&section, &g.Upstream, withReach(g, gateway.Settings(), &section), "upstream_")...)
+	}
 	section.Upstreams.Value = slices.Clone(section.Upstreams.Value)
 	for i := range section.Upstreams.Value {
 		p := &section.Upstreams.Value[i]

@@ -408,3 +408,116 @@ func (u *upstreams) randomCall(t *rapid.T, p *gateway.UpstreamPatch, ca string, 
 		return second(u.PushConfiguration(ctx(), u.caller, u.id, document.Encode(), false, nil))
 	}
 }
+
+// Guarantee: targets.md 1, settings of the gateway that are given beside an entry default of the list of upstreams are applied
+// with it: secrets that a call gives in either of them are for the targets that it gives, and the names of fields in errors
+// are those that were given.
+func TestSettingsBesideADefaultEntry(t *testing.T) {
+	pair := certificatetest.New(t, "client")
+	u := newUpstreams(t)
+	entry := func(urls ...string) control.Optional[[]gateway.UpstreamPatch] {
+		return value([]gateway.UpstreamPatch{upstreamPatch("default", urls...)})
+	}
+	give := func(p gateway.Patch) gateway.Patch {
+		p.UpstreamHeaders, p.UpstreamClientCertificate, p.UpstreamClientKey, p.UpstreamCA = token("s3cret"), value(string(pair.Cert)), value(string(pair.Key)), value(string(pair.Cert))
+		p.Timeout, p.UpstreamHost = value("7s"), value("service.example")
+		return p
+	}
+	check := func(what, want string, g *gateway.Gateway) {
+		t.Helper()
+		u.id = g.ID
+		if got := u.token("default"); got != want || len(g.Upstream.TLS.ClientKey) == 0 || g.Upstream.TLS.CA == "" || g.Timeout != "7s" || g.Upstream.Host != "service.example" {
+			t.Errorf("%s: got the token %q of %+v; want %q and all that was given", what, got, g.Upstream, want)
+		}
+	}
+	for _, urls := range [][]string{{"https://a"}, {"https://a", "https://b"}} {
+		p := give(gateway.Patch{Name: value("orders")})
+		p.Upstreams = entry(urls...)
+		made := must[*gateway.Gateway](u.harness)(u.CreateGateway(ctx(), u.caller, p, ""))
+		check("POST", "s3cret", made)
+
+		document := gateway.Document{Gateway: gateway.Patch{Name: value("orders"), Upstreams: entry(urls...)}}
+		given := control.NewGateway{Settings: give(gateway.Patch{}), Config: string(document.Encode())}
+		given.AllowDuplicate = true
+		check("POST with a file", "s3cret", must[*gateway.Gateway](u.harness)(u.CreateGatewayFrom(ctx(), u.caller, given)))
+		document.Gateway = give(document.Gateway)
+		given.Settings, given.Config = gateway.Patch{}, string(document.Encode())
+		check("file", "s3cret", must[*gateway.Gateway](u.harness)(u.CreateGatewayFrom(ctx(), u.caller, given)))
+
+		// A file moves the gateway and gives the secrets again; without them, it is refused or drops them as ever.
+		moved := gateway.Document{Gateway: give(gateway.Patch{Upstreams: entry("https://c", "https://d")})}
+		moved.Gateway.UpstreamHeaders = token("new")
+		u.id = made.ID
+		u.must(second(u.PushConfiguration(ctx(), u.caller, made.ID, moved.Encode(), false, nil)))
+		check("PUT of a file", "new", u.now())
+		moved.Gateway.UpstreamHeaders, moved.Gateway.Upstreams = token("***"), entry("https://e")
+		u.wantRefused(func() error {
+			return second(u.PushConfiguration(ctx(), u.caller, made.ID, moved.Encode(), false, nil))
+		}, fault.ValidationFailed, "gateway.upstream_headers.X-Token")
+		moved.Gateway.UpstreamHeaders = token("of e")
+		u.must(second(u.PushConfiguration(ctx(), u.caller, made.ID, moved.Encode(), false, nil)))
+		check("PUT of a file with one target", "of e", u.now())
+	}
+	wrong := gateway.Patch{Name: value("wrong"), UpstreamCA: value(string(pair.Cert)), UpstreamHeaders: value(map[string]string{"Host": "x"}), Upstreams: entry("http://a")}
+	_, err := u.CreateGateway(ctx(), u.caller, wrong, "")
+	u.wantCode(err, fault.ValidationFailed, "upstream_headers.Host")
+	wrong.UpstreamHeaders = control.Optional[map[string]string]{}
+	_, err = u.CreateGateway(ctx(), u.caller, wrong, "")
+	u.wantCode(err, fault.ValidationFailed, "upstream_ca")
+}
+
+// Guarantee: the export of a gateway with several targets and upstreams creates an equal one, once its secrets are given.
+func TestExportCreatesAnEqualGateway(t *testing.T) {
+	pair := certificatetest.New(t, "client")
+	for _, host := range []string{"target", "service.example"} {
+		u := newUpstreams(t)
+		u.withSecrets("default", host, pair)
+		u.withSecrets("next", host, pair)
+		was := gateway.Export(u.now(), nil).Encode()
+		document, err := gateway.ParseDocument(was)
+		u.must(err)
+		p := &document.Gateway
+		p.Name, p.Default = value("another"), control.Optional[bool]{}
+		p.UpstreamHeaders, p.UpstreamClientKey = token("s3cret"), value(string(pair.Key))
+		for i := range p.Upstreams.Value {
+			if entry := &p.Upstreams.Value[i]; entry.Name == "next" {
+				entry.UpstreamHeaders, entry.UpstreamClientKey = token("s3cret"), value(string(pair.Key))
+			}
+		}
+		made := must[*gateway.Gateway](u.harness)(u.CreateGatewayFrom(ctx(), u.caller, control.NewGateway{Config: string(document.Encode())}))
+		again := gateway.Export(made, nil)
+		again.Gateway.Name, again.Gateway.Default = value(u.now().Name), value(u.now().Default)
+		if !u.now().Default {
+			again.Gateway.Default = control.Optional[bool]{}
+		}
+		if got := again.Encode(); !bytes.Equal(got, was) {
+			t.Errorf("got\n%s\nwant\n%s", got, was)
+		}
+		u.id = made.ID
+		if u.token("default") != "s3cret" || u.token("next") != "s3cret" {
+			t.Errorf("the tokens are %q and %q", u.token("default"), u.token("next"))
+		}
+	}
+}
+
+// Guarantee: a rollback of a file that has secrets at the gateway and targets in an entry default keeps them for the same
+// service, and warns once of each that it cannot restore.
+func TestRollbackOfSettingsBesideADefaultEntry(t *testing.T) {
+	u := newUpstreams(t)
+	apply := func(text string) int64 {
+		t.Helper()
+		u.must(second(u.PushConfiguration(ctx(), u.caller, u.id, []byte(text), false, nil)))
+		return u.now().Revision
+	}
+	first := apply("gateway: {upstream_headers: {X-Token: one}, upstreams: [{name: default, targets: [{url: https://a}, {url: https://b}]}]}\nroutes: []\n")
+	apply("gateway: {upstream_headers: {X-Token: two}, timeout: 5s}\nroutes: []\n")
+	got := must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, first, false, nil))
+	if u.token("default") != "two" || len(got.Warnings) != 0 {
+		t.Errorf("got the token %q and the warnings %q; want it kept", u.token("default"), got.Warnings)
+	}
+	apply("gateway: {upstream_headers: {X-Token: three}, upstreams: [{name: default, targets: [{url: https://c}]}]}\nroutes: []\n")
+	got = must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, first, false, nil))
+	if u.token("default") != "" || len(u.now().Upstream.AllTargets()) != 2 || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "headers.X-Token was not restored") {
+		t.Errorf("got %+v and the warnings %q; want the targets without the token, and one warning", u.now().Upstream, got.Warnings)
+	}
+}
