@@ -231,7 +231,7 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	if err := setDefaultPlan(ctx, tx, "", g); err != nil {
 		return nil, n.inFile(err)
 	}
-	if err := roomForTargets(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
+	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
 		return nil, err
 	}
 	s.setHostname(g)

@@ -153,10 +153,15 @@ func (s *Service) putHostname(e *gatewayEdit, actor *Actor, h Optional[string]) 
 // apply changes g and checks the settings that depend on each other. It replaces
 // maps and slices and never changes them, so g may share them with another record.
 func (e *gatewayEdit) apply(g *gateway.Gateway) error {
+	before := *g
 	if err := e.applySettings(g); err != nil {
 		return err
 	}
-	return fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+	err := fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+	if err == nil && e.hasList {
+		err = inField(upstreamsField, g.CheckUpstreamBytes(&before))
+	}
+	return err
 }
 
 // applySettings applies the settings to g, and then decides about the secrets that its upstream has.

@@ -221,7 +221,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if err := require(m, before.Version); err != nil {
 		return nil, err
 	}
-	if err := roomForTargets(ctx, tx, &s.cfg.Bounds, before, &p.after); err != nil {
+	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, before, &p.after); err != nil {
 		return nil, err
 	}
 	if p.after.Name != before.Name {
@@ -351,7 +351,7 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err := w.mayGrow(ctx); err != nil {
 		return err
 	}
-	if err := w.roomForTargets(ctx, p.before, g); err != nil {
+	if err := w.roomForUpstreams(ctx, p.before, g); err != nil {
 		return err
 	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {

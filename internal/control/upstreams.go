@@ -278,7 +278,7 @@ func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *ga
 	if len(diff) == 0 {
 		return nil
 	}
-	if err := w.roomForTargets(ctx, before, g); err != nil {
+	if err := w.roomForUpstreams(ctx, before, g); err != nil {
 		return err
 	}
 	if err := w.mayGrow(ctx); err != nil {

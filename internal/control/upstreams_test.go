@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -343,6 +344,65 @@ func TestUpstreamsAreBounded(t *testing.T) {
 	}, fault.Conflict, "")
 	u.must(second(u.DeleteUpstream(ctx(), u.caller, u.id, "many", nil)))
 	u.must(u.add("default", "https://c"))
+}
+
+// Guarantee: all upstreams of a gateway take at most 1 MiB, in whatever way they are given; one that takes more already, from a
+// version before the limit, can change if it does not grow.
+func TestUpstreamsAreBoundedInBytes(t *testing.T) {
+	u := newUpstreams(t)
+	var urls, longer []string
+	for i := range gateway.MaxTargets {
+		urls = append(urls, fmt.Sprintf("https://t%d/%s", i, strings.Repeat("a", 1900)))
+		longer = append(longer, urls[i]+strings.Repeat("b", 120))
+	}
+	u.put(upstreamPatch("a", urls...))
+	u.put(upstreamPatch("b", urls...))
+	u.wantRefused(func() error { return second(u.PutUpstream(ctx(), u.caller, u.id, upstreamPatch("c", urls...), nil)) }, fault.Conflict, "")
+	u.put(upstreamPatch("c", urls[:20]...))
+	u.wantRefused(func() error {
+		return second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("b", longer...), nil))
+	}, fault.Conflict, "")
+	u.wantRefused(func() error {
+		return second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("b", longer...), func(int64) bool { return false }))
+	}, fault.PreconditionFailed, "")
+	pair := certificatetest.New(t, "ca")
+	big := value(strings.Repeat(string(pair.Cert), (60<<10)/len(pair.Cert)))
+	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{UpstreamCA: value(string(pair.Cert))}, nil)))
+	for {
+		size := len(u.now().UpstreamNamed("c").Targets)
+		if err := u.add("c", longer[size]); err != nil {
+			u.wantCode(err, fault.Conflict, "")
+			break
+		}
+	}
+	u.wantRefused(func() error {
+		return second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{UpstreamCA: big}, nil))
+	}, fault.Conflict, "")
+
+	// In a list that is given as a whole, it is an error of the list.
+	list := []gateway.UpstreamPatch{upstreamPatch("default", urls...), upstreamPatch("a", urls...), upstreamPatch("b", urls...)}
+	p := gateway.Patch{Name: value("large"), Upstreams: value(list)}
+	_, err := u.CreateGateway(ctx(), u.caller, p, "")
+	u.wantCode(err, fault.ValidationFailed, "upstreams")
+	file := gateway.Document{Gateway: gateway.Patch{Upstreams: value(list)}}
+	u.wantRefused(func() error {
+		return second(u.PushConfiguration(ctx(), u.caller, u.id, file.Encode(), false, nil))
+	}, fault.ValidationFailed, "gateway.upstreams")
+
+	large := u.now()
+	for _, name := range []string{"x", "y"} {
+		more := *large.UpstreamNamed("a")
+		more.Name = name
+		large.PutUpstream(more)
+	}
+	before := *large
+	before.RemoveUpstream("y")
+	if err := before.CheckUpstreamBytes(large); err != nil {
+		t.Errorf("got %v for upstreams that become smaller", err)
+	}
+	if err := large.CheckUpstreamBytes(&before); err == nil {
+		t.Error("upstreams that are too large may grow")
+	}
 }
 
 // entries returns a part of the list of upstreams in a file that keeps their targets.
