@@ -1,12 +1,14 @@
 package control_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
@@ -402,6 +404,76 @@ func TestUpstreamsAreBoundedInBytes(t *testing.T) {
 	}
 	if err := large.CheckUpstreamBytes(&before); err == nil {
 		t.Error("upstreams that are too large may grow")
+	}
+}
+
+// Guarantee: an audit record, and the result of a push, has at most 32 targets by themselves: if more of a gateway change, it
+// has the lists of each upstream, or of all if there are more than 32. The values are bounded as others are.
+func TestDiffsOfManyTargetsAreBounded(t *testing.T) {
+	u := newUpstreams(t)
+	targets := func(from, to int) (urls []string) {
+		for i := from; i < to; i++ {
+			urls = append(urls, fmt.Sprintf("https://t%d", i))
+		}
+		return urls
+	}
+	// paths returns those of the newest audit record, and the size of its largest value.
+	paths := func() ([]string, int) {
+		diff := u.newest(u.caller.Account.ID, 1, 0).audits[0].Diff
+		largest := 0
+		for _, values := range diff {
+			for _, v := range values {
+				b, err := json.Marshal(v)
+				u.must(err)
+				largest = max(largest, len(b))
+			}
+		}
+		return slices.Sorted(maps.Keys(diff)), largest
+	}
+	u.put(upstreamPatch("next", targets(0, 32)...))
+	if got, _ := paths(); len(got) != 32 || got[0] != "upstreams.next.targets.https://t0" {
+		t.Errorf("32 targets: got the paths %q", got)
+	}
+	u.put(upstreamPatch("next", targets(16, 49)...))
+	if got, _ := paths(); !slices.Equal(got, []string{"upstreams.next.targets"}) {
+		t.Errorf("33 targets: got the paths %q", got)
+	}
+	values := u.newest(u.caller.Account.ID, 1, 0).audits[0].Diff["upstreams.next.targets"]
+	if list, ok := values[0].([]any); !ok || len(list) != 32 || fmt.Sprint(list[0]) != "map[backup:false drain:false url:https://t0 weight:1]" {
+		t.Errorf("33 targets: got the value %v; want the 32 targets of before", values[0])
+	}
+	reversed := targets(16, 49)
+	slices.Reverse(reversed)
+	u.put(upstreamPatch("next", reversed...))
+	if got, _ := paths(); !slices.Equal(got, []string{"upstreams.next.targets"}) {
+		t.Errorf("33 targets in another order: got the paths %q", got)
+	}
+	push := func(n, each int) *control.PushResult {
+		list := []gateway.UpstreamPatch{upstreamPatch("default", "https://orders.internal/base")}
+		for i := range n {
+			list = append(list, upstreamPatch(fmt.Sprintf("u%02d", i), targets(i, i+each)...))
+		}
+		file := gateway.Document{Gateway: gateway.Patch{Upstreams: value(list)}}
+		return must[*control.PushResult](u.harness)(u.PushConfiguration(ctx(), u.caller, u.id, file.Encode(), false, nil))
+	}
+	for _, tc := range []struct{ upstreams, targets, paths int }{{31, 200, 32}, {63, 150, 1}} {
+		got := push(tc.upstreams, tc.targets)
+		ofUpstreams := func(path string) bool { return strings.HasPrefix(path, "upstreams") }
+		all, largest := paths()
+		all = slices.DeleteFunc(all, func(path string) bool {
+			return !ofUpstreams(path) || strings.HasSuffix(path, ".ejection") || strings.HasSuffix(path, ".retries")
+		})
+		if len(all) != tc.paths || largest > audit.MaxDiffValue {
+			t.Errorf("%+v: got the paths %q with values of up to %d bytes", tc, all, largest)
+		}
+		for _, c := range got.Settings {
+			if b, err := json.Marshal(c); err != nil || len(b) > 3*audit.MaxDiffValue {
+				t.Errorf("%+v: the setting %s of the result has %d bytes", tc, c.Field, len(b))
+			}
+		}
+		if !slices.ContainsFunc(got.Settings, func(c control.SettingChange) bool { return c.Field == all[0] }) || len(got.Settings) > 64 {
+			t.Errorf("%+v: got %d settings; want those of the audit record", tc, len(got.Settings))
+		}
 	}
 }
 
