@@ -212,7 +212,9 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p := &pushChange{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
-	if p.settings, err = s.applySettings(ctx, tx, actor, p); err != nil {
+	if p.settings, err = s.applySettings(ctx, tx, actor, p); fault.CodeOf(err) == fault.Conflict {
+		return nil, cmp.Or(require(m, before.Version), err)
+	} else if err != nil {
 		return nil, err
 	}
 	if err := doc.checkUpstreams(&p.after); err != nil {
@@ -294,7 +296,9 @@ func (s *Service) applySettings(ctx context.Context, tx PlanReader, actor *Actor
 			return nil, fault.Prefixed("gateway", err)
 		}
 	}
-	if err := edit.apply(&p.after); err != nil {
+	if err := edit.apply(&p.after); fault.CodeOf(err) == fault.Conflict {
+		return nil, p.doc.locatedConflict(err)
+	} else if err != nil {
 		return nil, p.doc.located(fault.Prefixed("gateway", err))
 	}
 	if err := setDefaultPlan(ctx, tx, p.before.DefaultPlan, &p.after); err != nil {

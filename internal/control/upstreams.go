@@ -62,6 +62,8 @@ func (s *Service) PutUpstream(ctx context.Context, actor *Actor, gatewayID strin
 			c.action = audit.UpstreamCreate
 			if len(g.Others)+1 >= gateway.MaxUpstreams {
 				c.refused = fault.New(fault.Conflict, "the gateway has %d upstreams, which is the most that it may have: delete one first", gateway.MaxUpstreams)
+				full := *g
+				return c, edit.apply(&full) // what is wrong with the upstream comes first
 			}
 		}
 		return c, nil
@@ -156,12 +158,12 @@ func (s *Service) AddTarget(ctx context.Context, actor *Actor, gatewayID, name s
 		c := upstreamChange{action: audit.TargetAdd, change: edit.apply}
 		all := u.AllTargets()
 		switch {
+		case schemeOf(in.URL) != schemeOf(all[0].URL):
+			return c, fault.Invalid("url", "must start with %s:// as the other targets do: the targets of an upstream have one scheme", schemeOf(all[0].URL))
 		case u.FindTarget(in.URL) >= 0:
 			c.refused = fault.New(fault.Conflict, "the upstream has this target already: change it, or give another URL")
 		case len(all) >= gateway.MaxTargets:
 			c.refused = fault.New(fault.Conflict, "the upstream has %d targets, which is the most that it may have: remove one first", gateway.MaxTargets)
-		case schemeOf(in.URL) != schemeOf(all[0].URL):
-			return c, fault.Invalid("url", "must start with %s:// as the other targets do: the targets of an upstream have one scheme", schemeOf(all[0].URL))
 		}
 		return c, nil
 	})

@@ -188,6 +188,14 @@ func TestUpstreamsThatAreMissingOrInUse(t *testing.T) {
 	u.wantRefused(func() error {
 		return second(u.UpdateGateway(ctx(), u.caller, u.id, move, func(int64) bool { return false }))
 	}, fault.PreconditionFailed, "")
+	file := func(m control.Match) error {
+		return second(u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {upstream_url: https://c}\nroutes: []\n"), false, m))
+	}
+	u.wantRefused(func() error { return file(nil) }, fault.Conflict, "gateway.upstream_url")
+	if err := file(nil); !strings.Contains(err.Error(), "line 1, column 25") {
+		t.Errorf("got %v; want the line", err)
+	}
+	u.wantRefused(func() error { return file(func(int64) bool { return false }) }, fault.PreconditionFailed, "")
 	same := gateway.Patch{UpstreamURL: value(first), Timeout: value("7s")}
 	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, same, nil)))
 }
@@ -317,6 +325,9 @@ func TestUpstreamsAreBounded(t *testing.T) {
 	u.wantRefused(func() error {
 		return second(u.PutUpstream(ctx(), u.caller, full.ID, upstreamPatch("one-more", "https://a"), nil))
 	}, fault.Conflict, "")
+	u.wantRefused(func() error {
+		return second(u.PutUpstream(ctx(), u.caller, full.ID, upstreamPatch("one-more"), nil))
+	}, fault.ValidationFailed, "targets")
 	u.must(second(u.PutUpstream(ctx(), u.caller, full.ID, upstreamPatch("u1", "https://b"), nil)))
 	p.Upstreams = value(append(list, upstreamPatch("one-more", "https://a")))
 	_, err := u.CreateGateway(ctx(), u.caller, p, "")
@@ -328,6 +339,7 @@ func TestUpstreamsAreBounded(t *testing.T) {
 	}
 	u.put(upstreamPatch("many", urls...))
 	u.wantRefused(func() error { return u.add("many", "https://one-more") }, fault.Conflict, "")
+	u.wantRefused(func() error { return u.add("many", "http://one-more") }, fault.ValidationFailed, "url")
 	u.wantRefused(func() error {
 		return second(u.PutUpstream(ctx(), u.caller, u.id, upstreamPatch("many", append(urls, "https://one-more")...), nil))
 	}, fault.ValidationFailed, "targets")
@@ -627,5 +639,5 @@ routes: []
 		}
 	}
 	_, err := u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {upstream_url: https://c}\nroutes: []\n"), false, nil)
-	u.wantCode(err, fault.Conflict, "upstream_url")
+	u.wantCode(err, fault.Conflict, "gateway.upstream_url")
 }
