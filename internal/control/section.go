@@ -24,7 +24,13 @@ func restorable(section gateway.Patch, g *gateway.Gateway) (gateway.Patch, []str
 	if !hasDefault(&section) {
 		warnings = append(warnings, restoreSecrets(&section, &g.Upstream, withReach(g, gateway.Settings(), &section), "upstream_")...)
 	}
-	section.Upstreams.Value = slices.Clone(section.Upstreams.Value)
+	section.Upstreams.Value = slices.DeleteFunc(slices.Clone(section.Upstreams.Value), func(p gateway.UpstreamPatch) bool {
+		gone := !p.Targets.Present && g.UpstreamNamed(p.Name) == nil
+		if gone {
+			warnings = append(warnings, fmt.Sprintf("%s.%s was not restored, because the file of the revision kept its targets, and it was deleted since: create it again", upstreamsField, p.Name))
+		}
+		return gone
+	})
 	for i := range section.Upstreams.Value {
 		p := &section.Upstreams.Value[i]
 		now := g.UpstreamNamed(p.Name)

@@ -466,6 +466,20 @@ func TestSettingsBesideADefaultEntry(t *testing.T) {
 	u.wantCode(err, fault.ValidationFailed, "upstream_ca")
 }
 
+// Guarantee: a rollback of a file that kept the targets of an upstream restores the rest if the upstream is gone, with a warning.
+func TestRollbackWithoutTargets(t *testing.T) {
+	u := newUpstreams(t)
+	u.put(upstreamPatch("next", "https://a"))
+	u.must(second(u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {timeout: 4s, upstreams: [{name: next, timeout: 5s}]}\nroutes: []\n"), false, nil)))
+	number := u.now().Revision
+	u.must(second(u.DeleteUpstream(ctx(), u.caller, u.id, "next", nil)))
+	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{Timeout: value("9s")}, nil)))
+	got := must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, number, false, nil))
+	if g := u.now(); g.Timeout != "4s" || len(g.Others) != 0 || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "upstreams.next was not restored") {
+		t.Errorf("got %+v and the warnings %q", g, got.Warnings)
+	}
+}
+
 // Guarantee: the export of a gateway with several targets and upstreams creates an equal one, once its secrets are given.
 func TestExportCreatesAnEqualGateway(t *testing.T) {
 	pair := certificatetest.New(t, "client")
