@@ -192,32 +192,31 @@ func (s *Service) PatchTarget(ctx context.Context, actor *Actor, gatewayID, name
 			return nil, err
 		}
 	}
-	action := audit.TargetUpdate
-	if p.Drain.Value {
-		action = audit.TargetDrain
-	}
-	return s.changeTargets(ctx, actor, gatewayID, name, url, m, action, func(all []gateway.Target, at int) ([]gateway.Target, error) {
-		t := &all[at]
+	return s.changeTargets(ctx, actor, gatewayID, name, url, m, func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error) {
+		t, action := &all[at], audit.TargetUpdate
+		if p.Drain.Value && !t.Drain {
+			action = audit.TargetDrain
+		}
 		set(&t.Weight, p.Weight.Present, p.Weight.Value)
 		set(&t.Backup, p.Backup.Present, p.Backup.Value)
 		set(&t.Drain, p.Drain.Present, p.Drain.Value)
-		return all, nil
+		return all, action, nil
 	})
 }
 
 // DeleteTarget removes a target from an upstream. The last one is fault.Conflict.
 func (s *Service) DeleteTarget(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match) (*NamedUpstream, error) {
-	return s.changeTargets(ctx, actor, gatewayID, name, url, m, audit.TargetDelete, func(all []gateway.Target, at int) ([]gateway.Target, error) {
+	return s.changeTargets(ctx, actor, gatewayID, name, url, m, func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error) {
 		if len(all) == 1 {
-			return all, fault.New(fault.Conflict, "this is the last target of the upstream, which needs one: add another one first, or delete the upstream")
+			return all, audit.TargetDelete, fault.New(fault.Conflict, "this is the last target of the upstream, which needs one: add another one first, or delete the upstream")
 		}
-		return slices.Delete(all, at, at+1), nil
+		return slices.Delete(all, at, at+1), audit.TargetDelete, nil
 	})
 }
 
 // changeTargets changes the targets of an upstream, of which one has the URL. f gets a copy of them with its index, and
-// returns what they become, or fault.Conflict.
-func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match, a audit.Action, f func(all []gateway.Target, at int) ([]gateway.Target, error)) (*NamedUpstream, error) {
+// returns what they become and what is recorded, or fault.Conflict.
+func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match, f func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error)) (*NamedUpstream, error) {
 	return s.changeUpstream(ctx, actor, gatewayID, name, m, func(_ *work, g *gateway.Gateway) (c upstreamChange, err error) {
 		u, err := upstreamOf(g, name)
 		if err != nil {
@@ -227,10 +226,10 @@ func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, na
 		if at < 0 {
 			return c, fault.New(fault.NotFound, "the upstream has no target with this URL")
 		}
-		all, refused := f(slices.Clone(u.AllTargets()), at)
+		all, action, refused := f(slices.Clone(u.AllTargets()), at)
 		edit := &upstreamEdit{name: name}
 		edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) { g.Upstream.SetTargets(all) }))
-		return upstreamChange{action: a, change: edit.apply, refused: refused}, nil
+		return upstreamChange{action: action, change: edit.apply, refused: refused}, nil
 	})
 }
 

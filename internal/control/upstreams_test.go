@@ -109,8 +109,11 @@ func TestChangesOfUpstreamsAreRecorded(t *testing.T) {
 	u.wantDiff(change(control.TargetPatch{Drain: value(true), Backup: null[bool]()}), "target.drain", "upstream", map[string]string{
 		"upstreams.default.targets.https://10.0.0.2.drain": "false -> true", "upstreams.default.targets.https://10.0.0.2.backup": "true -> false",
 	})
+	u.wantDiff(change(control.TargetPatch{Drain: value(true), Weight: value(7)}), "target.update", "upstream", map[string]string{
+		"upstreams.default.targets.https://10.0.0.2.weight": "5 -> 7",
+	})
 	u.wantDiff(change(control.TargetPatch{Drain: value(false), Weight: null[int]()}), "target.update", "upstream", map[string]string{
-		"upstreams.default.targets.https://10.0.0.2.drain": "true -> false", "upstreams.default.targets.https://10.0.0.2.weight": "5 -> 1",
+		"upstreams.default.targets.https://10.0.0.2.drain": "true -> false", "upstreams.default.targets.https://10.0.0.2.weight": "7 -> 1",
 	})
 	u.wantNoRecords(u.caller.Account.ID, func() { u.must(change(control.TargetPatch{Drain: value(false)})()) })
 	u.wantNoRecords(u.caller.Account.ID, func() {
