@@ -106,13 +106,16 @@ func (w *work) roomForPlan(ctx context.Context) error {
 	return w.mayGrow(ctx)
 }
 
-// roomForTargets checks that the actor's account may have the targets that g has in addition to those of before, which may be
-// nil. Otherwise the error is fault.Conflict.
-func (w *work) roomForTargets(ctx context.Context, before, g *gateway.Gateway) error {
-	return roomForTargets(ctx, w, w.bounds, before, g)
+// roomForUpstreams checks that g may have upstreams of their size, and the actor's account the targets that g has in addition
+// to those of before, which may be nil. Otherwise the error is fault.Conflict.
+func (w *work) roomForUpstreams(ctx context.Context, before, g *gateway.Gateway) error {
+	return roomForUpstreams(ctx, w, w.bounds, before, g)
 }
 
-func roomForTargets(ctx context.Context, tx AccountReader, bounds *AccountBounds, before, g *gateway.Gateway) error {
+func roomForUpstreams(ctx context.Context, tx AccountReader, bounds *AccountBounds, before, g *gateway.Gateway) error {
+	if err := g.CheckUpstreamBytes(before); err != nil {
+		return asConflict(err)
+	}
 	more := int64(g.CountTargets())
 	if before != nil {
 		more -= int64(before.CountTargets())

@@ -178,7 +178,7 @@ func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway,
 
 // hasDefault reports whether p describes the default upstream, and thus upstream_url.
 func hasDefault(p *gateway.Patch) bool {
-	return slices.ContainsFunc(p.Upstreams.Value, func(u gateway.UpstreamPatch) bool { return u.Name == gateway.DefaultUpstream })
+	return slices.ContainsFunc(p.Upstreams.Value, isDefaultEntry)
 }
 
 // blank returns a gateway of the actor's account with all settings at their defaults.
@@ -231,7 +231,7 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	if err := setDefaultPlan(ctx, tx, "", g); err != nil {
 		return nil, n.inFile(err)
 	}
-	if err := roomForTargets(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
+	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
 		return nil, err
 	}
 	s.setHostname(g)

@@ -71,6 +71,16 @@ func (s *Service) readConfiguration(ctx context.Context, actor *Actor, content [
 // located adds positions in d to the problems of its settings.
 func (d *document) located(err error) error { return d.positions.In(err) }
 
+// locatedConflict returns a fault.Conflict about a setting of the gateway with the name and the position that it has in d.
+func (d *document) locatedConflict(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) || f.Field == "" {
+		return err
+	}
+	field := "gateway." + f.Field
+	return &fault.Error{Code: fault.Conflict, Field: field, Message: fault.MessageOf(d.located(fault.Invalid(field, "%s", f.Message)))}
+}
+
 // checkUpstreams checks that g has the upstreams that the routes of d name. Errors have the positions of the names.
 func (d *document) checkUpstreams(g *gateway.Gateway) error {
 	var problems []error

@@ -16,6 +16,7 @@ type gatewayEdit struct {
 
 	upstreams []*upstreamEdit // of the list of upstreams
 	hasList   bool            // it is given, so upstreams that are not in it are removed
+	moved     moved           // into the list
 
 	isDefault     Optional[bool]
 	newClientPair bool                        // the client certificate or its key is set
@@ -41,7 +42,9 @@ func sure(set func(*gateway.Gateway)) func(*gateway.Gateway) error {
 // readPatch checks each setting by itself, and that the account may have the hostname. In a file, ***
 // stands for a secret that the gateway has. A creation applies a patch to the defaults.
 func (s *Service) readPatch(actor *Actor, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
+	p, moved := withDefaultEntry(p)
 	e := s.newEdit(p, fromFile)
+	e.moved = moved
 	var problems []error
 	for _, setting := range gateway.Settings() {
 		problems = append(problems, s.putSetting(e, actor, p, &setting))
@@ -150,10 +153,15 @@ func (s *Service) putHostname(e *gatewayEdit, actor *Actor, h Optional[string]) 
 // apply changes g and checks the settings that depend on each other. It replaces
 // maps and slices and never changes them, so g may share them with another record.
 func (e *gatewayEdit) apply(g *gateway.Gateway) error {
+	before := *g
 	if err := e.applySettings(g); err != nil {
 		return err
 	}
-	return fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+	err := fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+	if err == nil && e.hasList {
+		err = inField(upstreamsField, g.CheckUpstreamBytes(&before))
+	}
+	return err
 }
 
 // applySettings applies the settings to g, and then decides about the secrets that its upstream has.

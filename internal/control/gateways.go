@@ -158,6 +158,9 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := checkName(ctx, w, before.Name, &g, "name"); err != nil {
 			return nil, err
 		}
+		if err := w.roomForUpstreams(ctx, before, &g); err != nil {
+			return nil, err
+		}
 		if err := w.mayGrow(ctx); err != nil {
 			return nil, err
 		}

@@ -212,7 +212,9 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p := &pushChange{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
-	if p.settings, err = s.applySettings(ctx, tx, actor, p); err != nil {
+	if p.settings, err = s.applySettings(ctx, tx, actor, p); fault.CodeOf(err) == fault.Conflict {
+		return nil, cmp.Or(require(m, before.Version), err)
+	} else if err != nil {
 		return nil, err
 	}
 	if err := doc.checkUpstreams(&p.after); err != nil {
@@ -221,7 +223,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if err := require(m, before.Version); err != nil {
 		return nil, err
 	}
-	if err := roomForTargets(ctx, tx, &s.cfg.Bounds, before, &p.after); err != nil {
+	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, before, &p.after); err != nil {
 		return nil, err
 	}
 	if p.after.Name != before.Name {
@@ -294,7 +296,9 @@ func (s *Service) applySettings(ctx context.Context, tx PlanReader, actor *Actor
 			return nil, fault.Prefixed("gateway", err)
 		}
 	}
-	if err := edit.apply(&p.after); err != nil {
+	if err := edit.apply(&p.after); fault.CodeOf(err) == fault.Conflict {
+		return nil, p.doc.locatedConflict(err)
+	} else if err != nil {
 		return nil, p.doc.located(fault.Prefixed("gateway", err))
 	}
 	if err := setDefaultPlan(ctx, tx, p.before.DefaultPlan, &p.after); err != nil {
@@ -351,7 +355,7 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err := w.mayGrow(ctx); err != nil {
 		return err
 	}
-	if err := w.roomForTargets(ctx, p.before, g); err != nil {
+	if err := w.roomForUpstreams(ctx, p.before, g); err != nil {
 		return err
 	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {

@@ -19,8 +19,18 @@ func restorable(section gateway.Patch, g *gateway.Gateway) (gateway.Patch, []str
 		*u = gateway.Member[string]{}
 		warnings = append(warnings, fmt.Sprintf("upstream_url was not restored, because the upstream %s has %d targets now: change its targets", gateway.DefaultUpstream, len(g.Upstream.Targets)))
 	}
-	warnings = append(warnings, restoreSecrets(&section, &g.Upstream, withReach(g, gateway.Settings(), &section), "upstream_")...)
-	section.Upstreams.Value = slices.Clone(section.Upstreams.Value)
+	together, _ := withDefaultEntry(&section)
+	section = *together
+	if !hasDefault(&section) {
+		warnings = append(warnings, restoreSecrets(&section, &g.Upstream, withReach(g, gateway.Settings(), &section), "upstream_")...)
+	}
+	section.Upstreams.Value = slices.DeleteFunc(slices.Clone(section.Upstreams.Value), func(p gateway.UpstreamPatch) bool {
+		gone := !p.Targets.Present && g.UpstreamNamed(p.Name) == nil
+		if gone {
+			warnings = append(warnings, fmt.Sprintf("%s.%s was not restored, because the file of the revision kept its targets, and it was deleted since: create it again", upstreamsField, p.Name))
+		}
+		return gone
+	})
 	for i := range section.Upstreams.Value {
 		p := &section.Upstreams.Value[i]
 		now := g.UpstreamNamed(p.Name)
@@ -51,7 +61,7 @@ func restoreSecrets(p *gateway.Patch, now, after *gateway.Upstream, prefix strin
 	single := now.Name == "" && !now.Several() && !after.Several()
 	moves := originOf(now.URL) != originOf(after.URL)
 	if !single {
-		moves = now.HasSecrets() && changesService(now, after)
+		moves = now.HasSecrets() && serviceChange(now, after) != ""
 	}
 	if moves {
 		headers, hasKey = nil, false

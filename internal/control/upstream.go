@@ -99,7 +99,7 @@ func (e *gatewayEdit) keepSecret(field string, before, sealed []byte, value stri
 // checkUpstream checks the settings that depend on each other.
 func (e *gatewayEdit) checkUpstream(u *gateway.Upstream) error {
 	parsed, err := gateway.ParseUpstreamURL(u.URL)
-	isHTTPS := err == nil && parsed.Scheme == "https"
+	isHTTPS := err == nil && parsed.Scheme == "https" || u.URL == "" // of a new gateway, whose file has the URL
 	if u.TLS.CA != "" && !isHTTPS {
 		return fault.Invalid("upstream_ca", "needs an https upstream: leave it out, or set it to null")
 	}

@@ -13,16 +13,21 @@ import (
 
 // upstreamsDiff returns how the upstreams of two states of a gateway differ, by paths such as upstreams.next.timeout and
 // upstreams.next.targets.https://10.0.0.1.weight. What the settings of the gateway say of its default upstream is not part
-// of it. before or after is nil if the gateway does not exist then.
+// of it. before or after is nil if the gateway does not exist then. If many targets differ, it has lists of targets
+// (boundTargets).
 func upstreamsDiff(before, after *gateway.Gateway) audit.Diff {
-	d := audit.Diff{}
+	d, targets, lists, changed := audit.Diff{}, audit.Diff{}, audit.Diff{}, 0
 	for _, name := range upstreamNames(before, after) {
 		was, is := comparedUpstream(before, name), comparedUpstream(after, name)
 		for field, values := range differ(upstreamFields(before, was, is == nil), upstreamFields(after, is, was == nil)) {
 			d[upstreamPath(name, field)] = values
 		}
-		for path, values := range targetsDiff(was, is) {
-			d[upstreamPath(name, path)] = values
+		one, n := targetsDiff(was, is)
+		for path, values := range one {
+			targets[upstreamPath(name, path)] = values
+		}
+		if changed += n; n > 0 {
+			lists[name] = [2]any{targetList(was), targetList(is)}
 		}
 		if was == nil || is == nil || name == gateway.DefaultUpstream {
 			continue
@@ -35,7 +40,57 @@ func upstreamsDiff(before, after *gateway.Gateway) audit.Diff {
 			d[upstreamPath(name, "client_key")] = [2]any{upstreamFields(before, was, false)["client_key"], upstreamFields(after, is, false)["client_key"]}
 		}
 	}
+	if changed > maxTargetDiffs {
+		targets = boundTargets(lists)
+	}
+	maps.Copy(d, targets)
 	return d
+}
+
+const (
+	maxTargetDiffs = 32 // targets of a gateway that a diff has by themselves
+	maxListDiffs   = 32 // upstreams of which a diff has all targets
+)
+
+// boundTargets returns the diff of a gateway of which more than maxTargetDiffs targets differ: it has the path
+// upstreams.NAME.targets for each upstream in lists, or only upstreams if there are more than maxListDiffs. It has an
+// audit.Omitted instead of a value that is larger than audit.MaxDiffValue, as the audit log does.
+func boundTargets(lists audit.Diff) audit.Diff {
+	d := audit.Diff{}
+	if len(lists) > maxListDiffs {
+		before, after := map[string]any{}, map[string]any{}
+		for name, values := range lists {
+			before[name], after[name] = values[0], values[1]
+		}
+		d[upstreamsField] = [2]any{before, after}
+	} else {
+		for name, values := range lists {
+			d[upstreamPath(name, "targets")] = values
+		}
+	}
+	encoded, err := audit.EncodeDiff(d)
+	if err != nil {
+		return d
+	}
+	bounded, err := audit.DecodeDiff(encoded)
+	if err != nil {
+		return d
+	}
+	return bounded
+}
+
+// targetList returns the targets of u, which may be nil, with their settings.
+func targetList(u *gateway.Upstream) any {
+	all := targetsOf(u)
+	if all == nil {
+		return nil
+	}
+	list := make([]fields, len(all))
+	for i := range all {
+		list[i] = targetFields(&all[i])
+		list[i]["url"] = all[i].URL
+	}
+	return list
 }
 
 func upstreamPath(name, field string) string { return upstreamsField + "." + name + "." + field }
@@ -81,17 +136,18 @@ func upstreamFields(g *gateway.Gateway, u *gateway.Upstream, brief bool) fields 
 	return f
 }
 
-// targetsDiff returns how the targets of an upstream differ, by their URLs. The URL of a default upstream that has one plain
-// target is upstream_url.
-func targetsDiff(was, is *gateway.Upstream) audit.Diff {
+// targetsDiff returns how the targets of an upstream differ, by their URLs, and how many differ. The URL of a default upstream
+// that has one plain target is upstream_url.
+func targetsDiff(was, is *gateway.Upstream) (d audit.Diff, changed int) {
 	if isPlainDefault(was) && isPlainDefault(is) {
-		return nil
+		return nil, 0
 	}
-	d := audit.Diff{}
+	d = audit.Diff{}
 	before, after := targetsOf(was), targetsOf(is)
 	for i, t := range before {
 		if find(after, t.URL) < 0 {
 			d["targets."+t.URL] = [2]any{targetFields(&before[i]), nil}
+			changed++
 		}
 	}
 	for i := range after {
@@ -99,16 +155,20 @@ func targetsDiff(was, is *gateway.Upstream) audit.Diff {
 		at := find(before, t.URL)
 		if at < 0 {
 			d["targets."+t.URL] = [2]any{nil, targetFields(t)}
+			changed++
 			continue
 		}
-		for name, values := range differ(targetFields(&before[at]), targetFields(t)) {
+		differs := differ(targetFields(&before[at]), targetFields(t))
+		for name, values := range differs {
 			d["targets."+t.URL+"."+name] = values
 		}
+		changed += min(1, len(differs))
 	}
 	if len(d) == 0 && !slices.EqualFunc(before, after, func(a, b gateway.Target) bool { return a.URL == b.URL }) {
 		d["targets"] = [2]any{urlsOf(before), urlsOf(after)} // in another order
+		changed = len(after)
 	}
-	return d
+	return d, changed
 }
 
 // isPlainDefault reports whether u is nil, or a default upstream whose only target has no settings of its own.
@@ -149,7 +209,7 @@ func ejectionOrFalse(e gateway.Ejection) any {
 func upstreamChanges(diff audit.Diff) []SettingChange {
 	var changes []SettingChange
 	for _, path := range slices.Sorted(maps.Keys(diff)) {
-		if strings.HasPrefix(path, upstreamsField+".") {
+		if path == upstreamsField || strings.HasPrefix(path, upstreamsField+".") {
 			changes = append(changes, SettingChange{Field: path, Before: diff[path][0], After: diff[path][1]})
 		}
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -60,7 +61,7 @@ func (s *Service) putUpstreams(e *gatewayEdit, p *gateway.Patch) error {
 		entry := &p.Upstreams.Value[i]
 		edit, err := s.readUpstream(entry, e.fromFile)
 		e.upstreams = append(e.upstreams, edit)
-		problems = append(problems, inUpstreams(i, fault.Join(gateway.CheckUpstreamName(entry.Name), err)))
+		problems = append(problems, e.moved.named(i, inUpstreams(i, fault.Join(gateway.CheckUpstreamName(entry.Name), err))))
 		if entry.Name == gateway.DefaultUpstream {
 			problems = append(problems, givenTwice(i, p, entry))
 		}
@@ -76,17 +77,59 @@ func inUpstreams(i int, err error) error {
 	return fault.Prefixed(fmt.Sprintf("%s[%d]", upstreamsField, i), err)
 }
 
+// moved says which settings of a gateway withDefaultEntry has moved, and into which item of the list of upstreams.
+type moved struct {
+	item  int
+	names map[string]string // of the settings of the gateway, by their names in the item
+}
+
+// withDefaultEntry returns p with the settings of the gateway that are those of its default upstream in the entry default of
+// its list, if it has one. So they are applied together, and the secrets in either of them are for the targets of the entry.
+// Settings that the entry has too stay. p does not change.
+func withDefaultEntry(p *gateway.Patch) (*gateway.Patch, moved) {
+	m := moved{item: slices.IndexFunc(p.Upstreams.Value, isDefaultEntry), names: map[string]string{}}
+	if m.item < 0 {
+		return p, m
+	}
+	together := *p
+	together.Upstreams.Value = slices.Clone(p.Upstreams.Value)
+	entry := &together.Upstreams.Value[m.item].Patch
+	for _, row := range gateway.UpstreamSettings() {
+		if name := row.GatewaySetting(); name != "" && row.IsGiven(&together) && !row.IsGiven(entry) {
+			row.Move(&together, entry)
+			m.names[row.Name] = name
+		}
+	}
+	return &together, m
+}
+
+func isDefaultEntry(p gateway.UpstreamPatch) bool { return p.Name == gateway.DefaultUpstream }
+
+// named returns an error of item i of the list of upstreams with the names that its fields had before they were moved.
+func (m *moved) named(i int, err error) error {
+	problems := slices.Clone(fault.ProblemsOf(err))
+	if i != m.item || problems == nil {
+		return err
+	}
+	for at := range problems {
+		field := strings.TrimPrefix(problems[at].Field, fmt.Sprintf("%s[%d].", upstreamsField, i))
+		name, _, _ := strings.Cut(field, ".")
+		if was, ok := m.names[name]; ok {
+			problems[at].Field = was + strings.TrimPrefix(field, name)
+		}
+	}
+	return fault.InvalidAll(problems, fault.LeftOut(err))
+}
+
 // givenTwice refuses settings of the default upstream that are given as settings of the gateway too.
 func givenTwice(i int, p *gateway.Patch, entry *gateway.UpstreamPatch) error {
 	var problems []error
 	if p.UpstreamURL.Present {
 		problems = append(problems, fault.Invalid(upstreamsField, "has the upstream %s, whose first target is upstream_url: give one of the two", gateway.DefaultUpstream))
 	}
-	settings := gateway.Settings()
 	for _, row := range gateway.UpstreamSettings() {
-		at := slices.IndexFunc(settings, func(s gateway.Setting) bool { return s.Name == row.GatewaySetting() })
-		if at >= 0 && row.IsGiven(&entry.Patch) && settings[at].IsGiven(p) {
-			problems = append(problems, inUpstreams(i, fault.Invalid(row.Name, "is the same setting as %s of the gateway, which is given too: leave one of them out", settings[at].Name)))
+		if name := row.GatewaySetting(); name != "" && row.IsGiven(&entry.Patch) && row.IsGiven(p) {
+			problems = append(problems, inUpstreams(i, fault.Invalid(row.Name, "is the same setting as %s of the gateway, which is given too: leave one of them out", name)))
 		}
 	}
 	return fault.Join(problems...)
@@ -99,7 +142,7 @@ func (e *gatewayEdit) applyUpstreams(g *gateway.Gateway) error {
 	}
 	var problems []error
 	for i, edit := range e.upstreams {
-		problems = append(problems, inUpstreams(i, edit.apply(g)))
+		problems = append(problems, e.moved.named(i, inUpstreams(i, edit.apply(g))))
 	}
 	for _, u := range slices.Clone(g.Others) {
 		if !slices.ContainsFunc(e.upstreams, func(edit *upstreamEdit) bool { return edit.name == u.Name }) {
@@ -113,7 +156,7 @@ func (e *gatewayEdit) applyUpstreams(g *gateway.Gateway) error {
 // the same service. If others are not given again, the error is a validation error of upstream_headers or upstream_client_key.
 // A default upstream with one target loses them instead (contract, 3.3).
 func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
-	if !before.HasSecrets() {
+	if !before.HasSecrets() || before.URL == "" { // a gateway that is being created has given them to none yet
 		return nil
 	}
 	if u.Name == "" && !before.Several() && !u.Several() {
@@ -125,44 +168,45 @@ func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
 		}
 		return nil
 	}
-	if !changesService(before, u) {
+	reason := serviceChange(before, u)
+	if reason == "" {
+		// Targets that prove themselves from now on are those that had the secrets before, and no others.
+		u.OfOrigin = u.OfOrigin || !before.ProvesHost() && u.ProvesHost()
 		return nil
 	}
 	u.Headers, u.TLS.ClientKey = nil, nil
-	const remedy = "must be given again, or set to null: secrets of an upstream are for the service that they were given for, and the change adds an origin to the targets, or changes host, ca or the scheme"
+	const remedy = "must be given again in the same call, or set to null: secrets of an upstream are for the service that they were given for, but %s"
 	var headers, key error
 	if len(before.Headers) > 0 && !e.given.headers {
-		headers = fault.Invalid("upstream_headers", remedy)
+		headers = fault.Invalid("upstream_headers", remedy, reason)
 	}
 	if len(before.TLS.ClientKey) > 0 && !e.given.key {
-		key = fault.Invalid("upstream_client_key", remedy)
+		key = fault.Invalid("upstream_client_key", remedy, reason)
 	}
 	return fault.Join(headers, key)
 }
 
-// changesService reports whether an upstream that changes may send its secrets to another service than before. What
-// targets with https prove with a certificate for host, by the authorities of ca, is the service; otherwise it is the set of
-// their origins.
-func changesService(before, after *gateway.Upstream) bool {
+// serviceChange says why an upstream that changes may send its secrets to another service than before, or returns "" if it
+// does not. What targets prove with a certificate for host, by the authorities of ca, is the service; where the data plane
+// requires no such certificate (gateway.Upstream.ProvesHost), or the secrets were not given for it, it is the set of their
+// origins.
+func serviceChange(before, after *gateway.Upstream) string {
 	if before.Host != after.Host || before.TLS.CA != after.TLS.CA {
-		return true
+		return "another host or ca makes it another one"
 	}
-	if proves(before) && proves(after) {
-		return false
+	if !before.OfOrigin && before.ProvesHost() {
+		if !after.ProvesHost() {
+			return "the certificate of a target is no longer checked for host"
+		}
+		return ""
 	}
 	known := originsOf(before)
-	return slices.ContainsFunc(originsOf(after), func(origin string) bool { return !slices.Contains(known, origin) })
-}
-
-// proves reports whether each target proves with a certificate for a given name that it belongs to the service.
-func proves(u *gateway.Upstream) bool {
-	if u.OfOrigin || u.Host == "" || u.Host == gateway.PreserveHost {
-		return false
+	for _, origin := range originsOf(after) {
+		if !slices.Contains(known, origin) {
+			return origin + " is not among the targets that they were given for"
+		}
 	}
-	return !slices.ContainsFunc(u.AllTargets(), func(t gateway.Target) bool {
-		parsed, err := gateway.ParseUpstreamURL(t.URL)
-		return err != nil || parsed.Scheme != "https"
-	})
+	return ""
 }
 
 // originsOf returns the origins of the targets.

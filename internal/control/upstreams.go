@@ -62,6 +62,8 @@ func (s *Service) PutUpstream(ctx context.Context, actor *Actor, gatewayID strin
 			c.action = audit.UpstreamCreate
 			if len(g.Others)+1 >= gateway.MaxUpstreams {
 				c.refused = fault.New(fault.Conflict, "the gateway has %d upstreams, which is the most that it may have: delete one first", gateway.MaxUpstreams)
+				full := *g
+				return c, edit.apply(&full) // what is wrong with the upstream comes first
 			}
 		}
 		return c, nil
@@ -156,12 +158,12 @@ func (s *Service) AddTarget(ctx context.Context, actor *Actor, gatewayID, name s
 		c := upstreamChange{action: audit.TargetAdd, change: edit.apply}
 		all := u.AllTargets()
 		switch {
+		case schemeOf(in.URL) != schemeOf(all[0].URL):
+			return c, fault.Invalid("url", "must start with %s:// as the other targets do: the targets of an upstream have one scheme", schemeOf(all[0].URL))
 		case u.FindTarget(in.URL) >= 0:
 			c.refused = fault.New(fault.Conflict, "the upstream has this target already: change it, or give another URL")
 		case len(all) >= gateway.MaxTargets:
 			c.refused = fault.New(fault.Conflict, "the upstream has %d targets, which is the most that it may have: remove one first", gateway.MaxTargets)
-		case schemeOf(in.URL) != schemeOf(all[0].URL):
-			return c, fault.Invalid("url", "must start with %s:// as the other targets do: the targets of an upstream have one scheme", schemeOf(all[0].URL))
 		}
 		return c, nil
 	})
@@ -190,32 +192,31 @@ func (s *Service) PatchTarget(ctx context.Context, actor *Actor, gatewayID, name
 			return nil, err
 		}
 	}
-	action := audit.TargetUpdate
-	if p.Drain.Value {
-		action = audit.TargetDrain
-	}
-	return s.changeTargets(ctx, actor, gatewayID, name, url, m, action, func(all []gateway.Target, at int) ([]gateway.Target, error) {
-		t := &all[at]
+	return s.changeTargets(ctx, actor, gatewayID, name, url, m, func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error) {
+		t, action := &all[at], audit.TargetUpdate
+		if p.Drain.Value && !t.Drain {
+			action = audit.TargetDrain
+		}
 		set(&t.Weight, p.Weight.Present, p.Weight.Value)
 		set(&t.Backup, p.Backup.Present, p.Backup.Value)
 		set(&t.Drain, p.Drain.Present, p.Drain.Value)
-		return all, nil
+		return all, action, nil
 	})
 }
 
 // DeleteTarget removes a target from an upstream. The last one is fault.Conflict.
 func (s *Service) DeleteTarget(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match) (*NamedUpstream, error) {
-	return s.changeTargets(ctx, actor, gatewayID, name, url, m, audit.TargetDelete, func(all []gateway.Target, at int) ([]gateway.Target, error) {
+	return s.changeTargets(ctx, actor, gatewayID, name, url, m, func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error) {
 		if len(all) == 1 {
-			return all, fault.New(fault.Conflict, "this is the last target of the upstream, which needs one: add another one first, or delete the upstream")
+			return all, audit.TargetDelete, fault.New(fault.Conflict, "this is the last target of the upstream, which needs one: add another one first, or delete the upstream")
 		}
-		return slices.Delete(all, at, at+1), nil
+		return slices.Delete(all, at, at+1), audit.TargetDelete, nil
 	})
 }
 
 // changeTargets changes the targets of an upstream, of which one has the URL. f gets a copy of them with its index, and
-// returns what they become, or fault.Conflict.
-func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match, a audit.Action, f func(all []gateway.Target, at int) ([]gateway.Target, error)) (*NamedUpstream, error) {
+// returns what they become and what is recorded, or fault.Conflict.
+func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match, f func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error)) (*NamedUpstream, error) {
 	return s.changeUpstream(ctx, actor, gatewayID, name, m, func(_ *work, g *gateway.Gateway) (c upstreamChange, err error) {
 		u, err := upstreamOf(g, name)
 		if err != nil {
@@ -225,10 +226,10 @@ func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, na
 		if at < 0 {
 			return c, fault.New(fault.NotFound, "the upstream has no target with this URL")
 		}
-		all, refused := f(slices.Clone(u.AllTargets()), at)
+		all, action, refused := f(slices.Clone(u.AllTargets()), at)
 		edit := &upstreamEdit{name: name}
 		edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) { g.Upstream.SetTargets(all) }))
-		return upstreamChange{action: a, change: edit.apply, refused: refused}, nil
+		return upstreamChange{action: action, change: edit.apply, refused: refused}, nil
 	})
 }
 
@@ -278,7 +279,7 @@ func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *ga
 	if len(diff) == 0 {
 		return nil
 	}
-	if err := w.roomForTargets(ctx, before, g); err != nil {
+	if err := w.roomForUpstreams(ctx, before, g); err != nil {
 		return err
 	}
 	if err := w.mayGrow(ctx); err != nil {

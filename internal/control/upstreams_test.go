@@ -1,12 +1,15 @@
 package control_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -106,8 +109,11 @@ func TestChangesOfUpstreamsAreRecorded(t *testing.T) {
 	u.wantDiff(change(control.TargetPatch{Drain: value(true), Backup: null[bool]()}), "target.drain", "upstream", map[string]string{
 		"upstreams.default.targets.https://10.0.0.2.drain": "false -> true", "upstreams.default.targets.https://10.0.0.2.backup": "true -> false",
 	})
+	u.wantDiff(change(control.TargetPatch{Drain: value(true), Weight: value(7)}), "target.update", "upstream", map[string]string{
+		"upstreams.default.targets.https://10.0.0.2.weight": "5 -> 7",
+	})
 	u.wantDiff(change(control.TargetPatch{Drain: value(false), Weight: null[int]()}), "target.update", "upstream", map[string]string{
-		"upstreams.default.targets.https://10.0.0.2.drain": "true -> false", "upstreams.default.targets.https://10.0.0.2.weight": "5 -> 1",
+		"upstreams.default.targets.https://10.0.0.2.drain": "true -> false", "upstreams.default.targets.https://10.0.0.2.weight": "7 -> 1",
 	})
 	u.wantNoRecords(u.caller.Account.ID, func() { u.must(change(control.TargetPatch{Drain: value(false)})()) })
 	u.wantNoRecords(u.caller.Account.ID, func() {
@@ -185,6 +191,14 @@ func TestUpstreamsThatAreMissingOrInUse(t *testing.T) {
 	u.wantRefused(func() error {
 		return second(u.UpdateGateway(ctx(), u.caller, u.id, move, func(int64) bool { return false }))
 	}, fault.PreconditionFailed, "")
+	file := func(m control.Match) error {
+		return second(u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {upstream_url: https://c}\nroutes: []\n"), false, m))
+	}
+	u.wantRefused(func() error { return file(nil) }, fault.Conflict, "gateway.upstream_url")
+	if err := file(nil); !strings.Contains(err.Error(), "line 1, column 25") {
+		t.Errorf("got %v; want the line", err)
+	}
+	u.wantRefused(func() error { return file(func(int64) bool { return false }) }, fault.PreconditionFailed, "")
 	same := gateway.Patch{UpstreamURL: value(first), Timeout: value("7s")}
 	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, same, nil)))
 }
@@ -314,6 +328,9 @@ func TestUpstreamsAreBounded(t *testing.T) {
 	u.wantRefused(func() error {
 		return second(u.PutUpstream(ctx(), u.caller, full.ID, upstreamPatch("one-more", "https://a"), nil))
 	}, fault.Conflict, "")
+	u.wantRefused(func() error {
+		return second(u.PutUpstream(ctx(), u.caller, full.ID, upstreamPatch("one-more"), nil))
+	}, fault.ValidationFailed, "targets")
 	u.must(second(u.PutUpstream(ctx(), u.caller, full.ID, upstreamPatch("u1", "https://b"), nil)))
 	p.Upstreams = value(append(list, upstreamPatch("one-more", "https://a")))
 	_, err := u.CreateGateway(ctx(), u.caller, p, "")
@@ -325,6 +342,7 @@ func TestUpstreamsAreBounded(t *testing.T) {
 	}
 	u.put(upstreamPatch("many", urls...))
 	u.wantRefused(func() error { return u.add("many", "https://one-more") }, fault.Conflict, "")
+	u.wantRefused(func() error { return u.add("many", "http://one-more") }, fault.ValidationFailed, "url")
 	u.wantRefused(func() error {
 		return second(u.PutUpstream(ctx(), u.caller, u.id, upstreamPatch("many", append(urls, "https://one-more")...), nil))
 	}, fault.ValidationFailed, "targets")
@@ -343,6 +361,135 @@ func TestUpstreamsAreBounded(t *testing.T) {
 	}, fault.Conflict, "")
 	u.must(second(u.DeleteUpstream(ctx(), u.caller, u.id, "many", nil)))
 	u.must(u.add("default", "https://c"))
+}
+
+// Guarantee: all upstreams of a gateway take at most 1 MiB, in whatever way they are given; one that takes more already, from a
+// version before the limit, can change if it does not grow.
+func TestUpstreamsAreBoundedInBytes(t *testing.T) {
+	u := newUpstreams(t)
+	var urls, longer []string
+	for i := range gateway.MaxTargets {
+		urls = append(urls, fmt.Sprintf("https://t%d/%s", i, strings.Repeat("a", 1900)))
+		longer = append(longer, urls[i]+strings.Repeat("b", 120))
+	}
+	u.put(upstreamPatch("a", urls...))
+	u.put(upstreamPatch("b", urls...))
+	u.wantRefused(func() error { return second(u.PutUpstream(ctx(), u.caller, u.id, upstreamPatch("c", urls...), nil)) }, fault.Conflict, "")
+	u.put(upstreamPatch("c", urls[:20]...))
+	u.wantRefused(func() error {
+		return second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("b", longer...), nil))
+	}, fault.Conflict, "")
+	u.wantRefused(func() error {
+		return second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("b", longer...), func(int64) bool { return false }))
+	}, fault.PreconditionFailed, "")
+	pair := certificatetest.New(t, "ca")
+	big := value(strings.Repeat(string(pair.Cert), (60<<10)/len(pair.Cert)))
+	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{UpstreamCA: value(string(pair.Cert))}, nil)))
+	for {
+		size := len(u.now().UpstreamNamed("c").Targets)
+		if err := u.add("c", longer[size]); err != nil {
+			u.wantCode(err, fault.Conflict, "")
+			break
+		}
+	}
+	u.wantRefused(func() error {
+		return second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{UpstreamCA: big}, nil))
+	}, fault.Conflict, "")
+
+	// In a list that is given as a whole, it is an error of the list.
+	list := []gateway.UpstreamPatch{upstreamPatch("default", urls...), upstreamPatch("a", urls...), upstreamPatch("b", urls...)}
+	p := gateway.Patch{Name: value("large"), Upstreams: value(list)}
+	_, err := u.CreateGateway(ctx(), u.caller, p, "")
+	u.wantCode(err, fault.ValidationFailed, "upstreams")
+	file := gateway.Document{Gateway: gateway.Patch{Upstreams: value(list)}}
+	u.wantRefused(func() error {
+		return second(u.PushConfiguration(ctx(), u.caller, u.id, file.Encode(), false, nil))
+	}, fault.ValidationFailed, "gateway.upstreams")
+
+	large := u.now()
+	for _, name := range []string{"x", "y"} {
+		more := *large.UpstreamNamed("a")
+		more.Name = name
+		large.PutUpstream(more)
+	}
+	before := *large
+	before.RemoveUpstream("y")
+	if err := before.CheckUpstreamBytes(large); err != nil {
+		t.Errorf("got %v for upstreams that become smaller", err)
+	}
+	if err := large.CheckUpstreamBytes(&before); err == nil {
+		t.Error("upstreams that are too large may grow")
+	}
+}
+
+// Guarantee: an audit record, and the result of a push, has at most 32 targets by themselves: if more of a gateway change, it
+// has the lists of each upstream, or of all if there are more than 32. The values are bounded as others are.
+func TestDiffsOfManyTargetsAreBounded(t *testing.T) {
+	u := newUpstreams(t)
+	targets := func(from, to int) (urls []string) {
+		for i := from; i < to; i++ {
+			urls = append(urls, fmt.Sprintf("https://t%d", i))
+		}
+		return urls
+	}
+	// paths returns those of the newest audit record, and the size of its largest value.
+	paths := func() ([]string, int) {
+		diff := u.newest(u.caller.Account.ID, 1, 0).audits[0].Diff
+		largest := 0
+		for _, values := range diff {
+			for _, v := range values {
+				b, err := json.Marshal(v)
+				u.must(err)
+				largest = max(largest, len(b))
+			}
+		}
+		return slices.Sorted(maps.Keys(diff)), largest
+	}
+	u.put(upstreamPatch("next", targets(0, 32)...))
+	if got, _ := paths(); len(got) != 32 || got[0] != "upstreams.next.targets.https://t0" {
+		t.Errorf("32 targets: got the paths %q", got)
+	}
+	u.put(upstreamPatch("next", targets(16, 49)...))
+	if got, _ := paths(); !slices.Equal(got, []string{"upstreams.next.targets"}) {
+		t.Errorf("33 targets: got the paths %q", got)
+	}
+	values := u.newest(u.caller.Account.ID, 1, 0).audits[0].Diff["upstreams.next.targets"]
+	if list, ok := values[0].([]any); !ok || len(list) != 32 || fmt.Sprint(list[0]) != "map[backup:false drain:false url:https://t0 weight:1]" {
+		t.Errorf("33 targets: got the value %v; want the 32 targets of before", values[0])
+	}
+	reversed := targets(16, 49)
+	slices.Reverse(reversed)
+	u.put(upstreamPatch("next", reversed...))
+	if got, _ := paths(); !slices.Equal(got, []string{"upstreams.next.targets"}) {
+		t.Errorf("33 targets in another order: got the paths %q", got)
+	}
+	push := func(n, each int) *control.PushResult {
+		list := []gateway.UpstreamPatch{upstreamPatch("default", "https://orders.internal/base")}
+		for i := range n {
+			list = append(list, upstreamPatch(fmt.Sprintf("u%02d", i), targets(i, i+each)...))
+		}
+		file := gateway.Document{Gateway: gateway.Patch{Upstreams: value(list)}}
+		return must[*control.PushResult](u.harness)(u.PushConfiguration(ctx(), u.caller, u.id, file.Encode(), false, nil))
+	}
+	for _, tc := range []struct{ upstreams, targets, paths int }{{31, 200, 32}, {63, 150, 1}} {
+		got := push(tc.upstreams, tc.targets)
+		ofUpstreams := func(path string) bool { return strings.HasPrefix(path, "upstreams") }
+		all, largest := paths()
+		all = slices.DeleteFunc(all, func(path string) bool {
+			return !ofUpstreams(path) || strings.HasSuffix(path, ".ejection") || strings.HasSuffix(path, ".retries")
+		})
+		if len(all) != tc.paths || largest > audit.MaxDiffValue {
+			t.Errorf("%+v: got the paths %q with values of up to %d bytes", tc, all, largest)
+		}
+		for _, c := range got.Settings {
+			if b, err := json.Marshal(c); err != nil || len(b) > 3*audit.MaxDiffValue {
+				t.Errorf("%+v: the setting %s of the result has %d bytes", tc, c.Field, len(b))
+			}
+		}
+		if !slices.ContainsFunc(got.Settings, func(c control.SettingChange) bool { return c.Field == all[0] }) || len(got.Settings) > 64 {
+			t.Errorf("%+v: got %d settings; want those of the audit record", tc, len(got.Settings))
+		}
+	}
 }
 
 // entries returns a part of the list of upstreams in a file that keeps their targets.
@@ -495,5 +642,5 @@ routes: []
 		}
 	}
 	_, err := u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {upstream_url: https://c}\nroutes: []\n"), false, nil)
-	u.wantCode(err, fault.Conflict, "upstream_url")
+	u.wantCode(err, fault.Conflict, "gateway.upstream_url")
 }

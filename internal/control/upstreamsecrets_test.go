@@ -25,8 +25,8 @@ type secretWay struct {
 	name string
 	// call makes the change; given has what the call gives of secrets.
 	call func(u *upstreams, name string, given gateway.Patch) error
-	// adds is set if the change adds an origin, and another one if it changes host or ca.
-	adds, other bool
+	// adds is set if the change adds an origin, other if it changes host or ca, and one if it leaves one target.
+	adds, other, one bool
 }
 
 func secretWays(ca string) []secretWay {
@@ -52,27 +52,31 @@ func secretWays(ca string) []secretWay {
 		}
 	}
 	return []secretWay{
-		{"PATCH of the targets", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("https://a", "https://c")) }), true, false},
-		{"PATCH to another scheme", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("h2c://a", "h2c://b")) }), true, true},
-		{"PATCH of host", patch(func(p *gateway.UpstreamPatch) { p.UpstreamHost = value("other.example") }), false, true},
-		{"PATCH of host to null", patch(func(p *gateway.UpstreamPatch) { p.UpstreamHost = value("preserve") }), false, true},
-		{"PATCH of ca", patch(func(p *gateway.UpstreamPatch) { p.UpstreamCA = value(ca) }), false, true},
+		{"PATCH of the targets", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("https://a", "https://c")) }), true, false, false},
+		{"PATCH to another scheme", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("h2c://a", "h2c://b")) }), true, true, false},
+		{"PATCH of host", patch(func(p *gateway.UpstreamPatch) { p.UpstreamHost = value("other.example") }), false, true, false},
+		{"PATCH of host to null", patch(func(p *gateway.UpstreamPatch) { p.UpstreamHost = value("preserve") }), false, true, false},
+		{"PATCH of ca", patch(func(p *gateway.UpstreamPatch) { p.UpstreamCA = value(ca) }), false, true, false},
 		{"POST of a target", func(u *upstreams, name string, given gateway.Patch) error {
 			in := control.NewTarget{Target: gateway.Target{URL: "https://c"}, Headers: given.UpstreamHeaders, ClientKey: given.UpstreamClientKey}
 			return second(u.AddTarget(ctx(), u.caller, u.id, name, in, nil))
-		}, true, false},
-		{"targets of a file", file(", targets: [{url: https://a}, {url: https://c}]"), true, false},
-		{"host of a file", file(", host: other.example"), false, true},
+		}, true, false, false},
+		{"targets of a file", file(", targets: [{url: https://a}, {url: https://c}]"), true, false, false},
+		{"host of a file", file(", host: other.example"), false, true, false},
 		{"PATCH of what does not matter", patch(func(p *gateway.UpstreamPatch) {
 			p.Timeout, p.Targets = value("3s"), value([]gateway.Target{{URL: "https://b/x", Drain: true}, {URL: "https://A:443", Weight: 7}})
-		}), false, false},
+		}), false, false, false},
 		{"DELETE of the first target", func(u *upstreams, name string, given gateway.Patch) error {
 			return second(u.DeleteTarget(ctx(), u.caller, u.id, name, "https://a", nil))
-		}, false, false},
+		}, false, false, true},
+		{"PATCH to one of the targets", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("https://b/path")) }), false, false, true},
+		{"PATCH to one other target", patch(func(p *gateway.UpstreamPatch) { p.Targets = value(targetsAt("https://c")) }), true, false, true},
+		{"one target of a file", file(", targets: [{url: https://b}]"), false, false, true},
+		{"one other target of a file", file(", targets: [{url: https://c, weight: 2}]"), true, false, true},
 		{"PATCH of a target", func(u *upstreams, name string, given gateway.Patch) error {
 			return second(u.PatchTarget(ctx(), u.caller, u.id, name, "https://a", control.TargetPatch{Backup: value(true)}, nil))
-		}, false, false},
-		{"a file that keeps", file(", max_connections: 3"), false, false},
+		}, false, false, false},
+		{"a file that keeps", file(", max_connections: 3"), false, false, false},
 	}
 }
 
@@ -94,8 +98,9 @@ func (u *upstreams) token(name string) string {
 }
 
 // Guarantee: targets.md 1, an upstream with several targets, or with a name, keeps its secrets only for the service that they
-// were given for: what targets prove with a certificate for host, or else the set of origins. In any other case a change
-// gives them again, or removes them, or is 422.
+// were given for: what targets prove with a certificate for host, or else the set of origins. The only target of the default
+// upstream proves the name in its URL instead, so a change to it is one of the service. In any other case a change gives
+// them again, or removes them, or is 422.
 func TestSecretsStayWithTheService(t *testing.T) {
 	pair := certificatetest.New(t, "client")
 	ca := string(certificatetest.New(t, "ca").Cert)
@@ -105,9 +110,12 @@ func TestSecretsStayWithTheService(t *testing.T) {
 				t.Run(name+", "+host+", "+way.name, func(t *testing.T) {
 					u := newUpstreams(t)
 					u.withSecrets(name, host, pair)
-					refused := way.other || way.adds && host == "target"
+					refused := way.other || way.adds && host == "target" || way.one && name == "default" && host != "target"
 					if refused {
 						u.wantRefused(func() error { return way.call(u, name, gateway.Patch{}) }, fault.ValidationFailed, secretField(way.name, "headers"))
+						if strings.HasPrefix(way.name, "DELETE") {
+							return // has no fields
+						}
 						u.wantRefused(func() error { return way.call(u, name, gateway.Patch{UpstreamHeaders: token("new")}) }, fault.ValidationFailed, secretField(way.name, "client_key"))
 						given := gateway.Patch{UpstreamHeaders: token("new"), UpstreamClientKey: value(string(pair.Key))}
 						if strings.Contains(way.name, "scheme") {
@@ -158,10 +166,14 @@ func TestSecretsOfTheDefaultUpstream(t *testing.T) {
 		if got := u.token("default"); got != "new" {
 			t.Errorf("got the token %q; want the new one", got)
 		}
-		// One target is left: then its secrets go with it.
-		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://a", nil)))
-		if got := u.token("default"); got != "new" || u.now().Upstream.URL != "https://b" {
-			t.Errorf("got the token %q of %s; want it kept", got, u.now().Upstream.URL)
+		// One target is left: its certificate is for its own name, so the secrets are given for it.
+		u.wantRefused(func() error { return second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://a", nil)) }, fault.ValidationFailed, "headers")
+		one := upstreamPatch("default", "https://b")
+		u.wantRefused(func() error { return second(u.PatchUpstream(ctx(), u.caller, u.id, one, nil)) }, fault.ValidationFailed, "headers")
+		one.UpstreamHeaders = token("for b")
+		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, one, nil)))
+		if got := u.token("default"); got != "for b" || u.now().Upstream.URL != "https://b" {
+			t.Errorf("got the token %q of %s; want the one that was given", got, u.now().Upstream.URL)
 		}
 		u.must(patch(u, gateway.Patch{UpstreamURL: value("https://c")}))
 		if got := u.token("default"); got != "" {
@@ -172,24 +184,52 @@ func TestSecretsOfTheDefaultUpstream(t *testing.T) {
 		u := newUpstreams(t)
 		u.must(patch(u, gateway.Patch{UpstreamURL: value("https://a"), UpstreamHost: value("service.example"), UpstreamHeaders: token("s3cret")}))
 		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("default", "https://a/path"), nil)))
-		u.must(u.add("default", "https://b")) // a certificate proves that it is service.example
+		// Its certificate was for the name in its URL, so another target has not proved that it is the same service.
+		u.wantRefused(func() error { return u.add("default", "https://b") }, fault.ValidationFailed, "headers")
+		u.must(u.add("default", "https://a/other"))
 		if got := u.token("default"); got != "s3cret" {
-			t.Errorf("got the token %q; want it kept", got)
+			t.Errorf("got the token %q; want it kept: the origin is the same", got)
 		}
-		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://b", nil)))
+		u.wantRefused(func() error { return u.add("default", "https://b") }, fault.ValidationFailed, "headers")
+		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://a/other", nil)))
 		u.must(patch(u, gateway.Patch{UpstreamHost: value("other.example")}))
 		if got := u.token("default"); got != "s3cret" {
 			t.Errorf("got the token %q; want it kept: the origin is the same", got)
 		}
 		u.wantRefused(func() error { return u.add("default", "https://b") }, fault.ValidationFailed, "headers")
-		u.must(patch(u, gateway.Patch{UpstreamHeaders: token("for other.example")}))
-		u.must(u.add("default", "https://b"))
+		in := control.NewTarget{Target: gateway.Target{URL: "https://b"}, Headers: token("for other.example")}
+		u.must(second(u.AddTarget(ctx(), u.caller, u.id, "default", in, nil)))
+		u.must(u.add("default", "https://c"))
+		// A foreign target among them gets nothing by being the last one.
 		u.must(second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://b", nil)))
+		u.wantRefused(func() error {
+			return second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://a/path", nil))
+		}, fault.ValidationFailed, "headers")
+		one := upstreamPatch("default", "https://a")
+		one.UpstreamHeaders = token("for a")
+		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, one, nil)))
 		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, upstreamPatch("default", "https://c"), nil)))
 		if got := u.token("default"); got != "" {
 			t.Errorf("got the token %q at another origin; want none", got)
 		}
 	})
+}
+
+// Guarantee: a rollback from several targets of the default upstream to one keeps no secret that was given for host: the
+// only target proves the name in its URL.
+func TestRollbackToOneTarget(t *testing.T) {
+	u := newUpstreams(t)
+	apply := func(text string) {
+		t.Helper()
+		u.must(second(u.PushConfiguration(ctx(), u.caller, u.id, []byte(text), false, nil)))
+	}
+	apply("gateway: {upstreams: [{name: default, host: service.example, targets: [{url: https://b}]}]}\nroutes: []\n")
+	number := u.now().Revision
+	apply("gateway: {upstreams: [{name: default, host: service.example, headers: {X-Token: s3cret}, targets: [{url: https://a}, {url: https://b}]}]}\nroutes: []\n")
+	got := must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, number, false, nil))
+	if g := u.now(); g.Upstream.URL != "https://b" || g.Upstream.HasSecrets() || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "headers were not restored") {
+		t.Errorf("got %+v and the warnings %q; want the target without the token, and a warning", g.Upstream, got.Warnings)
+	}
 }
 
 // Guarantee: a rollback of a file restores its upstreams. It restores no secrets, and keeps those of upstreams that are for the
@@ -237,26 +277,22 @@ routes: []
 	}
 }
 
-// exposure is what a model knows of the secret of an upstream: the origins that it was sent to since it was given, and the
-// service that the targets proved to be when it was given.
+// exposure is what a model knows of the secret of an upstream: where it could be sent to when it was given. By the rule of
+// the data plane, that is whoever proves to be host by the authorities of ca, or else the origins of the targets.
 type exposure struct {
 	origins  []string
 	host, ca string
-	proved   bool
-}
-
-func originsAt(u *gateway.Upstream) (origins []string, https bool) {
-	https = true
-	for _, t := range u.AllTargets() {
-		parsed, _ := gateway.ParseUpstreamURL(t.URL)
-		origins, https = append(origins, parsed.Origin()), https && parsed.Scheme == "https"
-	}
-	return origins, https
+	proves   bool
 }
 
 func exposed(u *gateway.Upstream) exposure {
-	origins, https := originsAt(u)
-	return exposure{origins: origins, host: u.Host, ca: u.TLS.CA, proved: https && u.Host != "" && u.Host != gateway.PreserveHost}
+	// The only target of the default upstream proves the name in its URL, whatever host is.
+	e := exposure{host: u.Host, ca: u.TLS.CA, proves: u.Host != "" && u.Host != gateway.PreserveHost && (u.Name != "" || len(u.AllTargets()) > 1)}
+	for _, t := range u.AllTargets() {
+		parsed, _ := gateway.ParseUpstreamURL(t.URL)
+		e.origins, e.proves = append(e.origins, parsed.Origin()), e.proves && parsed.Scheme == "https"
+	}
+	return e
 }
 
 // Guarantee: whatever is called in whatever order, a secret is sent only to origins that it was given for, and to those that
@@ -274,6 +310,12 @@ func TestSecretsAreNeverSentElsewhere(t *testing.T) {
 		u := &upstreams{h, c, h.gateway(c).ID}
 		u.put(upstreamPatch("next", "https://a"))
 		known := map[string]*exposure{}
+		if rapid.Bool().Draw(t, "default has several targets") {
+			p := upstreamPatch("default", "https://a", "https://b")
+			p.UpstreamHost, p.UpstreamHeaders = value("one.example"), token("first")
+			u.put(p)
+			known["default"] = new(exposed(&u.now().Upstream))
+		}
 		urls := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"https://a", "https://b", "https://c/x"}), 1, 3, rapid.ID)
 		for i := range rapid.IntRange(1, 12).Draw(t, "calls") {
 			name := rapid.SampledFrom([]string{"default", "next"}).Draw(t, "upstream")
@@ -305,15 +347,11 @@ func TestSecretsAreNeverSentElsewhere(t *testing.T) {
 
 // follow fails unless after, which has the secret still, sends it to what it was given for.
 func (e *exposure) follow(t *rapid.T, after *gateway.Upstream) {
-	origins, https := originsAt(after)
-	for _, origin := range origins {
-		if slices.Contains(e.origins, origin) {
-			continue
-		}
-		if !e.proved || !https || after.Host != e.host || after.TLS.CA != e.ca {
-			t.Fatalf("the secret of %s, given for %+v, is sent to %s now, with the host %q", after.FullName(), *e, origin, after.Host)
-		}
-		e.origins = append(e.origins, origin)
+	now := exposed(after)
+	same := e.proves && now.proves && now.host == e.host && now.ca == e.ca
+	known := !e.proves && !slices.ContainsFunc(now.origins, func(origin string) bool { return !slices.Contains(e.origins, origin) })
+	if !same && !known {
+		t.Fatalf("the secret of %s, given for %+v, can be sent to %+v now", after.FullName(), *e, now)
 	}
 }
 
@@ -368,5 +406,132 @@ func (u *upstreams) randomCall(t *rapid.T, p *gateway.UpstreamPatch, ca string, 
 			list.Value = append(list.Value, *p)
 		}
 		return second(u.PushConfiguration(ctx(), u.caller, u.id, document.Encode(), false, nil))
+	}
+}
+
+// Guarantee: targets.md 1, settings of the gateway that are given beside an entry default of the list of upstreams are applied
+// with it: secrets that a call gives in either of them are for the targets that it gives, and the names of fields in errors
+// are those that were given.
+func TestSettingsBesideADefaultEntry(t *testing.T) {
+	pair := certificatetest.New(t, "client")
+	u := newUpstreams(t)
+	entry := func(urls ...string) control.Optional[[]gateway.UpstreamPatch] {
+		return value([]gateway.UpstreamPatch{upstreamPatch("default", urls...)})
+	}
+	give := func(p gateway.Patch) gateway.Patch {
+		p.UpstreamHeaders, p.UpstreamClientCertificate, p.UpstreamClientKey, p.UpstreamCA = token("s3cret"), value(string(pair.Cert)), value(string(pair.Key)), value(string(pair.Cert))
+		p.Timeout, p.UpstreamHost = value("7s"), value("service.example")
+		return p
+	}
+	check := func(what, want string, g *gateway.Gateway) {
+		t.Helper()
+		u.id = g.ID
+		if got := u.token("default"); got != want || len(g.Upstream.TLS.ClientKey) == 0 || g.Upstream.TLS.CA == "" || g.Timeout != "7s" || g.Upstream.Host != "service.example" {
+			t.Errorf("%s: got the token %q of %+v; want %q and all that was given", what, got, g.Upstream, want)
+		}
+	}
+	for _, urls := range [][]string{{"https://a"}, {"https://a", "https://b"}} {
+		p := give(gateway.Patch{Name: value("orders")})
+		p.Upstreams = entry(urls...)
+		made := must[*gateway.Gateway](u.harness)(u.CreateGateway(ctx(), u.caller, p, ""))
+		check("POST", "s3cret", made)
+
+		document := gateway.Document{Gateway: gateway.Patch{Name: value("orders"), Upstreams: entry(urls...)}}
+		given := control.NewGateway{Settings: give(gateway.Patch{}), Config: string(document.Encode())}
+		given.AllowDuplicate = true
+		check("POST with a file", "s3cret", must[*gateway.Gateway](u.harness)(u.CreateGatewayFrom(ctx(), u.caller, given)))
+		document.Gateway = give(document.Gateway)
+		given.Settings, given.Config = gateway.Patch{}, string(document.Encode())
+		check("file", "s3cret", must[*gateway.Gateway](u.harness)(u.CreateGatewayFrom(ctx(), u.caller, given)))
+
+		// A file moves the gateway and gives the secrets again; without them, it is refused or drops them as ever.
+		moved := gateway.Document{Gateway: give(gateway.Patch{Upstreams: entry("https://c", "https://d")})}
+		moved.Gateway.UpstreamHeaders = token("new")
+		u.id = made.ID
+		u.must(second(u.PushConfiguration(ctx(), u.caller, made.ID, moved.Encode(), false, nil)))
+		check("PUT of a file", "new", u.now())
+		moved.Gateway.UpstreamHeaders, moved.Gateway.Upstreams = token("***"), entry("https://e")
+		u.wantRefused(func() error {
+			return second(u.PushConfiguration(ctx(), u.caller, made.ID, moved.Encode(), false, nil))
+		}, fault.ValidationFailed, "gateway.upstream_headers.X-Token")
+		moved.Gateway.UpstreamHeaders = token("of e")
+		u.must(second(u.PushConfiguration(ctx(), u.caller, made.ID, moved.Encode(), false, nil)))
+		check("PUT of a file with one target", "of e", u.now())
+	}
+	wrong := gateway.Patch{Name: value("wrong"), UpstreamCA: value(string(pair.Cert)), UpstreamHeaders: value(map[string]string{"Host": "x"}), Upstreams: entry("http://a")}
+	_, err := u.CreateGateway(ctx(), u.caller, wrong, "")
+	u.wantCode(err, fault.ValidationFailed, "upstream_headers.Host")
+	wrong.UpstreamHeaders = control.Optional[map[string]string]{}
+	_, err = u.CreateGateway(ctx(), u.caller, wrong, "")
+	u.wantCode(err, fault.ValidationFailed, "upstream_ca")
+}
+
+// Guarantee: a rollback of a file that kept the targets of an upstream restores the rest if the upstream is gone, with a warning.
+func TestRollbackWithoutTargets(t *testing.T) {
+	u := newUpstreams(t)
+	u.put(upstreamPatch("next", "https://a"))
+	u.must(second(u.PushConfiguration(ctx(), u.caller, u.id, []byte("gateway: {timeout: 4s, upstreams: [{name: next, timeout: 5s}]}\nroutes: []\n"), false, nil)))
+	number := u.now().Revision
+	u.must(second(u.DeleteUpstream(ctx(), u.caller, u.id, "next", nil)))
+	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{Timeout: value("9s")}, nil)))
+	got := must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, number, false, nil))
+	if g := u.now(); g.Timeout != "4s" || len(g.Others) != 0 || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "upstreams.next was not restored") {
+		t.Errorf("got %+v and the warnings %q", g, got.Warnings)
+	}
+}
+
+// Guarantee: the export of a gateway with several targets and upstreams creates an equal one, once its secrets are given.
+func TestExportCreatesAnEqualGateway(t *testing.T) {
+	pair := certificatetest.New(t, "client")
+	for _, host := range []string{"target", "service.example"} {
+		u := newUpstreams(t)
+		u.withSecrets("default", host, pair)
+		u.withSecrets("next", host, pair)
+		was := gateway.Export(u.now(), nil).Encode()
+		document, err := gateway.ParseDocument(was)
+		u.must(err)
+		p := &document.Gateway
+		p.Name, p.Default = value("another"), control.Optional[bool]{}
+		p.UpstreamHeaders, p.UpstreamClientKey = token("s3cret"), value(string(pair.Key))
+		for i := range p.Upstreams.Value {
+			if entry := &p.Upstreams.Value[i]; entry.Name == "next" {
+				entry.UpstreamHeaders, entry.UpstreamClientKey = token("s3cret"), value(string(pair.Key))
+			}
+		}
+		made := must[*gateway.Gateway](u.harness)(u.CreateGatewayFrom(ctx(), u.caller, control.NewGateway{Config: string(document.Encode())}))
+		again := gateway.Export(made, nil)
+		again.Gateway.Name, again.Gateway.Default = value(u.now().Name), value(u.now().Default)
+		if !u.now().Default {
+			again.Gateway.Default = control.Optional[bool]{}
+		}
+		if got := again.Encode(); !bytes.Equal(got, was) {
+			t.Errorf("got\n%s\nwant\n%s", got, was)
+		}
+		u.id = made.ID
+		if u.token("default") != "s3cret" || u.token("next") != "s3cret" {
+			t.Errorf("the tokens are %q and %q", u.token("default"), u.token("next"))
+		}
+	}
+}
+
+// Guarantee: a rollback of a file that has secrets at the gateway and targets in an entry default keeps them for the same
+// service, and warns once of each that it cannot restore.
+func TestRollbackOfSettingsBesideADefaultEntry(t *testing.T) {
+	u := newUpstreams(t)
+	apply := func(text string) int64 {
+		t.Helper()
+		u.must(second(u.PushConfiguration(ctx(), u.caller, u.id, []byte(text), false, nil)))
+		return u.now().Revision
+	}
+	first := apply("gateway: {upstream_headers: {X-Token: one}, upstreams: [{name: default, targets: [{url: https://a}, {url: https://b}]}]}\nroutes: []\n")
+	apply("gateway: {upstream_headers: {X-Token: two}, timeout: 5s}\nroutes: []\n")
+	got := must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, first, false, nil))
+	if u.token("default") != "two" || len(got.Warnings) != 0 {
+		t.Errorf("got the token %q and the warnings %q; want it kept", u.token("default"), got.Warnings)
+	}
+	apply("gateway: {upstream_headers: {X-Token: three}, upstreams: [{name: default, targets: [{url: https://c}]}]}\nroutes: []\n")
+	got = must[*control.PushResult](u.harness)(u.Rollback(ctx(), u.caller, u.id, first, false, nil))
+	if u.token("default") != "" || len(u.now().Upstream.AllTargets()) != 2 || len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "headers.X-Token was not restored") {
+		t.Errorf("got %+v and the warnings %q; want the targets without the token, and one warning", u.now().Upstream, got.Warnings)
 	}
 }

@@ -132,6 +132,7 @@ type values interface {
 	export(p *Patch, g *Gateway)
 	put(p *Patch, v any)
 	given(p *Patch) bool
+	move(from, to *Patch)
 	change(s *Setting, p *Patch) (func(*Gateway), error)
 	value(g *Gateway) any
 	initial() any
@@ -160,6 +161,10 @@ func (a access[T]) stored(g *Gateway) T {
 		return *a.field(g)
 	}
 	return a.get(g)
+}
+
+func (a access[T]) move(from, to *Patch) {
+	*a.member(to), *a.member(from) = *a.member(from), Member[T]{}
 }
 
 func (a access[T]) valid(v T) error {
@@ -252,6 +257,9 @@ func (s *Setting) Put(p *Patch, v any) { s.values.put(p, v) }
 
 // IsGiven reports whether p has the setting.
 func (s *Setting) IsGiven(p *Patch) bool { return s.values.given(p) }
+
+// Move moves the setting from one patch to another, or does so with its absence.
+func (s *Setting) Move(from, to *Patch) { s.values.move(from, to) }
 
 // Change checks the setting in p, and returns a function that applies it to a gateway; nil if p does not have
 // the setting. Package control applies the settings whose values are secret or that depend on the account.

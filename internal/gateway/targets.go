@@ -2,9 +2,13 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keygate/keygate/internal/fault"
 )
 
 // DefaultUpstream is the name of the upstream of routes that name none. Every gateway has it.
@@ -17,6 +21,7 @@ const (
 	MaxAccountTargets = 10_000 // of all gateways of an account
 	MaxTargetWeight   = 1000
 	MaxRetryAttempts  = 5
+	MaxUpstreamBytes  = 1 << 20 // of all upstreams of a gateway, as stored
 )
 
 // Target is a target of an upstream (targets.md, section 1).
@@ -188,6 +193,34 @@ func (g *Gateway) CountTargets() int {
 		n += len(u.AllTargets())
 	}
 	return n
+}
+
+// StoredUpstreams is the upstreams of a gateway as they are stored, in JSON: the default one, as versions before there were
+// others have stored it, with the others in it.
+type StoredUpstreams struct {
+	Upstream
+	Others []Upstream `json:"others,omitempty"`
+}
+
+// StoredUpstreams returns the upstreams of g as they are stored.
+func (g *Gateway) StoredUpstreams() StoredUpstreams { return StoredUpstreams{g.Upstream, g.Others} }
+
+// CheckUpstreamBytes checks that all upstreams of g together take at most MaxUpstreamBytes, or no more than those of before,
+// which may be nil. Otherwise the error is a validation error without a field.
+func (g *Gateway) CheckUpstreamBytes(before *Gateway) error {
+	size := g.upstreamBytes()
+	if size <= MaxUpstreamBytes || before != nil && size <= before.upstreamBytes() {
+		return nil
+	}
+	return fault.Invalid("", "the upstreams of the gateway would take %d KiB with their targets, certificates and headers, and may take at most %d KiB: remove targets or upstreams, or use shorter URLs and certificates", (size+1023)>>10, MaxUpstreamBytes>>10)
+}
+
+func (g *Gateway) upstreamBytes() int {
+	b, err := json.Marshal(g.StoredUpstreams())
+	if err != nil {
+		return math.MaxInt // a gateway that cannot be stored
+	}
+	return len(b)
 }
 
 // Alone returns a gateway that has u alone, an upstream of g or a new one, and whose settings UpstreamSettings reads and

@@ -30,8 +30,9 @@ type Upstream struct {
 	// installation's secret key.
 	Headers map[string][]byte `json:"headers,omitempty"`
 
-	// OfOrigin is set if the secrets were given for the origin of URL alone: Host or TLS.CA was changed afterwards, while
-	// there was one target, so a certificate for Host does not prove whom they were meant for (targets.md, section 1).
+	// OfOrigin is set if the secrets were given for the origins of the targets alone: while there was one target, or none
+	// that proves Host, Host or TLS.CA was changed, or targets were added. So a certificate for Host does not prove whom they
+	// were meant for (targets.md, section 1).
 	OfOrigin bool `json:"of_origin,omitempty"`
 
 	TLS      UpstreamTLS      `json:"tls,omitzero"`

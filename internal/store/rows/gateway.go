@@ -61,16 +61,9 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 		g.MaxBodyBytes, string(requests), g.Revision, g.Default, maybeText(g.DefaultPlanID), g.CountTargets(), g.Version}, nil
 }
 
-// storedUpstreams is the upstreams of a gateway as they are stored: the default one, as versions before there were others
-// have stored it, with the others in it.
-type storedUpstreams struct {
-	gateway.Upstream
-	Others []gateway.Upstream `json:"others,omitempty"`
-}
-
 // StoredUpstreams returns the upstreams of g as they are stored.
 func StoredUpstreams(g *gateway.Gateway) ([]byte, error) {
-	b, err := json.Marshal(storedUpstreams{g.Upstream, g.Others})
+	b, err := json.Marshal(g.StoredUpstreams())
 	if err != nil {
 		return nil, fmt.Errorf("encode the upstreams of gateway %s: %w", g.ID, err)
 	}
@@ -78,7 +71,7 @@ func StoredUpstreams(g *gateway.Gateway) ([]byte, error) {
 }
 
 func readUpstreams(content []byte) (gateway.Upstream, []gateway.Upstream, error) {
-	var s storedUpstreams
+	var s gateway.StoredUpstreams
 	err := json.Unmarshal(content, &s)
 	return s.Upstream, s.Others, err
 }
