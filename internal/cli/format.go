@@ -24,6 +24,10 @@ func identityOf(path string) identity {
 		return identity{"key_id", "name"}
 	case "keygate gateways":
 		return identity{"gateway_id", "name"}
+	case "keygate upstreams", "keygate targets":
+		return identity{"name", "name"} // by which commands find an upstream
+	case "keygate targets list":
+		return identity{"url", ""} // by which commands find a target
 	case "keygate plans":
 		return identity{"plan_id", "name"}
 	case "keygate owners":

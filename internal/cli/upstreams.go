@@ -150,6 +150,9 @@ change that adds an address, or changes the host or the authorities, gives them 
 		u, err := api.UpdateUpstream(ctx, o.gateway, name, patch)
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusNotFound { // there is none, or no gateway
+			if patch.Targets.IsZero() { // only a target can create one
+				return nil, err
+			}
 			return api.PutUpstream(ctx, o.gateway, name, patch)
 		}
 		return u, err

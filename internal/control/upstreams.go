@@ -43,7 +43,7 @@ func (s *Service) Upstream(ctx context.Context, actor *Actor, gatewayID, name st
 func upstreamOf(g *gateway.Gateway, name string) (*NamedUpstream, error) {
 	u := g.UpstreamNamed(name)
 	if u == nil || name == "" {
-		return nil, fault.New(fault.NotFound, "the gateway has no upstream with this name")
+		return nil, fault.New(fault.NotFound, "the gateway has no upstream with the name %.64q: list its upstreams", name)
 	}
 	return &NamedUpstream{Gateway: g, Upstream: u}, nil
 }
@@ -224,7 +224,7 @@ func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, na
 		}
 		at := u.FindTarget(url)
 		if at < 0 {
-			return c, fault.New(fault.NotFound, "the upstream has no target with this URL")
+			return c, fault.New(fault.NotFound, "the upstream %s has no target with this URL: list its targets", name)
 		}
 		all, action, refused := f(slices.Clone(u.AllTargets()), at)
 		edit := &upstreamEdit{name: name}
