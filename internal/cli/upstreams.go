@@ -151,7 +151,7 @@ change that adds an address, or changes the host or the authorities, gives them 
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusNotFound { // there is none, or no gateway
 			if patch.Targets.IsZero() { // only a target can create one
-				return nil, err
+				return nil, fmt.Errorf("%w, or give --target to create it", err)
 			}
 			return api.PutUpstream(ctx, o.gateway, name, patch)
 		}
