@@ -170,6 +170,7 @@ type movedRequest struct {
 	http1          []int  // targets that speak only HTTP/1.1
 	method, path   string // "" for /a
 	idempotencyKey bool
+	expects        bool // the client waits for a 100 before it sends the body
 	retries        gateway.Retries
 	faults         []targetFault
 	body           []byte
@@ -192,6 +193,7 @@ func drawMovedRequest(t *rapid.T) movedRequest {
 	if m.method != "GET" && m.method != "DELETE" {
 		m.body = bytes.Repeat([]byte("0123456789"), rapid.SampledFrom([]int{0, 1, 50, 500, 6000, 20_000}).Draw(t, "body"))
 		m.sent = rapid.IntRange(0, len(m.body)).Draw(t, "sent")
+		m.expects = rapid.Bool().Draw(t, "Expect: 100-continue")
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "faults") {
 		f := targetFault{kind: faultReset, status: 503}
@@ -236,7 +238,7 @@ func (m *movedRequest) outcomes() (counts []int) {
 // `on` does not name. The target that responds gets the whole body, once, whatever was sent of it before; the client gets one
 // response; and nothing remains in flight.
 func TestRequestsMoveToAnotherTarget(t *testing.T) {
-	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableCompression: true}, "h2": h2cClient(t)}
+	clients := map[string]http.RoundTripper{"h1": &http.Transport{DisableCompression: true, ExpectContinueTimeout: testTimeout}, "h2": h2cClient(t)}
 	rapid.Check(t, func(r *rapid.T) {
 		m := drawMovedRequest(r)
 		f := startTargets(t, m.scheme, 3, m.faults, m.http1...)
@@ -305,6 +307,9 @@ func (m *movedRequest) send(t rapid.TB, g *harness, client http.RoundTripper, f 
 		t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+g.key)
+	if m.expects {
+		req.Header.Set("Expect", "100-continue")
+	}
 	if m.idempotencyKey {
 		req.Header.Set("Idempotency-Key", "1")
 	}
