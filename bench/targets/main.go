@@ -24,6 +24,9 @@ import (
 // connections is the number of connections of the clients.
 const connections = 64
 
+// budgetWindow is the time that the budget of retries is for.
+const budgetWindow = 10 * time.Second
+
 type options struct {
 	binary   string
 	run      string
@@ -71,7 +74,7 @@ func main() {
 	flag.DurationVar(&o.duration, "duration", time.Second, "how long each run for the CPU lasts")
 	flag.DurationVar(&o.kill, "kill", 12*time.Second, "how long requests go on after a target was killed or has vanished")
 	flag.DurationVar(&o.refused, "refused", 20*time.Second, "how long failures are counted while two targets refuse")
-	flag.DurationVar(&o.dead, "dead", 10*time.Second, "how long requests go on while all targets are dead")
+	flag.DurationVar(&o.dead, "dead", 10*time.Second, "how long requests go on while all targets are dead, at least 10s")
 	flag.DurationVar(&o.flapping, "flapping", time.Minute, "how long one target flaps")
 	flag.DurationVar(&o.slow, "slow", 8*time.Second, "how long requests are sent with the slow target, and as long without it")
 	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
@@ -98,6 +101,9 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	}
 	if o.rounds < 1 || min(o.duration, o.kill, o.refused, o.dead, o.flapping, o.slow) < time.Second {
 		return errors.New("-rounds must be at least 1, and every duration at least 1s")
+	}
+	if o.dead < budgetWindow {
+		return fmt.Errorf("-dead must be at least %v, the time that the budget of retries is for", budgetWindow)
 	}
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
