@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/bench/stats"
 )
 
-// patience is how long a client waits for a response. The timeout of a gateway is shorter.
-const patience = time.Minute
+// callTimeout is how long a client waits for a response. The timeout of a gateway is shorter.
+const callTimeout = time.Minute
 
 // load is what clients send: GET requests over connections that stay open.
 type load struct {
@@ -113,7 +113,7 @@ func (c *caller) exchange(ctx context.Context, n int) (status int, err error) {
 		}
 		c.in = bufio.NewReader(c.conn)
 	}
-	if err := c.conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.conn.SetDeadline(time.Now().Add(callTimeout)); err != nil {
 		return 0, err
 	}
 	_, err = fmt.Fprintf(c.conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path(n%c.routes), c.host, c.key)

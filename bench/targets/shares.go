@@ -102,7 +102,7 @@ func cost(ctx context.Context, o options, dir string) ([]row, error) {
 	return []row{
 		only("CPU of a request with one target, µs, with the access log (median)", fmt.Sprintf("%.2f", stats.Median(figures[0]...))),
 		only("the same with three", fmt.Sprintf("%.2f", stats.Median(figures[1]...))),
-		atMost(fmt.Sprintf("median of the differences of %d pairs (%.2f to %.2f)", len(more), stats.Quantile(0, more...), stats.Quantile(1, more...)), "%.2f", stats.Median(more...), 0.5),
+		atMost(fmt.Sprintf("median of the differences, pairs: %d (%.2f to %.2f)", len(more), stats.Quantile(0, more...), stats.Quantile(1, more...)), "%.2f", stats.Median(more...), 0.5),
 	}, nil
 }
 

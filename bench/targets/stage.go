@@ -145,7 +145,10 @@ func (st *stage) during(ctx context.Context, l load, after time.Duration, do fun
 		done <- err
 	}()
 	got, err := l.run(ctx)
-	return got, errors.Join(<-done, err)
+	if err := <-done; err != nil {
+		return nil, err
+	}
+	return got, err
 }
 
 // attempts returns how many attempts each target has had.

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,8 +29,11 @@ func vanished(ctx context.Context, o options, dir string) (rows []row, err error
 	}
 	n, err := openNamespace(ctx)
 	defer func() { err = errors.Join(err, n.remove()) }()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
-		return []row{only(about, "not measured: no network namespace here")}, nil //nolint:nilerr // of which the row says that it is missing
+		return []row{only(about, "not measured: "+err.Error())}, nil
 	}
 	unused, err := keygate.FreeAddresses(1)
 	if err != nil {
@@ -122,7 +126,7 @@ func (n *namespace) remove() (err error) {
 func ip(ctx context.Context, args ...string) error {
 	text, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput() //nolint:gosec // the arguments are this file's
 	if err != nil {
-		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, text)
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(text))
 	}
 	return nil
 }
