@@ -136,6 +136,11 @@ bench-tenancy: build ## Measure what one account can do to another. Flags: ARGS=
 	$(GO) build -C bench -o ../bin/bench-tenancy ./tenancy
 	bin/bench-tenancy $(ARGS)
 
+.PHONY: bench-targets
+bench-targets: build ## Measure upstreams with several targets: killed, refusing, flapping, slow ones. Flags: ARGS="-run kill".
+	$(GO) build -C bench -o ../bin/bench-targets ./targets
+	bin/bench-targets $(ARGS)
+
 .PHONY: bench-accounting
 bench-accounting: build ## Load a server and check its traffic report to the last request. Flags: ARGS="-duration 10s".
 	$(GO) build -C bench -o ../bin/bench-accounting ./accounting

@@ -81,6 +81,13 @@ func (p *Process) Stop() {
 	}
 }
 
+// Kill sends the program's first process SIGKILL and waits for its end, after which the kernel has closed its
+// connections. For programs without children.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill() // it may have exited already
+	<-p.ended
+}
+
 // Await calls ready about every millisecond until it returns nil. It fails if the
 // program exits or ctx ends before.
 func (p *Process) Await(ctx context.Context, ready func(context.Context) error) error {
