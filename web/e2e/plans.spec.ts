@@ -216,6 +216,25 @@ test('a plan in use is not deleted', async ({ page, keygate, watch }) => {
   await expect(page.getByText('No plans yet')).toBeVisible();
 });
 
+// Guarantee: what is typed as a filter becomes one when its values are known, also if they come after it was typed.
+test('a filter may be typed before its values are known', async ({ page, keygate }) => {
+  await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [] });
+  for (const external_id of ['acme', 'globex'])
+    await keygate.call('POST', '/v1/owners', { external_id, ...(external_id === 'acme' && { plan: 'pro' }) });
+  await signIn(page, keygate, 'settings');
+  let answer = () => {};
+  const typed = new Promise<void>((resolve) => (answer = resolve));
+  await page.route(/\/v1\/plans(\?|$)/, async (route) => {
+    await typed;
+    await route.continue();
+  });
+  await page.goto(`${keygate.url}owners`);
+  await page.locator('[data-search]').fill('plan:pro ');
+  await expect(page.getByText('No owner matches')).toBeVisible();
+  answer();
+  await expect(page.getByRole('table', { name: 'Owners' }).getByRole('row')).toHaveCount(2);
+});
+
 // Guarantee: every filter of the list of owners changes the request, pages follow each other, the palette finds owners
 // and plans, and a key that may only read sees why it cannot change anything.
 test('owners are found, and shown to whoever may read', async ({ page, keygate }) => {

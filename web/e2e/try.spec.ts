@@ -28,7 +28,7 @@ test('a request is tried from the page of a gateway', async ({ page, keygate, up
   await page.getByLabel('Key of the caller').fill(key);
   await page.getByLabel('Method').selectOption('POST');
   await page.getByText('Headers and body').click();
-  await page.getByRole('button', { name: 'Add' }).click();
+  await page.getByRole('button', { name: 'Add', exact: true }).click();
   await page.getByLabel('Headers 1: name').fill('X-Color');
   await page.getByLabel('Headers 1: value').fill('blue');
   await page.getByRole('textbox', { name: 'Body optional' }).fill('{"id": 7}');
@@ -54,7 +54,7 @@ test('mistakes in a request that is tried are at their fields', async ({ page, k
   await page.getByLabel('Path').fill('orders');
   await page.getByLabel('Key of the caller').fill('a b');
   await page.getByText('Headers and body').click();
-  await page.getByRole('button', { name: 'Add' }).click();
+  await page.getByRole('button', { name: 'Add', exact: true }).click();
   await page.getByLabel('Headers 1: name').fill('Host');
   await page.getByLabel('Headers 1: value').fill('x');
   await page.getByRole('button', { name: 'Send' }).click();

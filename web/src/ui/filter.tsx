@@ -1,4 +1,4 @@
-import { useEffect, useId, useRef, useState } from 'react';
+import { useCallback, useEffect, useId, useRef, useState } from 'react';
 import { beginsFilter, type Filter, parseFilter, suggest, whyRefused } from '../lib/filter';
 import { withoutSecret } from '../lib/secret';
 import { useUrl } from '../lib/url';
@@ -24,7 +24,19 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
       setText(sent.current);
     }
   }, [url.q]);
+  const accept = useCallback(
+    (typed: string): boolean => {
+      const filter = parseFilter(filters, typed);
+      if (!filter) return false;
+      sent.current = ''; // the filter has replaced the text
+      change({ [filter.name]: filter.value, q: undefined });
+      setText('');
+      return true;
+    },
+    [filters, change],
+  );
   useEffect(() => {
+    if (text.endsWith(' ') && accept(text)) return; // its values may have come only now
     const rest = text.trim();
     if (!search || rest === sent.current || beginsFilter(filters, rest)) return;
     const timer = setTimeout(() => {
@@ -32,16 +44,8 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
       change({ q: rest || undefined }, true);
     }, 200);
     return () => clearTimeout(timer);
-  }, [text, search, change, filters]);
+  }, [text, search, change, filters, accept]);
 
-  const accept = (typed: string): boolean => {
-    const filter = parseFilter(filters, typed);
-    if (!filter) return false;
-    sent.current = ''; // the filter has replaced the text
-    change({ [filter.name]: filter.value, q: undefined });
-    setText('');
-    return true;
-  };
   const onType = (typed: string) => {
     const v = withoutSecret(typed);
     setText(v);
