@@ -260,7 +260,7 @@ export function Panel({
       {(title || actions) && (
         <header className="flex min-h-11 flex-wrap items-center gap-2 border-b border-line px-4 py-1.5">
           {typeof title === 'string' ? <h2 className="text-base font-semibold">{title}</h2> : title}
-          {actions && <div className="ml-auto flex items-center gap-2">{actions}</div>}
+          {actions && <div className="ml-auto flex flex-wrap items-center justify-end gap-2">{actions}</div>}
         </header>
       )}
       <div className={flush ? '' : 'p-4'}>{children}</div>
