@@ -35,18 +35,19 @@ func (a *Attempt) begin() error {
 	b.Caller = x.CallerHash()
 	b.Value, b.HasValue = x.HashValue()
 	b.Small = proxy.Idempotent(x.Method) && x.Length() >= 0 && x.Length() <= maxSmall
-	b.Begin(a.now(), a.upstream.Balance)
+	now := a.now()
+	b.Begin(now, a.upstream.Balance)
 	a.balanced = true
-	return a.choose()
+	return a.choose(now)
 }
 
-// choose chooses the target of the next try. The connection that is bound to the client's decides where it is.
-func (a *Attempt) choose() (err error) {
+// choose chooses the target of the next try, which begins now. The connection that is bound to the client's decides where it is.
+func (a *Attempt) choose(now time.Duration) (err error) {
 	b := &a.balance
-	a.began = a.now()
+	a.began = now
 	t := a.affinity.At()
 	if a.elsewhere || t == nil || !b.Prefer(t) {
-		t = b.Pick(a.began)
+		t = b.Pick(now)
 	}
 	switch {
 	case t == nil && a.upstream.Balance.Dropped(): // since the request was decided
@@ -78,17 +79,17 @@ func (a *Attempt) conclude(r balance.Result, err error) {
 		return
 	}
 	a.balanced = false
-	a.endTry(r, err)
-	a.balance.Finish(a.now())
+	now := a.now()
+	a.endTry(now, r, err)
+	a.balance.Finish(now)
 }
 
 // endTry ends the try that runs, if there is one.
-func (a *Attempt) endTry(r balance.Result, err error) {
+func (a *Attempt) endTry(now time.Duration, r balance.Result, err error) {
 	t := a.balance.Target()
 	if t == nil {
 		return
 	}
-	now := a.now()
 	a.balance.End(now, r)
 	a.exchange.EndAttempt(t, r, err, a.began, now)
 }
@@ -185,7 +186,8 @@ func (a *Attempt) move(c Client, err error) error {
 			return err
 		}
 	}
-	a.endTry(a.resultOf(err), err)
+	now := a.now()
+	a.endTry(now, a.resultOf(err), err)
 	if a.call != nil {
 		a.call.Close()
 		a.call.Reset()
@@ -194,7 +196,7 @@ func (a *Attempt) move(c Client, err error) error {
 	a.trip.again()
 	a.open, a.written, a.unreached, a.failing, a.tries, a.elsewhere, a.waited = false, false, false, balance.OK, 0, true, true
 	a.bound = false
-	if err := a.choose(); err != nil {
+	if err := a.choose(now); err != nil {
 		return err
 	}
 	a.Hop.Attempt = a.balance.Count()
