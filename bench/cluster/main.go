@@ -67,7 +67,7 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if o.binary, err = filepath.Abs(o.binary); err != nil {
 		return err
 	}
-	f := figures{load: loadAverage()}
+	f := figures{load: command.LoadAverage()}
 	start := time.Now()
 	st, err := openStage(ctx, o)
 	if err != nil {
@@ -117,13 +117,4 @@ func (f *figures) report(o options) string {
 		f.costs.ratios, stats.Median(f.costs.alone...), stats.Median(f.costs.node...), stats.Median(f.costs.aloneRate...), stats.Median(f.costs.nodeRate...),
 		f.costs.below.all, busyBuckets, f.costs.over.all)
 	return b.String()
-}
-
-// loadAverage returns the load averages of the machine of 1, 5 and 15 minutes.
-func loadAverage() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(b))[:3], " ")
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keygate/keygate/bench/command"
 )
 
 // findings holds what all runs measured.
@@ -30,7 +32,7 @@ func (st *stage) measure(ctx context.Context, w io.Writer) (*findings, error) {
 		runs:      map[string]series{},
 		scenarios: slices.DeleteFunc(scenarios(), func(s scenario) bool { return !slices.Contains(st.o.scenarios, s.name) }),
 		peers:     slices.DeleteFunc(peers(), func(p peer) bool { return !slices.Contains(st.o.peers, p.name) }),
-		loadavg:   loadAverage(),
+		loadavg:   command.LoadAverage(),
 	}
 	start := time.Now()
 	if err := st.findPeak(ctx, w); err != nil {

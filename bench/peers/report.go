@@ -142,14 +142,6 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s", runtime.NumCPU(), model, kernel)
 }
 
-func loadAverage() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(b))[:3], " ")
-}
-
 // versions returns the names and versions of the programs.
 func versions(ctx context.Context, st *stage) (all []string) {
 	revision := ""

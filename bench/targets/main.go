@@ -13,8 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/bench/command"
@@ -40,25 +38,20 @@ type options struct {
 	write    string
 }
 
-// scenario measures one or more rows of the table.
-type scenario struct {
-	name  string // for -run
-	about string
-	// run measures with servers of its own below dir.
-	run func(ctx context.Context, o options, dir string) ([]row, error)
-}
+// scenario measures one or more rows of the table, with servers of its own below dir.
+type scenario = command.Scenario[func(ctx context.Context, o options, dir string) ([]row, error)]
 
 // scenarios returns every scenario, in the order of the table.
 func scenarios() []scenario {
 	return []scenario{
-		{"kill", "one target is killed (SIGKILL), for requests of 1 route and of 600", kill},
-		{"vanished", "packets to the host of one target are lost; needs root, for a network namespace", vanished},
-		{"refused", "two targets refuse connections, 1,000 requests a second", refused},
-		{"back", "a killed target is started again; 14 s", comesBack},
-		{"dead", "all targets are killed, 1,000 requests a second", allDead},
-		{"flapping", "one target serves for a second and refuses for the next one, 1,000 requests a second", flapping},
-		{"slow", "one target takes 100 times as long as the others", slowTarget},
-		{"cpu", "CPU of a request with three targets beside one, in alternating rounds", cost},
+		{Name: "kill", About: "one target is killed (SIGKILL), for requests of 1 route and of 600", Run: kill},
+		{Name: "vanished", About: "packets to the host of one target are lost; needs root, for a network namespace", Run: vanished},
+		{Name: "refused", About: "two targets refuse connections, 1,000 requests a second", Run: refused},
+		{Name: "back", About: "a killed target is started again; 14 s", Run: comesBack},
+		{Name: "dead", About: "all targets are killed, 1,000 requests a second", Run: allDead},
+		{Name: "flapping", About: "one target serves for a second and refuses for the next one, 1,000 requests a second", Run: flapping},
+		{Name: "slow", About: "one target takes 100 times as long as the others", Run: slowTarget},
+		{Name: "cpu", About: "CPU of a request with three targets beside one, in alternating rounds", Run: cost},
 	}
 }
 
@@ -78,24 +71,15 @@ func main() {
 	flag.DurationVar(&o.flapping, "flapping", time.Minute, "how long one target flaps")
 	flag.DurationVar(&o.slow, "slow", 8*time.Second, "how long requests are sent with the slow target, and as long without it")
 	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
-	flag.Usage = usage
+	flag.Usage = func() { command.PrintUsage(scenarios()) }
 	flag.Parse()
 
 	command.Main("bench-targets", func(ctx context.Context) error { return run(ctx, o, os.Stdout, os.Stderr) })
 }
 
-func usage() {
-	fmt.Fprintln(os.Stderr, "Flags:")
-	flag.PrintDefaults()
-	fmt.Fprintln(os.Stderr, "Scenarios:")
-	for _, s := range scenarios() {
-		fmt.Fprintf(os.Stderr, "  %s\n    \t%s\n", s.name, s.about)
-	}
-}
-
 // run runs the scenarios, reports progress to w and writes the table to out.
 func run(ctx context.Context, o options, out, w io.Writer) (err error) {
-	chosen, err := choose(o.run)
+	chosen, err := command.Choose(scenarios(), o.run)
 	if err != nil {
 		return err
 	}
@@ -113,17 +97,17 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	load, start := loadAverage(), time.Now()
+	load, start := command.LoadAverage(), time.Now()
 	var rows []row
 	for _, s := range chosen {
-		fmt.Fprintf(w, "%s: %s\n", s.name, s.about)
-		own := filepath.Join(dir, s.name)
+		fmt.Fprintf(w, "%s: %s\n", s.Name, s.About)
+		own := filepath.Join(dir, s.Name)
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return err
 		}
-		measured, err := s.run(ctx, o, own)
+		measured, err := s.Run(ctx, o, own)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.Name, err)
 		}
 		rows = append(rows, measured...)
 	}
@@ -133,30 +117,4 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 		return err
 	}
 	return stats.ReplaceIn(o.write, "bench-targets", "\n"+text+"\n")
-}
-
-// choose returns the scenarios with the given names, separated by commas, or all.
-func choose(names string) ([]scenario, error) {
-	all := scenarios()
-	if names == "" {
-		return all, nil
-	}
-	var chosen []scenario
-	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no scenario %q: see -help", name)
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
-}
-
-// loadAverage returns the load averages of the machine of 1, 5 and 15 minutes.
-func loadAverage() string {
-	b, err := os.ReadFile("/proc/loadavg")
-	if err != nil {
-		return "unknown"
-	}
-	return strings.Join(strings.Fields(string(b))[:3], " ")
 }

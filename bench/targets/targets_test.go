@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/bench/command"
 )
 
 // Guarantee: a bar is met up to its value, and the table says of each row whether it is; rows without a bar say nothing.
@@ -69,17 +71,17 @@ func TestShares(t *testing.T) {
 // Guarantee: -run names scenarios, and one that is not there is an error.
 func TestChoose(t *testing.T) {
 	var names []string
-	got, err := choose("slow,kill")
+	got, err := command.Choose(scenarios(), "slow,kill")
 	for _, s := range got {
-		names = append(names, s.name)
+		names = append(names, s.Name)
 	}
 	if err != nil || !slices.Equal(names, []string{"slow", "kill"}) {
 		t.Errorf("got %v, %v; want slow and kill", names, err)
 	}
-	if all, err := choose(""); err != nil || len(all) != len(scenarios()) {
+	if all, err := command.Choose(scenarios(), ""); err != nil || len(all) != len(scenarios()) {
 		t.Errorf("got %d scenarios, %v; want all", len(all), err)
 	}
-	if _, err := choose("kill,nothing"); err == nil {
+	if _, err := command.Choose(scenarios(), "kill,nothing"); err == nil {
 		t.Error("a scenario that is not there was accepted")
 	}
 }

@@ -13,8 +13,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/bench/command"
@@ -28,24 +26,19 @@ type options struct {
 	write    string
 }
 
-// scenario is one kind of work that must not hurt other accounts.
-type scenario struct {
-	name  string // for -run; the table's place in the document is bench-tenancy-NAME
-	about string
-	// run measures with servers of its own below dir, reports progress to w, and returns the
-	// table in Markdown. A broken guarantee is an error.
-	run func(ctx context.Context, o options, dir string, w io.Writer) (table string, err error)
-}
+// scenario is one kind of work that must not hurt other accounts. It measures with servers of its own below dir, reports progress
+// to w, and returns the table in Markdown, which stands in the document as bench-tenancy-NAME. A broken guarantee is an error.
+type scenario = command.Scenario[func(ctx context.Context, o options, dir string, w io.Writer) (table string, err error)]
 
 // scenarios returns every scenario.
 func scenarios() []scenario {
 	return []scenario{
-		{"pushes", "accounts push 99,000 operations without pause; the operator revokes keys", pushes},
-		{"hooks", "10,000 endpoints of 10 accounts hang on every delivery; the endpoint of another account works", hooks},
-		{"documents", "an account pushes 20 documents of 12 MB at once, all of them wrong", documents},
-		{"searches", "four clients of an account with 1,000,000 keys search them without pause; others list keys and call a gateway", searches},
-		{"repositories", "1,000 gateways follow a repository in which nothing changes; then commits with push hooks", repositories},
-		{"scrape", "five accounts have 100,000 routes in use; /metrics is read", scrapeRoutes},
+		{Name: "pushes", About: "accounts push 99,000 operations without pause; the operator revokes keys", Run: pushes},
+		{Name: "hooks", About: "10,000 endpoints of 10 accounts hang on every delivery; the endpoint of another account works", Run: hooks},
+		{Name: "documents", About: "an account pushes 20 documents of 12 MB at once, all of them wrong", Run: documents},
+		{Name: "searches", About: "four clients of an account with 1,000,000 keys search them without pause; others list keys and call a gateway", Run: searches},
+		{Name: "repositories", About: "1,000 gateways follow a repository in which nothing changes; then commits with push hooks", Run: repositories},
+		{Name: "scrape", About: "five accounts have 100,000 routes in use; /metrics is read", Run: scrapeRoutes},
 	}
 }
 
@@ -55,24 +48,15 @@ func main() {
 	flag.StringVar(&o.run, "run", "", "names of the scenarios to run, separated by commas; empty runs all")
 	flag.DurationVar(&o.duration, "duration", 30*time.Second, "duration of each measurement")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, such as docs/performance.md")
-	flag.Usage = usage
+	flag.Usage = func() { command.PrintUsage(scenarios()) }
 	flag.Parse()
 
 	command.Main("bench-tenancy", func(ctx context.Context) error { return run(ctx, o, os.Stdout, os.Stderr) })
 }
 
-func usage() {
-	fmt.Fprintln(os.Stderr, "Flags:")
-	flag.PrintDefaults()
-	fmt.Fprintln(os.Stderr, "Scenarios:")
-	for _, s := range scenarios() {
-		fmt.Fprintf(os.Stderr, "  %s\n    \t%s\n", s.name, s.about)
-	}
-}
-
 // run runs the scenarios, reports progress to w and writes the tables to out.
 func run(ctx context.Context, o options, out, w io.Writer) (err error) {
-	chosen, err := choose(o.run)
+	chosen, err := command.Choose(scenarios(), o.run)
 	if err != nil {
 		return err
 	}
@@ -88,42 +72,25 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, s := range chosen {
-		own := filepath.Join(dir, s.name)
+		own := filepath.Join(dir, s.Name)
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return err
 		}
-		table, err := s.run(ctx, o, own, w)
+		table, err := s.Run(ctx, o, own, w)
 		if err != nil {
-			return fmt.Errorf("%s: %w", s.name, err)
+			return fmt.Errorf("%s: %w", s.Name, err)
 		}
-		if _, err := fmt.Fprintf(out, "%s\n%s\n", s.name, table); err != nil {
+		if _, err := fmt.Fprintf(out, "%s\n%s\n", s.Name, table); err != nil {
 			return err
 		}
 		if o.write == "" {
 			continue
 		}
-		if err := stats.ReplaceIn(o.write, "bench-tenancy-"+s.name, "\n"+table+"\n"); err != nil {
+		if err := stats.ReplaceIn(o.write, "bench-tenancy-"+s.Name, "\n"+table+"\n"); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// choose returns the scenarios with the given names, separated by commas, or all.
-func choose(names string) ([]scenario, error) {
-	all := scenarios()
-	if names == "" {
-		return all, nil
-	}
-	var chosen []scenario
-	for name := range strings.SplitSeq(names, ",") {
-		i := slices.IndexFunc(all, func(s scenario) bool { return s.name == name })
-		if i < 0 {
-			return nil, fmt.Errorf("there is no scenario %q: see -help", name)
-		}
-		chosen = append(chosen, all[i])
-	}
-	return chosen, nil
 }
 
 // milliseconds formats a duration for a table.

@@ -77,30 +77,7 @@ func BenchmarkTargets(b *testing.B) {
 			g := start(b, s)
 			g.sink.discard = true
 			request := []byte("GET /a/b?c=d HTTP/1.1\r\nHost: api.test\r\nUser-Agent: bench\r\nAccept: */*\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")
-			b.ReportAllocs()
-			b.SetParallelism(16)
-			before := proctest.CPUTime(b)
-			b.RunParallel(func(pb *testing.PB) {
-				conn, err := net.Dial("tcp", g.addr)
-				if err != nil {
-					b.Error(err)
-					return
-				}
-				defer func() { _ = conn.Close() }()
-				buf := make([]byte, 4096)
-				for pb.Next() {
-					if _, err := conn.Write(request); err != nil {
-						b.Error(err)
-						return
-					}
-					n, err := conn.Read(buf)
-					if err != nil || n < 381 || string(buf[9:12]) != "200" {
-						b.Errorf("got response %q, error %v; want a whole 200", buf[:n], err)
-						return
-					}
-				}
-			})
-			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
+			proctest.BenchmarkExchanges(b, g.addr, request, 381)
 		})
 	}
 }
