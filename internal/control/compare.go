@@ -76,8 +76,8 @@ func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
 	return append(changes, compareUpstreams(values[0][upstreamsField], values[1][upstreamsField])...), nil
 }
 
-// compareUpstreams returns the upstreams that a file has in another form than the file before, or that only one of them has. A
-// file without the list keeps them all.
+// compareUpstreams returns the upstreams that a file adds, removes or changes against the file before it. A file without the
+// list changes none.
 func compareUpstreams(before, after any) []SettingChange {
 	was, _ := upstreamsByName(before)
 	is, given := upstreamsByName(after)

@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest"
 )
 
-// leavingTarget is a target that notices requests which were begun after it was taken away.
+// leavingTarget is a target that fails its test if it gets a request that began after its removal was acknowledged.
 type leavingTarget struct {
 	*httptest.Server
 	left atomic.Int64 // the number of the last request that may arrive; 0 while all may

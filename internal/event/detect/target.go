@@ -104,7 +104,7 @@ func (d *Detector) noteTarget(t balance.Transition) bool {
 	return s.settle(one, was)
 }
 
-// settle notes that the state of a target may have changed from was. It reports whether there is now something to tell.
+// settle is called after each change to a target, with whether it was down before. It reports whether a new event is to be sent.
 func (s *targets) settle(t *target, was bool) bool {
 	if t.isDown() != was {
 		t.changes++
