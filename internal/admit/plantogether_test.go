@@ -42,9 +42,21 @@ func TestPlansTogether(t *testing.T) {
 	quota := func(owner, limit, meter string) ratelimit.QuotaKey {
 		return ratelimit.QuotaKey{QuotaName: ratelimit.QuotaName{AccountID: h.account.ID, Limit: limit, Meter: meter, Unit: calendar.Month}, Subject: owner}
 	}
-	first := h.get("/", secrets[0]) // so that there is a window to grant units in
-	h.admit.Settle(&first.Charge, &ratelimit.Used{})
-	admitted.Add(1)
+	// Each owner has a request before all others, so that there is a window to grant units in, and both have counted.
+	moved := moving
+	moved.Owner, moved.OwnerID = other.ExternalID, other.ID
+	h.source.PutKey(moved)
+	if err := h.follower.CatchUp(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{secrets[0], movingSecret} {
+		first := h.get("/", secret)
+		if first.Action != Forward {
+			t.Fatalf("the first request of an owner is refused: %v", first.Action)
+		}
+		h.admit.Settle(&first.Charge, &ratelimit.Used{})
+		admitted.Add(1)
+	}
 	all.Go(func() {
 		ofGrant := quota(o.ID, "q", ratelimit.Requests)
 		h.stored.Grant(ofGrant, granted)
