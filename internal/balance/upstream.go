@@ -132,6 +132,8 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 			t.drained = now
 		}
 		t.leaves.Store(true)
+		u.fleet.releaseHealth(t.health) // what is in flight needs no more checks
+		t.health = nil
 		u.leaving = append(u.leaving, t)
 	}
 	u.table = next
@@ -161,7 +163,6 @@ func (u *Upstream) sweep() {
 			return false
 		}
 		u.fleet.release(u, t.address)
-		u.fleet.releaseHealth(t.health)
 		return true
 	})
 }

@@ -27,7 +27,7 @@ func TestInvalidUpstreamsAreRejected(t *testing.T) {
 		{"[{name: A}]", 23, "[0].name", "1 to 64 characters of a-z"},
 		{"[{name: " + strings.Repeat("a", 65) + "}]", 23, "[0].name", "1 to 64 characters of a-z"},
 		{"[{name: a}, {name: a}]", 34, "[1].name", "is a duplicate"},
-		{"[{name: a, health: {}}]", 26, "[0].health", "is not a field of an upstream: use name, targets, balance"},
+		{"[{name: a, split: {}}]", 26, "[0].health", "is not a field of an upstream: use name, targets, balance"},
 		{"[{name: a, refresh: 1s}]", 26, "[0].refresh", "is not a field"},
 		{"[{name: a, upstream_host: b}]", 26, "[0].upstream_host", "is not a field"},
 		{"[{name: a, targets: null}]", 35, "[0].targets", "must be a list"},
