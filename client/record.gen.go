@@ -1178,7 +1178,7 @@ type AddTargetRequest struct {
 	// target is of another origin, unless a certificate for host proves that it is the same
 	// service. Replaces all of them; null removes them.
 	Headers *map[string]string `json:"headers,omitempty"`
-	Health  *TargetHealth      `json:"health,omitempty"`
+	Health  *TargetHealthInput `json:"health,omitempty"`
 
 	// URL Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
 	//
@@ -3769,8 +3769,8 @@ type TargetEvent struct {
 	Upstreams []UpstreamRef `json:"upstreams"`
 }
 
-// TargetHealth is the schema TargetHealth of the OpenAPI document.
-type TargetHealth struct {
+// TargetHealthInput is the schema TargetHealthInput of the OpenAPI document.
+type TargetHealthInput struct {
 	// Headers of checks, given again: needed as headers are. Replaces all of them; null
 	// removes them.
 	Headers *map[string]string `json:"headers,omitempty"`

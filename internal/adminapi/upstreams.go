@@ -13,11 +13,11 @@ type addTargetRequest struct {
 	TargetInput
 	Headers   optional[map[string]string] `json:"headers,omitempty" maxProperties:"16" doc:"Headers of the upstream, given again: needed if the upstream has headers and the target is of another origin, unless a certificate for host proves that it is the same service. Replaces all of them; null removes them."`
 	ClientKey optional[string]            `json:"client_key,omitempty" minLength:"1" doc:"Private key of the client certificate of the upstream, in PEM, given again: needed as headers are."`
-	Health    *targetHealth               `json:"health,omitempty" doc:"What checks of the upstream send, given again."`
+	Health    *targetHealthInput          `json:"health,omitempty" doc:"What checks of the upstream send, given again."`
 }
 
-// targetHealth is what a new target gives of the checks of its upstream.
-type targetHealth struct {
+// targetHealthInput is what a new target gives of the checks of its upstream.
+type targetHealthInput struct {
 	_       struct{}                    `nullable:"true"`
 	Headers optional[map[string]string] `json:"headers,omitempty" maxProperties:"16" doc:"Headers of checks, given again: needed as headers are. Replaces all of them; null removes them."`
 }

@@ -175,7 +175,7 @@ again, unless a certificate for its host proves that the target is the same serv
 				return err
 			}
 			if ofChecks != nil {
-				in.Health = &client.TargetHealth{Headers: ofChecks}
+				in.Health = &client.TargetHealthInput{Headers: ofChecks}
 			}
 			if key == "" {
 				return nil
