@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/balance"
@@ -41,6 +42,7 @@ type Config struct {
 type Service struct {
 	cfg   Config
 	group service.Group
+	done  atomic.Uint64  // checks that have ended
 	work  service.Signal // the scheduler looks at the schedule earlier than it meant to
 
 	mu       sync.Mutex
@@ -169,6 +171,7 @@ func (s *Service) checkNow(ctx context.Context, p *probe) {
 	if s.cfg.Serves(p.check.key().Account) {
 		result = p.check.do(ctx, s.cfg.Pools, s.cfg.Version)
 	}
+	s.done.Add(1)
 	now := s.cfg.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
