@@ -46,6 +46,7 @@ func TestServeTargets(t *testing.T) {
 	}
 	fmt.Println("end")
 	_, _ = io.Copy(io.Discard, os.Stdin)
+	os.Exit(0) // the goroutines are never to end
 }
 
 // startTargets returns the addresses of targets in a process of their own.
