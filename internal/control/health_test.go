@@ -125,7 +125,7 @@ func TestFilesWithChecks(t *testing.T) {
 	first := u.now().Revision
 	u.wantNoRecords(u.caller.Account.ID, func() { u.must(u.push(text)) })
 	exported := string(must[[]byte](u.harness)(u.Configuration(ctx(), u.caller, u.id)))
-	if !strings.Contains(exported, `health: {path: /healthz, interval: 10s, timeout: 2s, unhealthy: 2, healthy: 2, statuses: 200-399, headers: {X-Probe: "***"}}`) || strings.Contains(exported, "s3cret") {
+	if !strings.Contains(exported, `health: {path: /healthz, interval: 10s, timeout: 2s, unhealthy: 2, healthy: 2, statuses: "200-399", headers: {X-Probe: "***"}}`) || strings.Contains(exported, "s3cret") {
 		t.Errorf("got the export\n%s", exported)
 	}
 	u.wantNoRecords(u.caller.Account.ID, func() { u.must(u.push(exported)) })

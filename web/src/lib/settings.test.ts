@@ -135,8 +135,8 @@ const health = {
 // the path, gRPC service or connection. "" stands for the gRPC service of the whole server. A header's value is not shown.
 test('the checks of an upstream', () => {
   const of = upstreamSettings;
-  const edit = (record: object | null, changes: Record<string, string>) => {
-    const before = of.valuesOf({ health: record });
+  const edit = (from: object | null, changes: Record<string, string>) => {
+    const before = of.valuesOf({ health: from });
     const after = { ...before, ...changes };
     return [of.bodyOf(changes, after), of.flagsOf(changes, after).join(' ')];
   };
