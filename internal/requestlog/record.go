@@ -272,5 +272,9 @@ func (r *Record) limited(d *Decision) {
 		return
 	}
 	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
-	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", what, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
+	level := "was used up: 0 left"
+	if r.Remaining > 0 { // of a meter of which the request needed more
+		level = fmt.Sprintf("had %d left, less than the request needed", r.Remaining)
+	}
+	d.Message = fmt.Sprintf("%s of %d %s; the request would have passed at %s", what, r.Limit, level, d.PassesAt.Format(time.RFC3339))
 }
