@@ -216,6 +216,8 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 		say("owner", string(fault.OwnerSuspended), but+"the owner of the key %s was suspended", r.KeyPrefix)
 	case accesslog.GatewayGone:
 		say("gateway", string(fault.GatewayNotFound), but+"the gateway was deleted, or its account suspended")
+	case accesslog.TargetGone:
+		say("upstream", string(fault.UpstreamUnreachable), but+"its target was drained or removed, and the gateway's drain_timeout had passed")
 	default:
 		say("internal", string(fault.Unavailable), "this node had lost its connection to the database, and could not confirm its configuration")
 	}
