@@ -164,7 +164,8 @@ func agent(version string) string { return "Keygate-Health/" + version }
 func (c *check) exchange1(conn net.Conn, version string) (result, error) {
 	buf := buffers.Get().(*[maxRead]byte)
 	defer buffers.Put(buf)
-	b := append(buf[:0], "GET "...)
+	b := buf[:0]
+	b = append(b, "GET "...)
 	b = append(b, c.settings.Path...)
 	b = append(b, " HTTP/1.1\r\nHost: "...)
 	b = append(b, c.host...)

@@ -73,7 +73,8 @@ type paced struct {
 }
 
 func (p *paced) note(tb rapid.TB, of string, now time.Duration) {
-	list := append(p.at[of], now)
+	list := p.at[of]
+	list = append(list, now)
 	for len(list) > 0 && list[0] <= now-time.Second {
 		list = list[1:]
 	}

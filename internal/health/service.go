@@ -49,7 +49,6 @@ type Service struct {
 	schedule *schedule
 	probes   map[*balance.Health]*probe
 	wakeAt   time.Duration // when the scheduler looks next
-	sleeps   bool
 }
 
 // New returns a Service that is not started. The error is a missing setting.
