@@ -147,3 +147,28 @@ func TestLeaseThatNoReplicaHas(t *testing.T) {
 		t.Errorf("once commits wait for no replica: got %+v, want the lease ended", v.Rows)
 	}
 }
+
+// Guarantee: an inspection counts the replicas that a commit waits for apart from others, and finds out when none of them
+// confirms a commit although other replicas are connected. Without the right to see which replicas are synchronous, it says so.
+func TestInspectCountsSynchronousReplicas(t *testing.T) {
+	s := postgrestest.Start(t, postgrestest.Config{})
+	url := s.Database(t, "")
+	s.Replica(t)
+	check := func(replicas, synchronous int, unconfirmed bool) {
+		t.Helper()
+		i, err := Inspect(t.Context(), url, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Replicas != replicas || i.SyncReplicas != synchronous || i.Unconfirmed != unconfirmed {
+			t.Errorf("got %d replicas, of which %d are synchronous, unconfirmed %v; want %d, %d and %v", i.Replicas, i.SyncReplicas, i.Unconfirmed, replicas, synchronous, unconfirmed)
+		}
+	}
+	check(1, -1, false)
+	if err := s.Admin(t.Context(), `GRANT pg_read_all_stats TO keygate`); err != nil {
+		t.Fatal(err)
+	}
+	check(1, 1, false)
+	standby(t, s, "absent") // the replica is asynchronous from now on
+	check(1, 0, true)
+}
