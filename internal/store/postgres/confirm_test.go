@@ -48,7 +48,7 @@ func standby(t *testing.T, s *postgrestest.Server, name string) {
 	}
 	defer c.Close(context.Background())
 	for waits := name == ""; waits != (name != "") && t.Context().Err() == nil; {
-		if waits, err = unconfirmed(t.Context(), c, 100*time.Millisecond); err != nil {
+		if waits, err = unconfirmed(t.Context(), c, time.Second); err != nil { // a busy machine must reach COMMIT within it
 			t.Fatal(err)
 		}
 	}
