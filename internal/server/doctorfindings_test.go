@@ -3,6 +3,7 @@ package server
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/keygate/keygate/internal/store/postgres"
@@ -40,6 +41,35 @@ func TestDoctorFindsOldTransactions(t *testing.T) {
 		f.examineSnapshots(&postgres.Inspection{OldestSnapshot: age})
 		if len(f.list) != 1 || f.list[0].Status != want || want == FindingWarning && !strings.Contains(f.list[0].Remedy, "pg_terminate_backend") {
 			t.Errorf("%s: got %+v, want %s", age, f.list, want)
+		}
+	}
+}
+
+// Guarantee: in a container with a memory limit, doctor says which limit the Go runtime will have, and warns of a GOMEMLIMIT
+// that lets the kernel end the process first.
+func TestDoctorComparesMemoryLimits(t *testing.T) {
+	const mega = 1_000_000
+	for name, c := range map[string]struct {
+		cgroup string
+		limit  int64
+		set    bool
+		status FindingStatus // "" if there is no finding
+		text   string
+	}{
+		"no limit":              {"max", 0, false, "", ""},
+		"no limit, and one set": {"max", 100 * mega, true, "", ""},
+		"taken from the cgroup": {"100000000", 0, false, FindingOK, "to 90 MB"},
+		"set within it":         {"100000000", 80 * mega, true, FindingOK, "GOMEMLIMIT is 80 MB"},
+		"set to all of it":      {"100000000", 100 * mega, true, FindingWarning, "leave GOMEMLIMIT out"},
+	} {
+		var f findings
+		f.examineMemoryLimit(fstest.MapFS{
+			"proc/self/cgroup": &fstest.MapFile{Data: []byte("0::/\n")}, "sys/fs/cgroup/memory.max": &fstest.MapFile{Data: []byte(c.cgroup + "\n")},
+		}, c.limit, c.set)
+		switch {
+		case c.status == "" && len(f.list) == 0:
+		case len(f.list) != 1 || f.list[0].Status != c.status || !strings.Contains(f.list[0].Message+f.list[0].Remedy, c.text):
+			t.Errorf("%s: got %+v, want %s with %q", name, f.list, c.status, c.text)
 		}
 	}
 }
