@@ -42,14 +42,19 @@ func standby(t *testing.T, s *postgrestest.Server, name string) {
 		t.Fatal(err)
 	}
 	configure(settings.ConnConfig)
-	c, err := pgx.ConnectConfig(t.Context(), settings.ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	for waits := name == ""; waits != (name != "") && t.Context().Err() == nil; {
-		if waits, err = unconfirmed(t.Context(), c, time.Second); err != nil { // a busy machine must reach COMMIT within it
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only a failing test reaches it
+	defer cancel()
+	for waits := name == ""; waits != (name != ""); {
+		c, err := pgx.ConnectConfig(ctx, settings.ConnConfig)
+		if err != nil {
 			t.Fatal(err)
+		}
+		if waits, err = unconfirmed(ctx, c, time.Second); err != nil { // a busy machine has not reached COMMIT within a second
+			waits = name == ""
+		}
+		_ = c.Close(context.Background())
+		if ctx.Err() != nil {
+			t.Fatalf("whether commits wait for %q is not found out: %v", name, err)
 		}
 	}
 }
