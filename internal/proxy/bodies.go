@@ -21,7 +21,7 @@ const (
 	// MaxStreamsOfAddress and freeStreams are for their number what the other bounds are for bytes.
 	MaxStreams          = 128 << 10
 	MaxStreamsOfAddress = 8 << 10
-	freeStreams         = 128
+	freeStreams         = 4
 	// FreeHead is the longest head of a request, in bytes, that is not counted.
 	FreeHead = 4 << 10
 )

@@ -49,7 +49,7 @@ func TestBodiesAreBounded(t *testing.T) {
 }
 
 // Guarantee: an address has at most 8,192 requests over HTTP/2 in flight over all of its connections, and all addresses together
-// 131,072, beyond which each may still have 128, but a trusted proxy none. The bytes of a head count with the bodies; a request
+// 131,072, beyond which each may still have 4, but a trusted proxy none. The bytes of a head count with the bodies; a request
 // that has no room for them counts nowhere.
 func TestStreamsAreBounded(t *testing.T) {
 	var b proxy.Bodies
@@ -84,8 +84,8 @@ func TestStreamsAreBounded(t *testing.T) {
 			t.Errorf("address %d has %d requests, want %d", i, got, proxy.MaxStreamsOfAddress)
 		}
 	}
-	if got := fill(conn(100)); got != 128 {
-		t.Errorf("an address has %d requests beyond the bound of all, want 128", got)
+	if got := fill(conn(100)); got != 4 {
+		t.Errorf("an address has %d requests beyond the bound of all, want 4", got)
 	}
 	proxied := b.Of(netip.MustParseAddr("192.0.2.200"), true)
 	if got := fill(proxied); got != 0 {
@@ -93,7 +93,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	first.Done()
 	second.Done()
-	if got := fill(proxied); got != proxy.MaxStreamsOfAddress-128 {
+	if got := fill(proxied); got != proxy.MaxStreamsOfAddress-4 {
 		t.Errorf("a trusted proxy has %d requests after connections have ended, want what is left of the bound of all", got)
 	}
 }
