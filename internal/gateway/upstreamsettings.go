@@ -183,7 +183,7 @@ func UpstreamSettings() []Setting {
 		}, {
 			Name: "headers", Kind: KindHeaders,
 			Flag: Flag{Name: "health-header", Usage: "header of checks, as `NAME=VALUE`, with --health; may be repeated, and replaces all of them"},
-			Form: Form{Label: "Headers of checks", Hint: "One “Name: value” in a line. A change replaces all of them: write the value again where *** is shown.", Placeholder: "X-Probe: secret"},
+			Form: Form{Label: "Sent with checks", Hint: "Headers, one “Name: value” in a line. A change replaces all of them: write the value again where *** is shown.", Placeholder: "X-Probe: secret"},
 		}},
 		values: access[Health]{
 			file:   healthValue(),

@@ -503,8 +503,8 @@ export const upstreamGroups: Group[] = [
             "name": "headers",
             "kind": "headers",
             "flag": "health-header",
-            "label": "Headers of checks",
-            "hint": "One “Name: value” in a line. A change replaces all of them: write the value again where *** is shown.",
+            "label": "Sent with checks",
+            "hint": "Headers, one “Name: value” in a line. A change replaces all of them: write the value again where *** is shown.",
             "placeholder": "X-Probe: secret"
           }
         ]

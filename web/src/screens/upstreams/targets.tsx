@@ -178,7 +178,7 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
         )}
         {u.health && Object.keys(u.health.headers).length > 0 && (
           <AreaField
-            label="Headers of checks"
+            label="Sent with checks"
             optional
             rows={3}
             placeholder="X-Probe: secret"
