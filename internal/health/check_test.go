@@ -382,3 +382,17 @@ func TestHostOfChecks(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: a check that this machine cannot make, because it has no descriptor left for it, says nothing about the target.
+func TestFailuresOfThisMachineDoNotCount(t *testing.T) {
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), MaxDescriptors: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pools.Close()
+	up := httptest.NewServer(http.NotFoundHandler())
+	defer up.Close()
+	if got := checkOf(t, up.URL, snapshot.Check{Path: "/"}).do(t.Context(), pools, "1"); got != notKnown {
+		t.Errorf("got %q, want no result", got)
+	}
+}
