@@ -39,7 +39,9 @@ type TargetConfig struct {
 	Weight  int    // at least 1
 	Backup  bool
 	Drain   bool
-	Use     any // what the caller needs to use the target: see Target.Use
+	// Degraded is set if the address may be an old one: the last look-up of the target's name has failed (section 5).
+	Degraded bool
+	Use      any // what the caller needs to use the target: see Target.Use
 }
 
 // Ejection is the field `ejection` (section 3). The zero value turns it off: the upstream ejects no address, and uses those

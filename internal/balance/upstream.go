@@ -35,9 +35,10 @@ type table struct {
 // entry is a target with what a configuration says about it.
 type entry struct {
 	*Target
-	weight uint64 // in thousandths; in a view, as far as it has grown
-	backup bool
-	health *Health // nil without checks
+	weight   uint64 // in thousandths; in a view, as far as it has grown
+	backup   bool
+	degraded bool
+	health   *Health // nil without checks
 }
 
 // Target is a target of an upstream at one address. Weight, backup and drain are its own; the rest is the address's. It is
@@ -121,7 +122,7 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		if !c.Drain {
 			next.active++
 		}
-		next.targets = append(next.targets, entry{Target: t, weight: uint64(max(1, c.Weight)) * fullWeight, backup: c.Backup, health: health})
+		next.targets = append(next.targets, entry{Target: t, weight: uint64(max(1, c.Weight)) * fullWeight, backup: c.Backup, degraded: c.Degraded, health: health})
 	}
 	u.leaving = u.leaving[:0:0]
 	for _, t := range old {
