@@ -54,6 +54,7 @@ type UpstreamOnly struct {
 	HashOn   Member[string]
 	Ejection Member[Ejection] // replaced as a whole
 	Retries  Member[Retries]  // replaced as a whole
+	Refresh  Member[string]
 }
 
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and

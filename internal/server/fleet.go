@@ -2,22 +2,35 @@ package server
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
 )
 
 // sweepPeriod is how often targets that are gone are forgotten, once nothing is in flight there.
 const sweepPeriod = time.Second
 
-// openFleet makes what chooses between the targets of upstreams. What it reports becomes events.
+// openFleet makes what chooses between the targets of upstreams, whose reports become events, and what looks up their names.
 func (s *Server) openFleet(ctx context.Context) error {
 	s.fleet = balance.NewFleet(func(t balance.Transition) {
 		if s.events != nil { // nothing is sent to a target before
 			s.events.NoteTarget(t)
 		}
 	})
+	by := s.cfg.Resolver
+	if by == nil {
+		by = net.DefaultResolver
+	}
+	var err error
+	if s.names, err = resolve.New(resolve.Config{
+		Lookup: by, Now: func() time.Duration { return time.Duration(s.clock.Mono()) },
+		Changed: func(n balance.Name) { s.follower.Resolved(n) }, // it is started after the Follower is there
+	}); err != nil {
+		return err
+	}
 	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet})
 }
 

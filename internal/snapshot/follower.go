@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -55,6 +56,9 @@ type Config struct {
 	BucketBytes int64
 	// Fleet chooses between the targets of upstreams. Nil means one of its own.
 	Fleet *balance.Fleet
+	// Names looks up the names of targets. It calls Follower.Resolved when something else is known of one. Nil means that they are
+	// looked up at each connect.
+	Names *resolve.Resolver
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}

@@ -20,7 +20,7 @@ func (p *Pools) Reach(ctx context.Context, o Origin) error {
 		port = "443"
 	}
 	address := withPort(o.Host, port)
-	conn, err := p.cfg.dialer(&o).DialContext(ctx, "tcp", address)
+	conn, err := o.connect(ctx, p.cfg.dialer(&o), address)
 	if err != nil {
 		return err
 	}
