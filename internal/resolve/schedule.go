@@ -130,10 +130,23 @@ func (s *schedule) use(now time.Duration, e *entry, owner balance.Name, w want) 
 	s.addExtra(e, 1)
 	s.fit(e)
 	s.noteChange(e, &before)
-	if e.state == idle && e.began != never {
-		e.at = max(now, e.began+e.refresh)
-		heap.Fix(&s.timers, e.index)
+	if e.began == never {
+		return
 	}
+	e.at = max(now, e.began+e.refresh)
+	switch {
+	case e.state == idle:
+		heap.Fix(&s.timers, e.index)
+	case e.state == due && e.at > now:
+		s.undue(e)
+		e.state = idle
+		heap.Push(&s.timers, e)
+	}
+}
+
+// undue takes a name that is due out of the queue of its account.
+func (s *schedule) undue(e *entry) {
+	e.of.due = slices.DeleteFunc(e.of.due, func(d *entry) bool { return d == e })
 }
 
 // countRefresh counts the refresh of an owner, or with sign -1 does not count it any more.
@@ -160,7 +173,7 @@ func (s *schedule) remove(e *entry) {
 	case idle:
 		heap.Remove(&s.timers, e.index)
 	case due:
-		e.of.due = slices.DeleteFunc(e.of.due, func(d *entry) bool { return d == e })
+		s.undue(e)
 	case running, gone: // end counts it
 	}
 	e.state = gone
