@@ -31,6 +31,14 @@ func (s *Server) openFleet(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	s.metrics.Counter("keygate_name_lookups_total", "Look-ups of the names of targets with resolve a or srv.", func() float64 {
+		good, failed := s.names.Lookups()
+		return float64(good + failed)
+	})
+	s.metrics.Counter("keygate_name_lookups_failed_total", "Look-ups of the names of targets that have failed or found no address.", func() float64 {
+		_, failed := s.names.Lookups()
+		return float64(failed)
+	})
 	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet})
 }
 
