@@ -1,6 +1,9 @@
 package balance
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Name names an upstream.
 type Name struct{ Account, Gateway, Upstream string }
@@ -29,6 +32,8 @@ type Config struct {
 	Ejection Ejection
 	Retries  Retries
 	Check    Check
+	// DrainTimeout is how long requests at a target go on that drains or is gone. 0 means until they end.
+	DrainTimeout time.Duration
 }
 
 // TargetConfig is one address of a target. A target whose name is resolved has several.
@@ -41,7 +46,15 @@ type TargetConfig struct {
 	Drain   bool
 	// Degraded is set if the address may be an old one: the last look-up of the target's name has failed (section 5).
 	Degraded bool
-	Use      any // what the caller needs to use the target: see Target.Use
+	// ByName is set if connections look up the target's name, so it may be at any of its addresses. If the same target goes on
+	// at addresses of its name, what is in flight there goes on, too.
+	ByName bool
+	Use    any // what the caller needs to use the target: see Target.Use
+}
+
+// hasTarget reports whether a target takes part at some address.
+func (c *Config) hasTarget(url string) bool {
+	return slices.ContainsFunc(c.Targets, func(t TargetConfig) bool { return t.URL == url && !t.Drain })
 }
 
 // Ejection is the field `ejection` (section 3). The zero value turns it off: the upstream ejects no address, and uses those

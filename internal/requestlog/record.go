@@ -216,6 +216,8 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 		say("owner", string(fault.OwnerSuspended), but+"the owner of the key %s was suspended", r.KeyPrefix)
 	case accesslog.GatewayGone:
 		say("gateway", string(fault.GatewayNotFound), but+"the gateway was deleted, or its account suspended")
+	case accesslog.TargetGone:
+		say("upstream", string(fault.UpstreamUnreachable), but+"its target was drained or removed, and the gateway's drain_timeout had passed")
 	default:
 		say("internal", string(fault.Unavailable), "this node had lost its connection to the database, and could not confirm its configuration")
 	}
@@ -272,5 +274,9 @@ func (r *Record) limited(d *Decision) {
 		return
 	}
 	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
-	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", what, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
+	level := "was used up: 0 left"
+	if r.Remaining > 0 { // of a meter of which the request needed more
+		level = fmt.Sprintf("had %d left, less than the request needed", r.Remaining)
+	}
+	d.Message = fmt.Sprintf("%s of %d %s; the request would have passed at %s", what, r.Limit, level, d.PassesAt.Format(time.RFC3339))
 }

@@ -75,7 +75,9 @@ func newNamed(t *testing.T, by resolve.Lookup) (h *harness, fleet *balance.Fleet
 	}
 	if f, err = snapshot.New(snapshot.Config{
 		Source: h.source, Reserver: h.reserver, GatewayDomain: "gw.test", Fleet: fleet, Names: r,
-		Now:        func() ratelimit.Instant { return ratelimit.Instant{Mono: int64(time.Hour + time.Since(began)), Wall: time.Now().UnixNano()} },
+		Now: func() ratelimit.Instant {
+			return ratelimit.Instant{Mono: int64(time.Hour + time.Since(began)), Wall: time.Now().UnixNano()}
+		},
 		OpenSealed: func(b []byte) ([]byte, error) { return b, nil },
 	}); err != nil {
 		t.Fatal(err)

@@ -136,7 +136,11 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 	if c.Timeout, err = time.ParseDuration(cmp.Or(u.Timeout, g.Timeout, gateway.DefaultTimeout)); err != nil {
 		return nil, fmt.Errorf("read timeout: %w", err)
 	}
-	if err := c.compileBalance(u); err != nil {
+	drain, err := time.ParseDuration(cmp.Or(g.Requests.DrainTimeout, gateway.DefaultDrainTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("read drain_timeout: %w", err)
+	}
+	if err := c.compileBalance(u, drain); err != nil {
 		return nil, err
 	}
 	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Keys: s.Withheld, Withheld: slices.Clone(s.Withheld)}
@@ -252,7 +256,7 @@ func (t *Target) compileConnections(u *gateway.Upstream) (err error) {
 }
 
 // compileBalance sets how the targets are chosen.
-func (u *Upstream) compileBalance(of *gateway.Upstream) error {
+func (u *Upstream) compileBalance(of *gateway.Upstream, drain time.Duration) error {
 	switch of.Balance.PolicyOf() {
 	case gateway.RoundRobin:
 		u.config.Policy = balance.RoundRobin
@@ -266,6 +270,7 @@ func (u *Upstream) compileBalance(of *gateway.Upstream) error {
 	}
 	r := of.RetriesOf()
 	u.IdempotencyKey = r.IdempotencyKey
+	u.config.DrainTimeout = drain
 	u.config.Retries = balance.Retries{Attempts: r.Attempts, BudgetPercent: r.BudgetPercent, On: resultsOf(r.On)}
 	e := of.EjectionOf()
 	if e.Off {
@@ -306,7 +311,7 @@ func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 	before := u.resolved
 	u.resolved = nil
 	for _, t := range u.Targets {
-		one := balance.TargetConfig{URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, Use: t}
+		one := balance.TargetConfig{URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, ByName: true, Use: t}
 		one.Origin, one.Address = t.sharedBy()
 		if t.lookup == nil || f.cfg.Names == nil {
 			c.Targets = append(c.Targets, one)
@@ -326,6 +331,7 @@ func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 			at.Address = netip.AddrPortFrom(r.Addr, cmp.Or(r.Port, t.lookup.port)).String()
 			at.Weight = min(maxWeight, t.weight*r.Weight)
 			at.Backup = t.backup || r.Backup
+			at.ByName = false
 			key := resolvedAt{t, at.Address}
 			use := before[key]
 			if use == nil {

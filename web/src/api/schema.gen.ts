@@ -2263,6 +2263,11 @@ export interface components {
              */
             default_plan_id?: string | null;
             /**
+             * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
+             * @example 30s
+             */
+            drain_timeout?: string | null;
+            /**
              * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
              * @example openai
              * @enum {string|null}
@@ -2601,7 +2606,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -2888,6 +2893,11 @@ export interface components {
              * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             default_plan_id?: string;
+            /**
+             * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.
+             * @example 30s
+             */
+            drain_timeout: string;
             /**
              * @description Form of the gateway's own errors.
              * @example keygate
@@ -5596,7 +5606,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -5706,6 +5716,11 @@ export interface components {
              * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             default_plan_id?: string | null;
+            /**
+             * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
+             * @example 30s
+             */
+            drain_timeout?: string | null;
             /**
              * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
              * @example openai
