@@ -257,6 +257,38 @@ func TestRequestsFollowSRVRecords(t *testing.T) {
 	}
 }
 
+// Guarantee (section 5): over https an address of a name proves with a certificate that it is the name in the URL, which it is asked for.
+func TestAddressesProveTheirName(t *testing.T) {
+	pair := certificatetest.New(t, "app.test")
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.TLS.ServerName) }))
+	up.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+	up.EnableHTTP2 = true
+	up.StartTLS()
+	t.Cleanup(up.Close)
+	_, port, _ := net.SplitHostPort(up.Listener.Addr().String())
+	var z dnstest.Zone
+	z.SetHost("app.test", "127.0.0.1")
+	z.SetHost("other.test", "127.0.0.1")
+	s := keygatetest.StartWith(t, keygatetest.Options{Resolver: z.Resolver()})
+	g := openGateway(t, s, "https://127.0.0.1:1")
+	ca, err := json.Marshal(string(pair.Cert))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for host, want := range map[string]int{"app.test": http.StatusOK, "other.test": http.StatusBadGateway} {
+		putUpstream(t, s, s.AdminKey, g.GatewayID, `{"targets":[{"url":"https://`+host+":"+port+`","resolve":"a"}],"ca":`+string(ca)+`}`)
+		at := `target="127.0.0.1:` + port + `"`
+		awaittest.True(t, "the name is looked up", func() bool { return strings.Contains(scrape(t, s), at) })
+		if r := s.Through("", http.MethodGet, "/a", "", ""); r.Status != want || want == http.StatusOK && r.Body != host {
+			t.Errorf("%s: got %d %s, want %d", host, r.Status, r.Body, want)
+		}
+	}
+}
+
 // Guarantee: a server starts, and serves its other gateways, while no name server responds. A name that was never looked up is a 502
 // whose record says why.
 func TestStartWithoutNameServer(t *testing.T) {
