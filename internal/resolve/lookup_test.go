@@ -69,7 +69,7 @@ func TestRecordsOfNames(t *testing.T) {
 		{Name{Services, "many.test"}, nil},
 		{Name{Services, "missing.test"}, nil},
 	} {
-		records, err := lookUp(t.Context(), by, c.name)
+		records, _, err := lookUp(t.Context(), by, c.name)
 		if got := textOf(records); (err == nil) != (c.want != nil) || err == nil && !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: got %q, error %v; want %q", c.name, got, err, c.want)
 		}
@@ -88,11 +88,11 @@ func TestFirst256Addresses(t *testing.T) {
 	z.SetHost("many.test", addrs...)
 	z.SetHost("one.test", "10.0.0.1")
 	z.SetServices("services.test", services...)
-	records, err := lookUp(t.Context(), z.Resolver(), Name{Addresses, "many.test"})
+	records, _, err := lookUp(t.Context(), z.Resolver(), Name{Addresses, "many.test"})
 	if err != nil || len(records) != MaxRecords || records[255].Addr != netip.MustParseAddr("10.0.0.255") {
 		t.Errorf("got %d addresses, error %v: %s; want %d", len(records), err, strings.Join(textOf(records), ", "), MaxRecords)
 	}
-	records, err = lookUp(t.Context(), z.Resolver(), Name{Services, "services.test"})
+	records, _, err = lookUp(t.Context(), z.Resolver(), Name{Services, "services.test"})
 	if err != nil || len(records) != MaxRecords || records[0].Port != 1299 || records[0].Backup || !records[1].Backup || records[1].Port != 1044 {
 		t.Errorf("got %d addresses, error %v: %s; want %d, the first with port 1299", len(records), err, strings.Join(textOf(records), ", "), MaxRecords)
 	}

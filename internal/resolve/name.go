@@ -55,17 +55,18 @@ type Lookup interface {
 
 var errEmpty = errors.New("the name has no address")
 
-// lookUp looks a name up. Without an address the result is an error.
-func lookUp(ctx context.Context, by Lookup, n Name) (records []Record, err error) {
+// lookUp looks a name up, and returns how many names it had to look up for that. Without an address the result is an error.
+func lookUp(ctx context.Context, by Lookup, n Name) (records []Record, queries int, err error) {
 	if n.Kind == Services {
-		records, err = lookUpServices(ctx, by, n.Host)
+		records, queries, err = lookUpServices(ctx, by, n.Host)
 	} else {
+		queries = 1
 		records, err = lookUpAddresses(ctx, by, n.Host)
 	}
 	if err == nil && len(records) == 0 {
 		err = errEmpty
 	}
-	return records, err
+	return records, queries, err
 }
 
 func lookUpAddresses(ctx context.Context, by Lookup, host string) ([]Record, error) {
@@ -82,10 +83,11 @@ func lookUpAddresses(ctx context.Context, by Lookup, host string) ([]Record, err
 
 // lookUpServices looks up the SRV records of a name and the hosts in them. A host that does not exist is left out. If any other
 // look-up fails, all fails, so that what was found before stays whole.
-func lookUpServices(ctx context.Context, by Lookup, name string) ([]Record, error) {
+func lookUpServices(ctx context.Context, by Lookup, name string) (records []Record, queries int, err error) {
+	queries = 1
 	_, services, err := by.LookupSRV(ctx, "", "", name)
 	if err != nil && len(services) == 0 { // of several records, the resolver leaves out those that are malformed
-		return nil, err
+		return nil, queries, err
 	}
 	slices.SortFunc(services, func(a, b *net.SRV) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Target, b.Target), cmp.Compare(a.Port, b.Port), cmp.Compare(a.Weight, b.Weight))
@@ -93,14 +95,14 @@ func lookUpServices(ctx context.Context, by Lookup, name string) ([]Record, erro
 	services = slices.DeleteFunc(services, func(s *net.SRV) bool { return s.Target == "." || s.Target == "" }) // no service
 	services = services[:min(len(services), MaxRecords)]
 	hosts := map[string][]netip.Addr{}
-	var records []Record
 	lowest := uint16(math.MaxUint16)
 	for _, s := range services {
 		found, known := hosts[s.Target]
 		if !known {
+			queries++
 			var missing *net.DNSError
 			if found, err = by.LookupNetIP(ctx, "ip", s.Target); err != nil && (!errors.As(err, &missing) || !missing.IsNotFound) {
-				return nil, err
+				return nil, queries, err
 			}
 			slices.SortFunc(found, netip.Addr.Compare)
 			found = found[:min(len(found), MaxRecords)]
@@ -113,7 +115,7 @@ func lookUpServices(ctx context.Context, by Lookup, name string) ([]Record, erro
 			records = append(records, Record{Addr: a.Unmap(), Port: s.Port, Weight: max(1, int(s.Weight)), Backup: s.Priority > lowest})
 		}
 	}
-	return sorted(records), nil
+	return sorted(records), queries, nil
 }
 
 // sorted puts records in order and leaves out duplicates, and what is beyond MaxRecords. Records of one address and port are

@@ -19,8 +19,16 @@ const (
 	MaxAccountRunning = 8       // of them, those of one account
 	MaxAccountExtra   = 10_000  // addresses of the names of one account, beside the first of each
 	MaxExtra          = 100_000 // addresses of all names, beside the first of each
+	MaxQueries        = 100     // queries a second of one account, after as many at once
 	lookupTimeout     = 5 * time.Second
 )
+
+func defaultLimits() limits {
+	return limits{
+		running: MaxRunning, accountRunning: MaxAccountRunning, extra: MaxExtra, accountExtra: MaxAccountExtra,
+		interval: time.Second / MaxQueries, burst: MaxQueries,
+	}
+}
 
 // Config configures a Resolver.
 type Config struct {
@@ -52,8 +60,7 @@ func New(cfg Config) (*Resolver, error) {
 	if cfg.Lookup == nil {
 		cfg.Lookup = net.DefaultResolver
 	}
-	s := newSchedule(limits{running: MaxRunning, accountRunning: MaxAccountRunning, extra: MaxExtra, accountExtra: MaxAccountExtra})
-	return &Resolver{cfg: cfg, wake: service.NewSignal(), schedule: s}, nil
+	return &Resolver{cfg: cfg, wake: service.NewSignal(), schedule: newSchedule(defaultLimits())}, nil
 }
 
 // Want replaces the names that an upstream wants, each as often as it has targets with it, and how often they are looked up. None
@@ -128,7 +135,7 @@ func (r *Resolver) step() (list []*entry, changed map[balance.Name]struct{}, wai
 func (r *Resolver) lookUp(ctx context.Context, e *entry) {
 	within, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
-	records, err := lookUp(within, r.cfg.Lookup, e.name)
+	records, queries, err := lookUp(within, r.cfg.Lookup, e.name)
 	if ctx.Err() != nil {
 		return
 	}
@@ -139,7 +146,7 @@ func (r *Resolver) lookUp(ctx context.Context, e *entry) {
 		r.good.Add(1)
 	}
 	r.mu.Lock()
-	r.schedule.end(r.cfg.Now(), e, records)
+	r.schedule.end(r.cfg.Now(), e, records, queries)
 	r.mu.Unlock()
 	r.wake.Notify()
 }

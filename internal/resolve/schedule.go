@@ -12,6 +12,9 @@ import (
 type limits struct {
 	running, accountRunning int // look-ups at a time
 	extra, accountExtra     int // addresses of names beside the first of each, counted for each target that wants the name
+	// Queries of an account come one in an interval, after as many at once as burst says. 0 means no bound.
+	interval time.Duration
+	burst    int
 }
 
 // schedule says which name is looked up when, and keeps what was found. It does no I/O and has no clock. It is not safe for
@@ -20,7 +23,7 @@ type schedule struct {
 	limits   limits
 	accounts map[string]*accountNames
 	wanted   map[balance.Name][]Name // in order, with duplicates
-	timers   timers                  // names that are neither due nor being looked up
+	timers   timers                  // names that are neither due nor being looked up, and accounts that have sent many queries
 	turns    []*accountNames         // accounts with due names that may begin a look-up, in the order of their turns
 	running  int
 	extra    int
@@ -34,7 +37,9 @@ type accountNames struct {
 	due     []*entry // first come, first
 	running int
 	extra   int
-	inTurn  bool // it is in turns
+	waits   bool          // it is in turns, or pause is in timers
+	free    time.Duration // the next query may be sent then; by at most limits.burst queries in the past
+	pause   entry         // in timers until free
 }
 
 // entry is a name that upstreams of an account want.
@@ -96,7 +101,8 @@ func (s *schedule) want(now time.Duration, owner balance.Name, refresh time.Dura
 	}
 	a := s.accounts[owner.Account]
 	if a == nil {
-		a = &accountNames{id: owner.Account, names: map[Name]*entry{}}
+		a = &accountNames{id: owner.Account, names: map[Name]*entry{}, free: never}
+		a.pause.of = a
 		s.accounts[owner.Account] = a
 	}
 	for n, count := range uses {
@@ -213,13 +219,17 @@ func (s *schedule) noteChange(e *entry, before *Found) {
 func (s *schedule) begin(now time.Duration) (list []*entry) {
 	for len(s.timers) > 0 && s.timers[0].at <= now {
 		e := heap.Pop(&s.timers).(*entry)
-		e.state = due
-		e.of.due = append(e.of.due, e)
-		s.queue(e.of)
+		if e == &e.of.pause {
+			e.of.waits = false
+		} else {
+			e.state = due
+			e.of.due = append(e.of.due, e)
+		}
+		s.queue(now, e.of)
 	}
 	for s.running < s.limits.running && len(s.turns) > 0 {
 		a := s.turns[0]
-		s.turns, a.inTurn = s.turns[1:], false
+		s.turns, a.waits = s.turns[1:], false
 		if len(a.due) == 0 { // they were removed
 			continue
 		}
@@ -228,25 +238,38 @@ func (s *schedule) begin(now time.Duration) (list []*entry) {
 		e.state, e.began = running, now
 		s.running++
 		a.running++
+		s.spend(now, a, 1)
 		list = append(list, e)
-		s.queue(a)
+		s.queue(now, a)
 	}
 	return list
 }
 
-// queue gives an account a turn if it may begin a look-up.
-func (s *schedule) queue(a *accountNames) {
-	if !a.inTurn && len(a.due) > 0 && a.running < s.limits.accountRunning {
-		a.inTurn = true
-		s.turns = append(s.turns, a)
+// queue gives an account a turn if it may begin a look-up, or as soon as it may send a query.
+func (s *schedule) queue(now time.Duration, a *accountNames) {
+	if a.waits || len(a.due) == 0 || a.running >= s.limits.accountRunning {
+		return
 	}
+	a.waits = true
+	if a.free > now {
+		a.pause.at = a.free
+		heap.Push(&s.timers, &a.pause)
+		return
+	}
+	s.turns = append(s.turns, a)
 }
 
-// end notes the result of a look-up: records, or a failure if there are none.
-func (s *schedule) end(now time.Duration, e *entry, records []Record) {
+// spend counts queries of an account.
+func (s *schedule) spend(now time.Duration, a *accountNames, queries int) {
+	a.free = max(a.free, now-time.Duration(s.limits.burst)*s.limits.interval) + time.Duration(queries)*s.limits.interval
+}
+
+// end notes the result of a look-up: records, or a failure if there are none, and how many queries it took.
+func (s *schedule) end(now time.Duration, e *entry, records []Record, queries int) {
 	s.running--
 	e.of.running--
-	s.queue(e.of)
+	s.spend(now, e.of, max(0, queries-1))
+	s.queue(now, e.of)
 	if e.state == gone {
 		if len(e.of.names) == 0 && e.of.running == 0 && s.accounts[e.of.id] == e.of {
 			delete(s.accounts, e.of.id)

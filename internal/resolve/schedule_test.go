@@ -203,7 +203,7 @@ func TestSchedule(t *testing.T) {
 					records = append(records, Record{Addr: netip.MustParseAddr(fmt.Sprintf("10.0.0.%d", from+j)), Weight: 1})
 				}
 				wanted := b.entry.state != gone
-				m.s.end(m.now, b.entry, records)
+				m.s.end(m.now, b.entry, records, 1)
 				if wanted {
 					if m.failed[b.key] = records == nil; records != nil {
 						m.results[b.key] = records
@@ -234,7 +234,7 @@ func (m *scheduleModel) cut() {
 
 // Guarantee: an account whose names take for ever to be looked up takes none of the turns of another account.
 func TestSlowNamesDelayNoOtherAccount(t *testing.T) {
-	s := newSchedule(limits{running: MaxRunning, accountRunning: MaxAccountRunning, extra: MaxExtra, accountExtra: MaxAccountExtra})
+	s := newSchedule(defaultLimits())
 	var slow []Name
 	for i := range 10_000 {
 		slow = append(slow, Name{Host: fmt.Sprint(i)})
@@ -263,7 +263,7 @@ func TestAddressesOfAccounts(t *testing.T) {
 	look := func(account string, names ...Name) {
 		s.want(0, balance.Name{Account: account}, time.Second, names)
 		for list := s.begin(0); len(list) > 0; list = s.begin(0) {
-			s.end(0, list[0], many)
+			s.end(0, list[0], many, 1)
 		}
 	}
 	var different []Name
@@ -282,5 +282,38 @@ func TestAddressesOfAccounts(t *testing.T) {
 		if len(s.found("different", n).Records) == 0 {
 			t.Fatalf("%+v has no address", n)
 		}
+	}
+}
+
+// Guarantee: the queries of an account, of which SRV records need many, come at a bounded rate, and no other account waits for them.
+func TestQueriesOfAnAccountAreBounded(t *testing.T) {
+	l := defaultLimits()
+	l.running, l.accountRunning = 1000, 500
+	s := newSchedule(l)
+	var names []Name
+	for i := range 10_000 {
+		names = append(names, Name{Host: fmt.Sprint(i)})
+	}
+	s.want(0, balance.Name{Account: "many"}, time.Second, names)
+	queries, turns := 0, 0
+	const step, length = 10 * time.Millisecond, time.Minute
+	for now := time.Duration(0); now < length; now += step {
+		if now == length/2 {
+			s.want(now, balance.Name{Account: "other"}, time.Hour, names[:1])
+		}
+		for _, e := range s.begin(now) {
+			if e.of.id == "other" {
+				turns++
+			} else {
+				queries += 3
+			}
+			s.end(now, e, []Record{{Weight: 1}}, 3)
+		}
+		if now == length/2 && turns != 1 {
+			t.Errorf("another account got %d look-ups at once; want 1", turns)
+		}
+	}
+	if most, least := 100+3+6_000, 5_900; queries > most || queries < least {
+		t.Errorf("got %d queries in a minute; want %d to %d", queries, least, most)
 	}
 }
