@@ -3,9 +3,11 @@ package server
 import (
 	"context"
 	"net"
+	"net/netip"
 	"time"
 
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
 )
@@ -37,6 +39,11 @@ func (s *Server) openFleet(ctx context.Context) error {
 		return float64(failed)
 	})
 	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet, now: func() time.Duration { return time.Duration(s.clock.Mono()) }})
+}
+
+// mayReach reports whether targets of accounts that may reach only public addresses may be at an address.
+func (s *Server) mayReach(addr netip.AddrPort) bool {
+	return s.guard.Check(netguard.Policy{PublicOnly: true, Allow: s.cfg.Settings.UpstreamAllowNetwork}, addr) == nil
 }
 
 // upstreams returns the upstreams that have, or had, several targets, ordered by account, gateway and name.

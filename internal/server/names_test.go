@@ -200,6 +200,24 @@ func TestGuardAtTheSecondLookUp(t *testing.T) {
 	if n := targets[1].got.Load(); n > 0 {
 		t.Errorf("an address that is not allowed got %d requests", n)
 	}
+	// Where the name leads in the operator's network is shown nowhere, not even while it also has an address that is allowed.
+	z.SetHost("app.test", "127.0.0.1", "127.0.0.2")
+	before := targets[0].got.Load()
+	awaittest.True(t, "the other address gets requests", func() bool {
+		s.Through(g.Hostname, http.MethodGet, "/a", "", "")
+		return targets[0].got.Load() > before+10
+	})
+	shown := scrape(t, s)
+	for r, err := range admin.Requests(t.Context(), client.RequestFilter{}) {
+		text, errJSON := json.Marshal(r)
+		if err != nil || errJSON != nil {
+			t.Fatal(err, errJSON)
+		}
+		shown += string(text)
+	}
+	if !strings.Contains(shown, "app.test:"+port) || strings.Contains(shown, "127.0.0.2") {
+		t.Errorf("metrics and records do not have the name alone:\n%s", shown)
+	}
 }
 
 // Guarantee (section 5): SRV records give the ports; those with the lowest priority get the requests, and others only while none

@@ -14,8 +14,10 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -75,6 +77,7 @@ func newNamed(t *testing.T, by resolve.Lookup) (h *harness, fleet *balance.Fleet
 	}
 	if f, err = snapshot.New(snapshot.Config{
 		Source: h.source, Reserver: h.reserver, GatewayDomain: "gw.test", Fleet: fleet, Names: r,
+		MayReach: func(a netip.AddrPort) bool { return a.Addr().String() == "192.0.2.1" },
 		Now: func() ratelimit.Instant {
 			return ratelimit.Instant{Mono: int64(time.Hour + time.Since(began)), Wall: time.Now().UnixNano()}
 		},
@@ -178,6 +181,29 @@ func TestTargetsOfNames(t *testing.T) {
 		wantTargets(t, h, g.ID, "without look-ups", "services:80 weight 1 by name")
 		h.source.DeleteGateway(g.ID)
 		h.catchUp()
+	})
+}
+
+// Guarantee (contract, 4.6): an account that may reach only public addresses has no target at another address, and sees none, while one that may
+// reach all has them. If none is left, the target is reached by its name, where the guard refuses it.
+func TestAddressesThatAnAccountMayNotReach(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		by := &names{of: map[string][]string{"app": {"10.0.0.1", "192.0.2.1"}, "db": {"10.0.0.2"}}}
+		h, _, stop := newNamed(t, by)
+		defer stop()
+		tenant := account.Account{ID: id.New(id.Account), Name: "acme", Tier: account.Platform}
+		h.source.PutAccount(tenant)
+		g := h.gateway()
+		g.Upstream = gateway.Upstream{URL: "http://app", Targets: []gateway.Target{
+			{URL: "http://app", Resolve: gateway.ResolveA}, {URL: "http://db", Resolve: gateway.ResolveA},
+		}}
+		h.source.PutGateway(g)
+		other := g
+		other.ID, other.AccountID = id.New(id.Gateway), tenant.ID
+		h.source.PutGateway(other)
+		h.catchUp()
+		wantTargets(t, h, g.ID, "of the operator", "10.0.0.1:80 weight 1", "192.0.2.1:80 weight 1", "10.0.0.2:80 weight 1")
+		wantTargets(t, h, other.ID, "of a tenant", "192.0.2.1:80 weight 1 degraded", "db:80 weight 1 by name")
 	})
 }
 

@@ -317,21 +317,19 @@ func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 			c.Targets = append(c.Targets, one)
 			continue
 		}
-		found := f.cfg.Names.Found(account, t.lookup.name)
-		one.Degraded = found.Degraded
-		if len(found.Records) == 0 {
+		addresses, degraded := f.addressesOf(t, account)
+		if one.Degraded = degraded; len(addresses) == 0 {
 			c.Targets = append(c.Targets, one)
 			continue
 		}
 		if u.resolved == nil {
 			u.resolved = map[resolvedAt]*Target{}
 		}
-		for _, r := range found.Records[:min(len(found.Records), most)] {
+		for _, a := range addresses[:min(len(addresses), most)] {
 			at := one
-			at.Address = netip.AddrPortFrom(r.Addr, cmp.Or(r.Port, t.lookup.port)).String()
-			at.Weight = min(maxWeight, t.weight*r.Weight)
-			at.Backup = t.backup || r.Backup
-			at.ByName = false
+			at.Address, at.ByName = a.to.String(), false
+			at.Weight = min(maxWeight, t.weight*a.Weight)
+			at.Backup = t.backup || a.Backup
 			key := resolvedAt{t, at.Address}
 			use := before[key]
 			if use == nil {
@@ -342,6 +340,26 @@ func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 		}
 	}
 	return &c
+}
+
+// foundAddress is an address that was looked up.
+type foundAddress struct {
+	resolve.Record
+	to netip.AddrPort
+}
+
+// addressesOf returns the addresses that are known of the name of a target, without those that its account may not see.
+// degraded is set if they may be old, or are not all.
+func (f *Follower) addressesOf(t *Target, account string) (list []foundAddress, degraded bool) {
+	found := f.cfg.Names.Found(account, t.lookup.name)
+	hides := t.PublicOnly && f.cfg.MayReach != nil
+	for _, r := range found.Records {
+		to := netip.AddrPortFrom(r.Addr, cmp.Or(r.Port, t.lookup.port))
+		if !hides || f.cfg.MayReach(to) {
+			list = append(list, foundAddress{r, to})
+		}
+	}
+	return list, found.Degraded || len(list) > 0 && len(list) < len(found.Records)
 }
 
 // resolvedTo returns the target with connections that go to an address.
