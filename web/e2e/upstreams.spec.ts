@@ -65,6 +65,20 @@ test('a second target is added, weighed, drained and removed', async ({ page, ke
   await dialog.getByRole('button', { name: 'Save' }).click();
   await expect(line).toContainText('Weight 5');
 
+  await line.getByRole('button', { name: 'Edit' }).click();
+  await dialog.getByLabel('Look up its name').selectOption('srv');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('resolve srv');
+  await dialog.getByLabel('Look up its name').selectOption('a');
+  await dialog.getByRole('button', { name: 'As code' }).click();
+  await expect(page.getByLabel('As CLI', { exact: true })).toHaveText(
+    `keygate targets update --gateway ${gateway_id} ${second.url} --resolve a`,
+  );
+  await page.keyboard.press('Escape');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(line).toContainText('Addresses of its name');
+  for (let i = 0; i < 20; i++) expect(await keygate.request('/a', key)).toBe(200);
+
   await line.getByRole('button', { name: 'Drain' }).click();
   await expect(dialog).toContainText('gets no more requests, on every node');
   await dialog.getByRole('button', { name: 'Drain the target' }).click();

@@ -1760,6 +1760,12 @@ export interface components {
             /** @description What checks of the upstream send, given again. */
             health?: components["schemas"]["TargetHealthInput"];
             /**
+             * @description How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+             * @example a
+             * @enum {string|null}
+             */
+            resolve?: "none" | "a" | "srv" | null;
+            /**
              * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
              * @example https://10.0.0.1:8443
              */
@@ -5341,6 +5347,12 @@ export interface components {
              */
             drain: boolean;
             /**
+             * @description How the name in the URL is looked up: at each connect, or every refresh.
+             * @example a
+             * @enum {string}
+             */
+            resolve: "none" | "a" | "srv";
+            /**
              * @description Base URL.
              * @example https://10.0.0.1:8443
              */
@@ -5412,6 +5424,12 @@ export interface components {
              * @example false
              */
             drain?: boolean | null;
+            /**
+             * @description How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+             * @example a
+             * @enum {string|null}
+             */
+            resolve?: "none" | "a" | "srv" | null;
             /**
              * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
              * @example https://10.0.0.1:8443
@@ -6015,6 +6033,12 @@ export interface components {
              */
             drain?: boolean | null;
             /**
+             * @description How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one; null for none.
+             * @example a
+             * @enum {string|null}
+             */
+            resolve?: "none" | "a" | "srv" | null;
+            /**
              * Format: int64
              * @description Share of the requests, compared with the weights of the other targets; null for 1.
              * @example 2
@@ -6137,6 +6161,11 @@ export interface components {
              * @example 200
              */
             max_connections: number | null;
+            /**
+             * @description How often the names of targets with resolve a or srv are looked up, as a Go duration.
+             * @example 10s
+             */
+            refresh: string;
             /** @description When a request is tried again, with another target if there is one. */
             retries: components["schemas"]["Retries"];
             /** @description Where the requests go. */
@@ -6279,6 +6308,11 @@ export interface components {
              * @example 200
              */
             max_connections?: number | null;
+            /**
+             * @description How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.
+             * @example 5s
+             */
+            refresh?: string | null;
             /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
             retries?: components["schemas"]["RetriesInput"];
             /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
@@ -6390,6 +6424,11 @@ export interface components {
              * @example 200
              */
             max_connections?: number | null;
+            /**
+             * @description How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.
+             * @example 5s
+             */
+            refresh?: string | null;
             /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
             retries?: components["schemas"]["RetriesInput"];
             /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */

@@ -2,7 +2,7 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { useRefusal } from '../../api/session';
 import type { Target, Upstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
-import { defaultUpstream } from '../../lib/upstream';
+import { defaultUpstream, looksUp } from '../../lib/upstream';
 import { Button } from '../../ui/basic';
 import { Table } from '../../ui/table';
 import { TargetState } from '../upstreams/state';
@@ -47,7 +47,7 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
             title: 'State',
             cell: ([, target]) => (
               <span className="flex flex-wrap gap-1">
-                {target.backup || target.drain ? <TargetState target={target} /> : <span className="text-muted">–</span>}
+                {target.backup || target.drain || looksUp(target) ? <TargetState target={target} /> : <span className="text-muted">–</span>}
               </span>
             ),
           },

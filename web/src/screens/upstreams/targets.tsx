@@ -7,13 +7,13 @@ import { useEdit } from '../../lib/edit';
 import { useForm } from '../../lib/form';
 import { upstreamSettings } from '../../lib/settings';
 import { quote } from '../../lib/shell';
-import { healthHeaders, maxTargets, newTarget, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
+import { healthHeaders, maxTargets, newTarget, type Resolve, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode, type Command } from '../../ui/ascode';
 import { Button, Notice, Panel } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog, Dialog } from '../../ui/dialog';
-import { AreaField, CheckField, Submit, TextField } from '../../ui/form';
+import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { TargetState } from './state';
 
@@ -128,6 +128,7 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
     quote(target.url || 'URL'),
     target.weight !== undefined && `--weight ${quote(String(target.weight))}`,
     target.backup && '--backup',
+    target.resolve && `--resolve ${target.resolve}`,
     'headers' in secrets && '--headers-file FILE',
     'client_key' in secrets && '--client-key FILE',
     health && '--health-headers-file FILE',
@@ -163,6 +164,7 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
           onChange={(weight) => form.set('weight', weight)}
           error={form.fieldError('weight')}
         />
+        <ResolveField value={v.resolve} onChange={(resolve) => form.set('resolve', resolve)} error={form.fieldError('resolve')} />
         <BackupField value={v.backup} onChange={(backup) => form.set('backup', backup)} />
         {Object.keys(u.headers).length > 0 && (
           <AreaField
@@ -230,31 +232,55 @@ export function BackupField({ value, onChange }: FieldOf<boolean>) {
   return <CheckField label="Backup" hint="It takes part only while no other target does." checked={value} onChange={onChange} />;
 }
 
+const resolves: { value: Resolve; label: string }[] = [
+  { value: 'none', label: 'At each connect: one target' },
+  { value: 'a', label: 'Again and again: each address is a target' },
+  { value: 'srv', label: 'Again and again: each SRV record is a target' },
+];
+
+// ResolveField says how the name of a target is looked up.
+export function ResolveField({ onChange, ...rest }: FieldOf<Resolve>) {
+  return (
+    <SelectField
+      label="Look up its name"
+      hint="SRV records have ports, so the URL has none; over https they need a host."
+      onChange={(v) => onChange(v as Resolve)}
+      options={resolves}
+      {...rest}
+    />
+  );
+}
+
 interface Props extends Of {
   target: Target;
   onClose: () => void;
 }
 
-// EditTarget changes the weight of a target, or whether it is a backup.
+// EditTarget changes the weight of a target, whether it is a backup, or how its name is looked up.
 function EditTarget({ target, onClose, ...of }: Props) {
   const form = useEdit({
     first: of.answer,
     valuesOf: (u: Upstream) => {
-      const { weight, backup } = targetDraft(u.targets.find((t) => t.url === target.url) ?? target);
-      return { weight, backup };
+      const { weight, backup, resolve } = targetDraft(u.targets.find((t) => t.url === target.url) ?? target);
+      return { weight, backup, resolve };
     },
-    labels: { weight: 'Weight', backup: 'Backup' },
+    labels: { weight: 'Weight', backup: 'Backup', resolve: 'Look up its name' },
     show: String,
     read: () => api.get(paths.upstream, { path: pathOf(of) }),
     othersKept: true,
   });
   const v = form.values;
-  const { weight = 1, backup = false } = targetBody({ ...newTarget, ...v });
-  const body = { ...('weight' in form.changes && { weight }), ...('backup' in form.changes && { backup }) };
+  const { weight = 1, backup = false, resolve = 'none' } = targetBody({ ...newTarget, ...v });
+  const body = {
+    ...('weight' in form.changes && { weight }),
+    ...('backup' in form.changes && { backup }),
+    ...('resolve' in form.changes && { resolve }),
+  };
   const flags = [
     quote(target.url),
     ...('weight' in body ? [`--weight ${quote(String(weight))}`] : []),
     ...('backup' in body ? [`--backup=${backup}`] : []),
+    ...('resolve' in body ? [`--resolve ${resolve}`] : []),
   ];
   const submit = () =>
     form.save({
@@ -276,6 +302,7 @@ function EditTarget({ target, onClose, ...of }: Props) {
         {form.conflict && <Conflict {...form.conflict} />}
         <code className="font-mono break-all">{target.url}</code>
         <WeightField hint={weightHint} value={v.weight} onChange={(w) => form.set('weight', w)} error={form.fieldError('weight')} />
+        <ResolveField value={v.resolve} onChange={(r) => form.set('resolve', r)} error={form.fieldError('resolve')} />
         <BackupField value={v.backup} onChange={(b) => form.set('backup', b)} />
         <Submit
           beside={
