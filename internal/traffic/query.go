@@ -65,6 +65,9 @@ func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 		return nil, tooMany()
 	}
 	p.intervals = int((before - from) / p.length)
+	if err := q.checkTargets(); err != nil {
+		return nil, err
+	}
 	p.filter, p.nothing = q.filter()
 	p.chunks = ChunkQuery{AccountID: accountID, Tier: tier, From: from, Before: before}
 	p.choosePart()
@@ -75,6 +78,8 @@ func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 func (p *query) choosePart() {
 	var only *[16]byte
 	switch {
+	case p.Upstream != "" || p.Target != "" || p.Group.ofTargets():
+		p.chunks.Part, only = Targets, &p.filter.Gateway
 	case p.KeyID != "" || p.Group == ByKey:
 		p.chunks.Part, only = Keys, &p.filter.Key
 	case p.RouteID != "" || p.Group == ByRoute:
@@ -86,6 +91,34 @@ func (p *query) choosePart() {
 		p.chunks.Only = only
 	}
 	p.latencies = p.chunks.Part != Keys
+	p.chunks.Tier = p.chunks.Part.In(p.chunks.Tier)
+}
+
+// checkTargets checks that what a query asks of upstreams and targets is counted together.
+func (q *Query) checkTargets() error {
+	if q.Upstream != "" && q.GatewayID == "" {
+		return fault.Invalid("gateway_id", "must be given with upstream, because the name of an upstream belongs to a gateway")
+	}
+	what := ""
+	switch {
+	case q.Upstream != "":
+		what = "upstream"
+	case q.Target != "":
+		what = "target"
+	case q.Group.ofTargets():
+		what = "group_by=" + string(q.Group)
+	}
+	switch {
+	case what == "":
+		return nil
+	case q.RouteID != "":
+		return fault.Invalid("route_id", "cannot be combined with %s: leave one of them out", what)
+	case q.KeyID != "":
+		return fault.Invalid("key_id", "cannot be combined with %s: leave one of them out", what)
+	case q.Group == ByRoute || q.Group == ByKey:
+		return fault.Invalid("group_by", "cannot be %s with %s: use gateway, status, upstream or target, or leave %s out", q.Group, what, what)
+	}
+	return nil
 }
 
 // filter parses the identifiers. nothing is whether one is malformed.
@@ -106,14 +139,16 @@ func (q *Query) filter() (f Identity, nothing bool) {
 }
 
 // passes reports whether the filter matches an entry.
-func (p *query) passes(i *Identity) bool {
+func (p *query) passes(i *Identity, to *Destination) bool {
 	return (p.GatewayID == "" || i.Gateway == p.filter.Gateway) &&
 		(p.RouteID == "" || i.Route == p.filter.Route) &&
-		(p.KeyID == "" || i.Key == p.filter.Key)
+		(p.KeyID == "" || i.Key == p.filter.Key) &&
+		(p.Upstream == "" || to.Upstream == p.Upstream) &&
+		(p.Target == "" || to.Target == p.Target)
 }
 
 // group returns the group of an entry.
-func (p *query) group(i *Identity) (g group) {
+func (p *query) group(i *Identity, to *Destination) (g group) {
 	switch p.Group {
 	case ByGateway:
 		g.id = i.Gateway
@@ -123,6 +158,12 @@ func (p *query) group(i *Identity) (g group) {
 		g.id = i.Key
 	case ByStatus:
 		g.status = i.Status
+	case ByUpstream:
+		g.text = to.Upstream
+	case ByTarget:
+		g.text = to.Target
+	case BySide:
+		g.text = to.Side
 	}
 	return g
 }

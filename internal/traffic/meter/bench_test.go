@@ -17,7 +17,7 @@ import (
 )
 
 // mixed returns batches of requests of an account with that many routes and keys: nearly all
-// within one second, and 1 of 16 refused.
+// within one second, 1 of 16 refused, and the others sent to three targets.
 func mixed(routes, keys int) [][]accesslog.Entry {
 	gateway, account := id.NewFast(), id.NewFast()
 	routeIDs, keyIDs := make([][16]byte, routes), make([][16]byte, keys)
@@ -27,6 +27,7 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 	for i := range keyIDs {
 		keyIDs[i] = id.NewFast()
 	}
+	targets := [...]string{"10.0.0.1:8443", "10.0.0.2:8443", "10.0.0.3:8443"}
 	batches := make([][]accesslog.Entry, 512)
 	n := uint64(1)
 	for b := range batches {
@@ -40,6 +41,7 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 				r.Status, r.Result, r.Upstream = 429, accesslog.Limited, -1
 			} else {
 				r.SetPeriod(0, math.MaxInt64)
+				batches[b][i].UpstreamName, batches[b][i].Target = "default", targets[n>>37%uint64(len(targets))]
 			}
 		}
 	}
