@@ -24,6 +24,8 @@ func (m *Merger) Len() int { return len(m.entries) + m.amounts }
 func (m *Merger) at(i Identity, to Destination) *Entry {
 	if i = i.of(m.part); m.part == Targets {
 		to, i.Destination = m.to.Of(to)
+	} else {
+		to = Destination{}
 	}
 	e := m.entries[i]
 	if e == nil {
