@@ -116,7 +116,7 @@ func (q *Query) checkTargets() error {
 	case q.KeyID != "":
 		return fault.Invalid("key_id", "cannot be combined with %s: leave one of them out", what)
 	case q.Group == ByRoute || q.Group == ByKey:
-		return fault.Invalid("group_by", "cannot be %s with %s: use gateway, status, upstream or target, or leave %s out", q.Group, what, what)
+		return fault.Invalid("group_by", "cannot be %s with %s: use gateway, upstream or target, or leave %s out", q.Group, what, what)
 	}
 	return nil
 }
