@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Schemas } from '../api/client';
 import {
+  addressOf,
   newTarget,
   isPlain,
   settingRows,
@@ -100,4 +101,10 @@ test('the settings of an upstream in words', () => {
     'Root certificates': 'given',
     'Most connections': '7',
   });
+});
+
+test('the address of a target', () => {
+  expect(
+    ['http://10.0.0.1:3000', 'HTTPS://orders.internal/v2', 'h2c://[::1]:80/a?b', 'https://orders.internal:443'].map(addressOf),
+  ).toEqual(['10.0.0.1:3000', 'orders.internal', '[::1]:80', 'orders.internal:443']);
 });
