@@ -1881,6 +1881,11 @@ type Gateway struct {
 	Revision    *int64      `json:"revision"`
 	SelfService SelfService `json:"self_service"`
 
+	// TargetCount Number of targets of its upstreams. Absent if upstream_url is the only one.
+	//
+	// Example: 3
+	TargetCount *int64 `json:"target_count,omitempty"`
+
 	// Timeout Timeout for the upstream's response headers, as a Go duration.
 	//
 	// Example: 60s

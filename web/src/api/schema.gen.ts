@@ -2922,6 +2922,12 @@ export interface components {
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway. */
             self_service: components["schemas"]["SelfService"];
             /**
+             * Format: int64
+             * @description Number of targets of its upstreams. Absent if upstream_url is the only one.
+             * @example 3
+             */
+            target_count?: number;
+            /**
              * @description Timeout for the upstream's response headers, as a Go duration.
              * @example 60s
              */
