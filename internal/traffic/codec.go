@@ -348,7 +348,7 @@ func (r *reader) bytes() []byte {
 type row struct {
 	Identity
 	Counts
-	To                Destination
+	to                *Destination // in part Targets alone
 	Amounts           Amounts
 	latency, upstream []byte // encoded by Sketch.Append; slices of the body
 }
@@ -383,7 +383,7 @@ func (r *reader) destination(e *row) {
 		r.fail()
 		return
 	}
-	e.To, e.Destination = r.to[index].Destination, r.to[index].id
+	e.to, e.Destination = &r.to[index].Destination, r.to[index].id
 }
 
 // rows calls f for each entry of a body. f must not keep it.

@@ -20,16 +20,15 @@ func NewMerger(p Part) *Merger { return &Merger{part: p, entries: map[Identity]*
 // Len returns the number of entries and of their amounts.
 func (m *Merger) Len() int { return len(m.entries) + m.amounts }
 
-// at returns the entry of an identity with a destination, and creates it if needed.
-func (m *Merger) at(i Identity, to Destination) *Entry {
+// at returns the entry of an identity, and creates it if needed. Part Targets needs the destination.
+func (m *Merger) at(i Identity, to *Destination) *Entry {
+	var sent Destination
 	if i = i.of(m.part); m.part == Targets {
-		to, i.Destination = m.to.Of(to)
-	} else {
-		to = Destination{}
+		sent, i.Destination = m.to.Of(*to)
 	}
 	e := m.entries[i]
 	if e == nil {
-		e = &Entry{Identity: i, To: to}
+		e = &Entry{Identity: i, To: sent}
 		if m.part != Keys {
 			e.Latency, e.Upstream = new(Sketch), new(Sketch)
 		}
@@ -40,7 +39,7 @@ func (m *Merger) at(i Identity, to Destination) *Entry {
 
 // Add adds e to the entry of its identity in the Merger's part.
 func (m *Merger) Add(e *Entry) {
-	to := m.at(e.Identity, e.To)
+	to := m.at(e.Identity, &e.To)
 	to.Counts.Add(&e.Counts)
 	m.addAmounts(to, e.Amounts)
 	if m.part != Keys && e.Latency != nil {
@@ -60,7 +59,7 @@ func (m *Merger) addAmounts(to *Entry, amounts Amounts) {
 // AddBody adds the entries of the body of a chunk with the Merger's part.
 func (m *Merger) AddBody(body []byte) error {
 	return rows(m.part, body, func(e *row) error {
-		to := m.at(e.Identity, e.To)
+		to := m.at(e.Identity, e.to)
 		to.Counts.Add(&e.Counts)
 		m.addAmounts(to, e.Amounts)
 		if m.part == Keys {

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"bytes"
 	"cmp"
 	"time"
 
@@ -28,6 +29,9 @@ type query struct {
 	filter    Identity // zero fields do not filter
 	nothing   bool     // an identifier of the filter is malformed, so nothing matches
 	latencies bool
+
+	texts   []string // of groups
+	indexes map[string]uint32
 }
 
 // newPlan validates q. The default Interval is a minute, the default Until is now, and the
@@ -139,33 +143,63 @@ func (q *Query) filter() (f Identity, nothing bool) {
 }
 
 // passes reports whether the filter matches an entry.
-func (p *query) passes(i *Identity, to *Destination) bool {
-	return (p.GatewayID == "" || i.Gateway == p.filter.Gateway) &&
-		(p.RouteID == "" || i.Route == p.filter.Route) &&
-		(p.KeyID == "" || i.Key == p.filter.Key) &&
-		(p.Upstream == "" || to.Upstream == p.Upstream) &&
-		(p.Target == "" || to.Target == p.Target)
+func (p *query) passes(e *row) bool {
+	return (p.GatewayID == "" || e.Gateway == p.filter.Gateway) &&
+		(p.RouteID == "" || e.Route == p.filter.Route) &&
+		(p.KeyID == "" || e.Key == p.filter.Key) &&
+		(p.Upstream == "" || e.to.Upstream == p.Upstream) &&
+		(p.Target == "" || e.to.Target == p.Target)
 }
 
 // group returns the group of an entry.
-func (p *query) group(i *Identity, to *Destination) (g group) {
+func (p *query) group(e *row) (g group) {
 	switch p.Group {
 	case ByGateway:
-		g.id = i.Gateway
+		g.id = e.Gateway
 	case ByRoute:
-		g.id = i.Route
+		g.id = e.Route
 	case ByKey:
-		g.id = i.Key
+		g.id = e.Key
 	case ByStatus:
-		g.status = i.Status
+		g.status = e.Status
 	case ByUpstream:
-		g.text = to.Upstream
+		g.text = p.index(e.to.Upstream)
 	case ByTarget:
-		g.text = to.Target
+		g.text = p.index(e.to.Target)
 	case BySide:
-		g.text = to.Side
+		g.text = p.index(e.to.Side)
 	}
 	return g
+}
+
+// index returns the text of a group as the group has it.
+func (p *query) index(text string) uint32 {
+	if text == "" {
+		return 0
+	}
+	index := p.indexes[text]
+	if index == 0 {
+		if p.indexes == nil {
+			p.indexes = map[string]uint32{}
+		}
+		p.texts = append(p.texts, text)
+		index = uint32(len(p.texts))
+		p.indexes[text] = index
+	}
+	return index
+}
+
+// text returns the text of a group.
+func (p *query) text(g group) string {
+	if g.text == 0 {
+		return ""
+	}
+	return p.texts[g.text-1]
+}
+
+// compare orders groups.
+func (p *query) compare(a, b group) int {
+	return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.status, b.status), cmp.Compare(p.text(a), p.text(b)))
 }
 
 // tooOld returns the error for a since before the retention. It names the earliest since,

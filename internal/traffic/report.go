@@ -1,8 +1,6 @@
 package traffic
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -41,12 +39,7 @@ func Report(ctx context.Context, store ChunkReader, accountID string, q Query, n
 type group struct {
 	id     [16]byte
 	status uint16
-	text   string
-}
-
-// compare orders groups.
-func (g *group) compare(o *group) int {
-	return cmp.Or(bytes.Compare(g.id[:], o.id[:]), cmp.Compare(g.status, o.status), cmp.Compare(g.text, o.text))
+	text   uint32 // its index in query.texts, plus one
 }
 
 // report builds a report. Chunks are ordered by time, so latencies are held only for the
@@ -97,7 +90,7 @@ func (r *report) known() {
 	case r.nothing:
 	case r.Group == ByGateway && r.GatewayID != "", r.Group == ByRoute && r.RouteID != "", r.Group == ByKey && r.KeyID != "",
 		r.Group == ByUpstream && r.Upstream != "", r.Group == ByTarget && r.Target != "":
-		r.groups[r.group(&r.filter, &Destination{Upstream: r.Upstream, Target: r.Target})] = make([]Row, r.intervals)
+		r.groups[r.group(&row{Identity: r.filter, to: &Destination{Upstream: r.Upstream, Target: r.Target}})] = make([]Row, r.intervals)
 	}
 }
 
@@ -108,10 +101,10 @@ func (r *report) add(c *Chunk) error {
 		r.at = at
 	}
 	err := rows(c.Part, c.Body, func(e *row) error {
-		if !r.passes(&e.Identity, &e.To) {
+		if !r.passes(e) {
 			return nil
 		}
-		s, err := r.sum(r.group(&e.Identity, &e.To))
+		s, err := r.sum(r.group(e))
 		if err != nil {
 			return err
 		}
@@ -193,7 +186,7 @@ func (r *report) rows() []Row {
 	for g := range r.groups {
 		sorted = append(sorted, g)
 	}
-	slices.SortFunc(sorted, func(a, b group) int { return a.compare(&b) })
+	slices.SortFunc(sorted, r.compare)
 	names := make([]string, len(sorted))
 	for i := range sorted {
 		names[i] = r.name(sorted[i])
@@ -219,7 +212,7 @@ func (r *report) name(g group) string {
 	case ByStatus:
 		return strconv.Itoa(int(g.status))
 	case ByUpstream, ByTarget, BySide:
-		return g.text
+		return r.text(g)
 	case ByRoute:
 		kind = id.Route
 	case ByKey:

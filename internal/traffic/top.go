@@ -43,10 +43,10 @@ func Top(ctx context.Context, store ChunkReader, accountID string, q Query, by O
 	totals, told := map[group]*total{}, amounts{}
 	err = store.ReadTraffic(ctx, p.chunks, func(c *Chunk) error {
 		err := rows(c.Part, c.Body, func(e *row) error {
-			if !p.passes(&e.Identity, &e.To) {
+			if !p.passes(e) {
 				return nil
 			}
-			g := p.group(&e.Identity, &e.To)
+			g := p.group(e)
 			t := totals[g]
 			if t == nil {
 				if len(totals) == maxGroups {
@@ -83,7 +83,7 @@ func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 		}
 	}
 	slices.SortFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(by.of(&totals[b].Row), by.of(&totals[a].Row)), a.compare(&b))
+		return cmp.Or(cmp.Compare(by.of(&totals[b].Row), by.of(&totals[a].Row)), p.compare(a, b))
 	})
 	groups = groups[:min(limit, len(groups))]
 	r := &report{query: p}

@@ -137,6 +137,7 @@ func BenchmarkReport(b *testing.B) {
 		{"hours", traffic.Query{Interval: traffic.Hour}},
 		{"hours_by_status", traffic.Query{Interval: traffic.Hour, Group: traffic.ByStatus}},
 		{"hours_of_a_route", traffic.Query{Interval: traffic.Hour, RouteID: route}},
+		{"hours_by_target", traffic.Query{Interval: traffic.Hour, Group: traffic.ByTarget}},
 		{"hours_of_a_key", traffic.Query{Interval: traffic.Hour, KeyID: key}},
 		{"a_day_of_hours_by_route", traffic.Query{Interval: traffic.Hour, Group: traffic.ByRoute, Since: end.Add(-24 * time.Hour)}},
 	} {
@@ -206,10 +207,10 @@ func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog
 			if c.Part == traffic.Seconds {
 				continue
 			}
-			c.Tier, c.State, c.Start = traffic.Hours, traffic.Merged, end.Unix()-(hour+1)*3600
+			c.Tier, c.State, c.Start = c.Part.In(traffic.Hours), traffic.Merged, end.Unix()-(hour+1)*3600
 			chunks = append(chunks, c)
 			if hour%24 == 0 {
-				c.Tier, c.State, c.Start = traffic.Days, traffic.Rolled, end.Unix()-(hour/24+1)*86400
+				c.Tier, c.State, c.Start = c.Part.In(traffic.Days), traffic.Rolled, end.Unix()-(hour/24+1)*86400
 				chunks = append(chunks, c)
 			}
 		}
