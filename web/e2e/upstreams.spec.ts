@@ -118,6 +118,8 @@ test('targets have their share of the requests, and a page', async ({ page, keyg
   await signIn(page, keygate, '');
   const top = page.getByRole('table', { name: 'Top targets' });
   for (const { url } of [upstream, second]) await expect(top.getByRole('row').filter({ hasText: new URL(url).host })).toContainText('5');
+  await page.goto(`${keygate.url}gateways`);
+  await expect(page.getByRole('row').filter({ hasText: 'orders' })).toContainText('and 1 more');
   await page.goto(`${keygate.url}gateways/${gateway_id}`);
   const row = page.getByRole('list', { name: 'The way of a request' }).getByRole('row').filter({ hasText: second.url });
   await expect(row).toContainText('50 %');
