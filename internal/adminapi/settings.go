@@ -71,6 +71,8 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 		kind, nullable = reflect.TypeFor[ejectionInput](), false
 	case gateway.KindRetries:
 		kind, nullable = reflect.TypeFor[retriesInput](), false
+	case gateway.KindHealth:
+		kind, nullable = reflect.TypeFor[healthInput](), false
 	case gateway.KindBool:
 		kind = reflect.TypeFor[bool]()
 	case gateway.KindCount:
@@ -192,6 +194,9 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 	case gateway.KindRetries:
 		in, err := decoded[retriesInput](content)
 		return in.retries(), err
+	case gateway.KindHealth:
+		in, err := decoded[healthInput](content)
+		return in.health(), err
 	case gateway.KindSwitches:
 		in, err := decoded[selfServiceInput](content)
 		return gateway.SelfServicePatch{Usage: in.Usage, Rotate: in.Rotate}, err
@@ -314,6 +319,8 @@ func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Sche
 		kind = reflect.TypeFor[ejectionRecord]()
 	case gateway.KindRetries:
 		kind = reflect.TypeFor[retriesRecord]()
+	case gateway.KindHealth:
+		kind = reflect.TypeFor[healthRecord]()
 	case gateway.KindBool:
 		kind = reflect.TypeFor[bool]()
 	case gateway.KindCount:
@@ -375,6 +382,8 @@ func presentSetting(value any) any {
 		return ejectionRecord{v}
 	case gateway.Retries:
 		return retriesRecord{Attempts: v.Attempts, BudgetPercent: v.BudgetPercent, On: orEmpty(v.On), IdempotencyKey: v.IdempotencyKey}
+	case gateway.Health:
+		return presentHealth(v)
 	case gateway.SelfServicePatch:
 		return selfService(v.Apply(gateway.SelfService{}))
 	}
