@@ -1985,6 +1985,11 @@ type Gateway struct {
 	Revision    *int64      `json:"revision"`
 	SelfService SelfService `json:"self_service"`
 
+	// TargetCount Number of targets of its upstreams. Absent if upstream_url is the only one.
+	//
+	// Example: 3
+	TargetCount *int64 `json:"target_count,omitempty"`
+
 	// Timeout Timeout for the upstream's response headers, as a Go duration.
 	//
 	// Example: 60s
@@ -3922,8 +3927,8 @@ type TargetInputResolve string
 
 // Top is the schema Top of the OpenAPI document.
 type Top struct {
-	// One row for each route, key or gateway, the greatest first. Those without any are
-	// left out.
+	// One row for each route, key, gateway, upstream or target, the greatest first. Those
+	// without any are left out.
 	Data []TopRow `json:"data"`
 
 	// true if the newest requests are missing, because the store did not take them;
@@ -3953,12 +3958,12 @@ type TopRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// GatewayID Gateway of the route, or the gateway itself; null for keys.
+	// GatewayID Gateway of the route, or the gateway itself; null for keys, upstreams and targets.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// Group Identifier of the route, key or gateway; null for requests that have none.
+	// Group Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group *string `json:"group"`
@@ -4026,7 +4031,7 @@ type TrafficRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// Group Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value.
+	// Group Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group     *string    `json:"group"`

@@ -167,8 +167,8 @@ func TestGatewayWithUpstreams(t *testing.T) {
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "mirror": null, "targets": []}]`).refused(422, "validation_failed", "upstreams[0].mirror")
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "ejection": true, "targets": [{"url": "http://a"}]}]`).refused(422, "validation_failed", "upstreams[0].ejection")
 	made := create(`"upstreams": [{"name": "next", "targets": [{"url": "https://n"}]}, {"name": "default", "targets": [{"url": "http://a"}, {"url": "http://b"}], "timeout": "5s", "host": "preserve"}]`).want(201)
-	wantFields(t, made.json, gatewayFields())
-	for field, want := range map[string]string{"upstream_url": `"http://a"`, "timeout": `"5s"`, "upstream_host": `"preserve"`} {
+	wantFields(t, made.json, gatewayFields()+" target_count")
+	for field, want := range map[string]string{"target_count": "3", "upstream_url": `"http://a"`, "timeout": `"5s"`, "upstream_host": `"preserve"`} {
 		made.wantJSON(field, want)
 	}
 	path := "/v1/gateways/" + made.text("gateway_id")
@@ -182,6 +182,9 @@ func TestGatewayWithUpstreams(t *testing.T) {
 	}
 	s.patch(routes+"/"+route.text("route_id"), `{"upstream": null}`).want(200).wantJSON("upstream", `"default"`)
 	s.delete(path + "/upstreams/next").want(200)
+	s.get(path).want(200).wantJSON("target_count", "2")
+	s.delete(path + "/upstreams/default/targets?url=http://b").want(200)
+	wantFields(t, s.get("/v1/gateways").want(200).data()[0], gatewayFields()) // nothing new of one with a single target
 }
 
 // Guarantee: targets.md 1, checks are set with their defaults, shown without the values of their headers, and kept, replaced or removed;

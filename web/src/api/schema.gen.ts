@@ -1061,7 +1061,7 @@ export interface paths {
         };
         /**
          * Get what has the most traffic
-         * @description Returns the routes, keys or gateways with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
+         * @description Returns the routes, keys, gateways, upstreams or targets with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
          */
         get: operations["reportTop"];
         put?: never;
@@ -2939,6 +2939,12 @@ export interface components {
             revision: number | null;
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway. */
             self_service: components["schemas"]["SelfService"];
+            /**
+             * Format: int64
+             * @description Number of targets of its upstreams. Absent if upstream_url is the only one.
+             * @example 3
+             */
+            target_count?: number;
             /**
              * @description Timeout for the upstream's response headers, as a Go duration.
              * @example 60s
@@ -5443,7 +5449,7 @@ export interface components {
             weight?: number | null;
         };
         Top: {
-            /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
+            /** @description One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
             /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
             incomplete?: boolean;
@@ -5473,12 +5479,12 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Gateway of the route, or the gateway itself; null for keys.
+             * @description Gateway of the route, or the gateway itself; null for keys, upstreams and targets.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
             /**
-             * @description Identifier of the route, key or gateway; null for requests that have none.
+             * @description Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
@@ -5566,7 +5572,7 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value.
+             * @description Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
@@ -11200,6 +11206,16 @@ export interface operations {
                  */
                 key_id?: string;
                 /**
+                 * @description Only requests that were sent to the upstream with this name, of the gateway gateway_id.
+                 * @example default
+                 */
+                upstream?: string;
+                /**
+                 * @description Only requests that were sent to the target with this address, the last time if they were sent several times: its host and port. upstream and target cannot be combined with route_id or key_id, or with group_by=route or key.
+                 * @example 10.0.0.1:8443
+                 */
+                target?: string;
+                /**
                  * @description Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole.
                  * @example 2026-03-01T12:00:00Z
                  */
@@ -11212,7 +11228,7 @@ export interface operations {
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
                 /** @description What is listed. */
-                group_by?: "route" | "key" | "gateway";
+                group_by?: "route" | "key" | "gateway" | "upstream" | "target";
                 /** @description What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out. */
                 order?: "requests" | "errors" | "refused" | "bytes_out";
                 /** @description Maximum number of rows. */
@@ -11266,6 +11282,16 @@ export interface operations {
                  */
                 key_id?: string;
                 /**
+                 * @description Only requests that were sent to the upstream with this name, of the gateway gateway_id.
+                 * @example default
+                 */
+                upstream?: string;
+                /**
+                 * @description Only requests that were sent to the target with this address, the last time if they were sent several times: its host and port. upstream and target cannot be combined with route_id or key_id, or with group_by=route or key.
+                 * @example 10.0.0.1:8443
+                 */
+                target?: string;
+                /**
                  * @description Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole.
                  * @example 2026-03-01T12:00:00Z
                  */
@@ -11277,8 +11303,8 @@ export interface operations {
                 until?: string;
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
-                /** @description Returns separate rows for each gateway, route, key or status code. */
-                group_by?: "gateway" | "route" | "key" | "status";
+                /** @description Returns separate rows for each gateway, route, key, status code, upstream or target. Upstreams of the same name in several gateways are counted together. upstream and target cannot be combined with route_id or key_id. */
+                group_by?: "gateway" | "route" | "key" | "status" | "upstream" | "target";
             };
             header?: never;
             path?: never;

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Schemas } from '../api/client';
 import {
+  addressOf,
   newTarget,
   isPlain,
   settingRows,
@@ -120,4 +121,10 @@ test('the settings of an upstream in words', () => {
   });
   const named = settingRows({ ...record, targets: [target('https://a', { resolve: 'a' })] });
   expect(Object.fromEntries(named)).toMatchObject({ 'Look up names every': '10s' });
+});
+
+test('the address of a target', () => {
+  expect(
+    ['http://10.0.0.1:3000', 'HTTPS://orders.internal/v2', 'h2c://[::1]:80/a?b', 'https://orders.internal:443'].map(addressOf),
+  ).toEqual(['10.0.0.1:3000', 'orders.internal', '[::1]:80', 'orders.internal:443']);
 });

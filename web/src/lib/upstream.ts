@@ -96,6 +96,9 @@ export const showValue = (value: string | TargetDraft[]): string =>
 export const upstreamCommand = (words: string, gatewayId: string, upstream: string): string =>
   `keygate ${words} --gateway ${gatewayId}${upstream === defaultUpstream ? '' : ` --upstream ${upstream}`}`;
 
+// addressOf returns the host and port of a URL as they are written, which is what reports call its target.
+export const addressOf = (url: string): string => url.replace(/^[a-z0-9]+:\/\//i, '').replace(/[/?#].*$/, '');
+
 const partOf = (t: Target): string => (t.drain ? 'draining' : t.backup ? 'backup' : '');
 
 // targetsWords says targets in a few words: "http://10.0.0.1:3000, http://10.0.0.2:3000 (draining)".

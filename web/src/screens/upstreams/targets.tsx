@@ -1,7 +1,9 @@
+import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type Answer, api, type CallOptions } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useShares } from '../../api/shares';
 import type { Target, Upstream } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
 import { useForm } from '../../lib/form';
@@ -51,6 +53,7 @@ export function Targets(of: Of) {
   const admin = useRefusal('admin', part);
   const [{ add }, change] = useUrl<'add'>();
   const [open, setOpen] = useState<Open | null>(null);
+  const share = useShares({ gateway_id: of.gatewayId, upstream: name });
   const onClose = () => setOpen(null);
   return (
     <Panel
@@ -74,14 +77,24 @@ export function Targets(of: Of) {
         <ul aria-label="Targets" className="flex flex-col divide-y divide-line">
           {targets.map((t) => (
             <li key={t.url} className="flex flex-wrap items-center gap-x-4 gap-y-2 py-2 first:pt-0 last:pb-0">
-              <code className="min-w-0 flex-1 basis-64 truncate font-mono text-sm" title={t.url}>
+              <Link
+                to="/gateways/$gatewayId/upstreams/$upstream/target"
+                params={{ gatewayId: of.gatewayId, upstream: name }}
+                search={{ url: t.url }}
+                className="link min-w-0 flex-1 basis-64 truncate font-mono text-sm"
+                title={t.url}>
                 {t.url}
-              </code>
+              </Link>
               <span className="flex items-center gap-2">
                 <TargetState target={t} />
                 <span className="text-muted">
                   Weight <span className="text-text tabular-nums">{String(t.weight)}</span>
                 </span>
+                {targets.length > 1 && (
+                  <span className="text-muted">
+                    Share, 1 h <span className="text-text tabular-nums">{share(t.url)}</span>
+                  </span>
+                )}
               </span>
               <span role="group" aria-label={t.url} className="flex gap-2">
                 <Button size="sm" why={write} onClick={() => setOpen({ action: 'edit', target: t })}>
@@ -331,7 +344,7 @@ async function setDrain(of: Of, target: Target, drain: boolean) {
 }
 
 // DrainTarget says what draining does before it is done.
-function DrainTarget({ target, onClose, ...of }: Props) {
+export function DrainTarget({ target, onClose, ...of }: Props) {
   const left = of.answer.data.targets.filter((t) => !t.drain && t.url !== target.url);
   return (
     <ConfirmDialog title="Drain the target" action="Drain the target" onClose={onClose} run={() => setDrain(of, target, true)}>
@@ -352,7 +365,7 @@ function DrainTarget({ target, onClose, ...of }: Props) {
 }
 
 // EndDraining lets a target take part again.
-function EndDraining({ target, onClose, ...of }: Props) {
+export function EndDraining({ target, onClose, ...of }: Props) {
   return (
     <ConfirmDialog harmless title="End draining" action="End draining" onClose={onClose} run={() => setDrain(of, target, false)}>
       <p>
