@@ -176,6 +176,7 @@ func (f *Fleet) Sweep() {
 		u.mu.Unlock()
 	}
 	f.sweep()
+	f.sweepLones()
 }
 
 // sweep does that for upstreams that were dropped. The caller holds the lock.
