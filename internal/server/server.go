@@ -43,6 +43,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/spooled"
+	"github.com/keygate/keygate/internal/targetreport"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -121,6 +122,7 @@ type Server struct {
 	sharing     *ratelimit.Sharing    // nil if there is nothing to share limits with
 	limitStore  *limitstore.Store     // nil without --redis-url
 	fleet       *balance.Fleet
+	reporter    *targetreport.Reporter // nil without a database that several nodes can share
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -298,6 +300,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.createFirstAccount(ctx, box); err != nil {
 		return err
 	}
+	if err := s.openReports(ctx); err != nil {
+		return err
+	}
 	if err := s.startSharing(ctx); err != nil {
 		return err
 	}
@@ -360,7 +365,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
-		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(), quotas: s.quotas,
+		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(), quotas: s.quotas, targets: s.targetView(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Usage: s.db, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {

@@ -327,7 +327,7 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	for name, u := range had {
 		if n := fleetName(was, name); u.Balance != nil {
 			gone = append(gone, n)
-		} else if lone := u.lone(); lone != nil {
+		} else if lone := u.Lone(); lone != nil {
 			f.cfg.Fleet.EndAlone(n, lone, nil)
 		}
 	}
@@ -340,7 +340,7 @@ func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstr
 	fleet := f.cfg.Fleet
 	var lone *balance.Lone
 	if was != nil {
-		lone = was.lone()
+		lone = was.Lone()
 	}
 	if now.Several() || was != nil && was.Balance != nil {
 		now.Balance = fleet.Upstream(at, n, now.balanceConfig())
@@ -354,8 +354,8 @@ func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstr
 	t.Lone = fleet.Alone(at, n, lone, t.URL, address, t.Drain)
 }
 
-// lone returns what counts the requests to the only target, or nil if there is a Balance.
-func (u *Upstream) lone() *balance.Lone {
+// Lone returns what counts the requests to the only target, or nil if there is a Balance.
+func (u *Upstream) Lone() *balance.Lone {
 	if u.Balance != nil || len(u.Targets) == 0 {
 		return nil
 	}
