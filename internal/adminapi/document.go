@@ -55,6 +55,7 @@ func ClientDocument() *huma.OpenAPI {
 			if op.Responses["201"] != nil {
 				delete(op.Responses, "200") // of a dry run
 			}
+			delete(op.Responses, "202") // an error for the client
 			op.Responses["default"] = failure
 		}
 	}
