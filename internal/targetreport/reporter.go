@@ -50,7 +50,7 @@ type Reporter struct {
 	// Used only by the goroutine.
 	claimant string           // of reported
 	reported map[Key]reported // what the store has
-	number   int64            // of the last report; -1 if it is not known
+	number   int64            // of the last report; -1 before the first
 	lacks    []string         // LeftOut of the last report
 	turn     int
 	failing  bool
@@ -164,10 +164,7 @@ func (r *Reporter) write(ctx context.Context, b *Batch) error {
 			delete(r.reported, k)
 		}
 	}
-	switch {
-	case err != nil:
-		r.number = -1
-	case b.Ends:
+	if err == nil && b.Ends {
 		r.number, r.lacks = b.Number, b.LeftOut
 	}
 	return err
