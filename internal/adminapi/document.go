@@ -283,7 +283,9 @@ func (o *operation) parameters() (out []*huma.Param) {
 }
 
 // mayBeUnmodified reports whether the call honors If-None-Match.
-func (o *operation) mayBeUnmodified() bool { return o.hasETag && !o.hasState && o.method == http.MethodGet }
+func (o *operation) mayBeUnmodified() bool {
+	return o.hasETag && !o.hasState && o.method == http.MethodGet
+}
 
 // isPush reports whether the call creates a revision.
 func (o *operation) isPush() bool {

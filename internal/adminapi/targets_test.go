@@ -23,7 +23,7 @@ type knownTargets struct {
 	status  []targetreport.NodeReport
 	open    map[string]*int64
 	asked   map[context.Context]bool // one for each call that waits
-	returns bool // the target takes part
+	returns bool                     // the target takes part
 }
 
 func (k *knownTargets) Status(context.Context, balance.Name) ([]targetreport.NodeReport, bool, error) {
