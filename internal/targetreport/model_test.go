@@ -214,13 +214,13 @@ func TestNothingInFlightIsTrue(t *testing.T) {
 				delete(w.former, u)
 				change()
 			},
-			"other change": func(*rapid.T) { change() },
-			"report":       func(*rapid.T) { _ = node().reporter.Report(t.Context()) },
-			"lose":         func(*rapid.T) { w.store.fails = true },
-			"lose answer":  func(*rapid.T) { w.store.unknown = true },
-			"new lease":    func(*rapid.T) { w.lease(node()) },
-			"sweep":        func(*rapid.T) { node().fleet.Sweep() },
-			"pass":         func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second },
+			"other change":  func(*rapid.T) { change() },
+			"report":        func(*rapid.T) { _ = node().reporter.Report(t.Context()) },
+			"lose":          func(*rapid.T) { w.store.fails = true },
+			"lose response": func(*rapid.T) { w.store.unknown = true },
+			"new lease":     func(*rapid.T) { w.lease(node()) },
+			"sweep":         func(*rapid.T) { node().fleet.Sweep() },
+			"pass":          func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second },
 			"": func(t *rapid.T) {
 				for u, number := range w.former {
 					w.check(t, u, number)

@@ -58,12 +58,12 @@ type Reporter struct {
 
 // reported is what the store has of a target.
 type reported struct {
-	told  told
-	known bool // that the store has exactly this
+	summary summary
+	known   bool // that the store has exactly this
 }
 
-// told is what makes a new report necessary when it changes.
-type told struct {
+// summary is what makes a new report necessary when it changes.
+type summary struct {
 	state    balance.State
 	since    time.Duration
 	reason   string
@@ -155,7 +155,7 @@ func (r *Reporter) write(ctx context.Context, b *Batch) error {
 	err := r.cfg.Store.PutTargetReports(ctx, b)
 	for i := range b.Put {
 		k := b.Put[i].key()
-		r.reported[k] = reported{r.reported[k].told, err == nil}
+		r.reported[k] = reported{r.reported[k].summary, err == nil}
 	}
 	for _, k := range b.Remove {
 		if err != nil {
@@ -173,7 +173,7 @@ func (r *Reporter) write(ctx context.Context, b *Batch) error {
 // observation is a target that the report has.
 type observation struct {
 	Report
-	told told
+	summary summary
 }
 
 // urgency orders the targets of an account.
@@ -183,7 +183,7 @@ func (o *observation) urgency() int {
 		return 0
 	case o.Draining:
 		return 1
-	case o.told.state != balance.Healthy || o.Degraded:
+	case o.summary.state != balance.Healthy || o.Degraded:
 		return 2
 	}
 	return 3
@@ -196,10 +196,10 @@ func (r *Reporter) observe() (all []observation) {
 		seen := map[Key]bool{}
 		for i := range list {
 			s := &list[i]
-			o := observation{now.of(n, s), told{state: s.State, since: s.Since, reason: s.Reason, draining: s.Draining}}
-			o.told.degraded = o.Degraded
+			o := observation{now.of(n, s), summary{state: s.State, since: s.Since, reason: s.Reason, draining: s.Draining}}
+			o.summary.degraded = o.Degraded
 			if s.Draining {
-				o.told.inFlight, o.told.requests, o.told.failures = s.Own, s.Requests, s.Failures
+				o.summary.inFlight, o.summary.requests, o.summary.failures = s.Own, s.Requests, s.Failures
 			}
 			k := o.key()
 			if _, known := r.reported[k]; !known && !s.Draining && !o.Degraded && (s.State == balance.Healthy || s.State == balance.Warming) || seen[k] {
@@ -279,20 +279,20 @@ func (r *Reporter) difference(all []observation) (batches []*Batch) {
 	for i := range all {
 		k := all[i].key()
 		now[k] = true
-		if was, has := r.reported[k]; has && was.known && was.told == all[i].told {
+		if was, has := r.reported[k]; has && was.known && was.summary == all[i].summary {
 			continue
 		}
 		b := next()
 		b.Put = append(b.Put, all[i].Report)
-		r.reported[k] = reported{told: all[i].told}
+		r.reported[k] = reported{summary: all[i].summary}
 	}
-	var gone []Key
+	var removed []Key
 	for k := range r.reported {
 		if !now[k] {
-			gone = append(gone, k)
+			removed = append(removed, k)
 		}
 	}
-	for _, k := range gone {
+	for _, k := range removed {
 		b := next()
 		b.Remove = append(b.Remove, k)
 	}
