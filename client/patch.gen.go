@@ -27,6 +27,7 @@ type GatewayPatch struct {
 	KeyHeaders                Change[[]string]          `json:"key_headers,omitzero"`                 // 1 to 4; default: Authorization
 	AllowEncodedSlashes       Change[bool]              `json:"allow_encoded_slashes,omitzero"`       // default: false
 	CutStreams                Change[bool]              `json:"cut_streams,omitzero"`                 // default: true
+	DrainTimeout              Change[string]            `json:"drain_timeout,omitzero"`               // Go duration, 1s to 24h; default: 30s
 	SelfService               Change[SelfServiceInput]  `json:"self_service,omitzero"`                // absent fields stay; default: nothing
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate
 	AllowDuplicate            bool                      `json:"allow_duplicate,omitzero"`             // allow a name that another gateway of the account has

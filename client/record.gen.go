@@ -1411,6 +1411,11 @@ type CreateGatewayRequest struct {
 	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
 	DefaultPlanID *string `json:"default_plan_id,omitempty"`
 
+	// DrainTimeout How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
+	//
+	// Example: 30s
+	DrainTimeout *string `json:"drain_timeout,omitempty"`
+
 	// ErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 	//
 	// Example: openai
@@ -1724,7 +1729,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -1867,6 +1872,11 @@ type Gateway struct {
 	//
 	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
 	DefaultPlanID *string `json:"default_plan_id,omitempty"`
+
+	// DrainTimeout How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.
+	//
+	// Example: 30s
+	DrainTimeout string `json:"drain_timeout"`
 
 	// ErrorFormat Form of the gateway's own errors.
 	//

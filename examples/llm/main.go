@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,6 +49,11 @@ type example struct {
 	env               []string
 }
 
+// url returns the URL of the management API.
+func (*example) url() string {
+	return "http://" + cmp.Or(os.Getenv("KEYGATE_ADMIN_ADDR"), "127.0.0.1:8081")
+}
+
 func (x *example) run(ctx context.Context) (err error) {
 	if x.gateways, err = filepath.Abs(x.gateways); err != nil {
 		return err
@@ -75,7 +81,7 @@ func (x *example) run(ctx context.Context) (err error) {
 	go provider.Serve(listener) //nolint:errcheck // until it is closed
 	defer provider.Close()      //nolint:errcheck // nothing is lost
 	x.env = append(os.Environ(), "MODEL_URL=http://"+listener.Addr().String(), "PROVIDER_KEY="+providerKey,
-		"KEYGATE_URL=http://"+cmp.Or(os.Getenv("KEYGATE_ADMIN_ADDR"), "127.0.0.1:8081"))
+		"KEYGATE_URL="+x.url())
 
 	serving, stopServer := context.WithCancelCause(ctx)
 	defer stopServer(nil)
@@ -238,7 +244,7 @@ func (x *example) bill(ctx context.Context) error {
 		if x.once {
 			return nil
 		}
-		fmt.Printf("The next bills in 10 minutes. Ctrl-C ends the example. In another terminal, try:\n  cd %s && %s usage --owner search\n", x.dir, x.keygate)
+		fmt.Printf("The next bills in 10 minutes. Ctrl-C ends the example. In another terminal, try:\n  cd %s && export KEYGATE_URL=%s\n  %s usage --owner search\n", x.dir, x.url(), x.keygate)
 		select {
 		case <-time.After(10 * time.Minute):
 		case <-ctx.Done():
@@ -250,11 +256,22 @@ func (x *example) bill(ctx context.Context) error {
 // command runs a command of keygate, and prints it with its output.
 func (x *example) command(ctx context.Context, args ...string) (string, error) {
 	out, err := x.output(ctx, args...)
-	fmt.Printf("$ keygate %s\n", strings.Join(args, " "))
+	fmt.Printf("$ keygate %s\n", commandLine(args))
 	if args[0] != "keys" { // keys are secrets
 		fmt.Println(out)
 	}
 	return out, err
+}
+
+// commandLine returns arguments as one would type them in a shell. None of them has a quote.
+func commandLine(args []string) string {
+	words := slices.Clone(args)
+	for i, word := range words {
+		if strings.Contains(word, " ") {
+			words[i] = "'" + word + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 func (x *example) output(ctx context.Context, args ...string) (string, error) {

@@ -37,11 +37,12 @@ const (
 	NotAKey                           // what was sent as a key does not begin like one
 	UnknownKey                        // it has the form of a key, and is none of the account
 	OwnerWasSuspended                 // the owner of the key was suspended after the request was admitted
+	TargetGone                        // its target was drained or removed, and drain_timeout has passed (targets.md, section 6)
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
 func (r Reason) IsAccess() bool {
-	return KeyWasRevoked <= r && r <= LeaseLost || r == OwnerWasSuspended
+	return KeyWasRevoked <= r && r <= LeaseLost || r == OwnerWasSuspended || r == TargetGone
 }
 
 // String returns the name of the reason, or "" for NoReason.
@@ -55,7 +56,7 @@ func (r Reason) String() string {
 		KeyWasRevoked: "key_revoked", KeyHasExpired: "key_expired", KeyNotAllowed: "key_not_allowed", GatewayGone: "gateway_gone", LeaseLost: "lease_lost",
 		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
-		OwnerWasSuspended: "owner_suspended",
+		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone",
 	}
 	if int(r) >= len(names) {
 		return ""

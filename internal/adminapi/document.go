@@ -105,7 +105,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Upstreams", Description: "The services behind a gateway, each with one or more targets."},
 			{Name: "Routes", Description: "The paths and methods that a gateway accepts, with their rate limits."},
 			{Name: "Keys", Description: "API keys for calls through gateways and for this API."},
-			{Name: "Owners", Description: "The customers or teams whose keys the keys are."},
+			{Name: "Owners", Description: "The customers or teams that keys belong to."},
 			{Name: "Usage records", Description: "How many units of each meter each key has used in each hour, for billing."},
 			{Name: "Plans", Description: "Named sets of limits that many keys or owners share."},
 			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},

@@ -2,8 +2,10 @@ package admit
 
 import (
 	"strings"
+	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -29,6 +31,7 @@ type Review struct {
 	limiter  *ratelimit.Limiter
 	version  uint64 // of snapshot
 	lost     bool   // the lease is not held
+	ending   bool   // there may be a target at which nothing may go on
 	now      func() ratelimit.Instant
 	read     bool // at is set
 	at       ratelimit.Instant
@@ -45,6 +48,7 @@ func (a *Admitter) Review() Review {
 	// The order matters: what is loaded last is at least as new as the lease and the version say.
 	r := Review{lost: !a.held(), limiter: a.limiter, version: a.cfg.Follower.Version(), now: a.cfg.Now}
 	r.snapshot = a.cfg.Follower.Current()
+	r.ending = a.cfg.Follower.Fleet().Ending()
 	return r
 }
 
@@ -67,6 +71,19 @@ type Admission struct {
 	method, path         string // path is not normalized
 	seen                 uint64 // the version of the configuration by which it was last found to hold
 	expires              int64  // when the caller's credential expires, in microseconds since 1970; 0 means never
+	target               *balance.Target
+}
+
+// SetTarget sets the target at which the request is; nil for none, or one that ends no requests.
+func (a *Admission) SetTarget(t *balance.Target) { a.target = t }
+
+// Ending reports whether there may be a target at which requests must end, so that Admission.SetTarget is to be called before
+// the next call of Cut.
+func (r *Review) Ending() bool { return r.ending }
+
+// ends reports whether the target was taken away for so long that requests there must end.
+func (r *Review) ends(a *Admission) bool {
+	return r.ending && a.target != nil && a.target.Ends(time.Duration(r.Now().Mono))
 }
 
 // Admission returns what v, which admits a request with the method, depends on. It shares the
@@ -89,7 +106,7 @@ func (a *Admission) Clone() *Admission {
 // Unchanged reports whether nothing has changed since a was last found to hold: the lease is held,
 // the configuration is the same, and the caller's credential has not expired. It is cheap.
 func (r *Review) Unchanged(a *Admission) bool {
-	return !r.lost && (r.version == a.seen || r.snapshot == nil) && (a.expires == 0 || r.Now().Wall/1000 < a.expires)
+	return !r.lost && !r.ends(a) && (r.version == a.seen || r.snapshot == nil) && (a.expires == 0 || r.Now().Wall/1000 < a.expires)
 }
 
 // Result returns accesslog.Forwarded if the request would still be admitted, apart from limits;
@@ -138,8 +155,12 @@ func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 }
 
 // Cut is Result for a long exchange. A change that concerns its caller ends it only if the gateway's
-// setting cut_streams says so. Whatever the setting, it ends with its gateway and with the lease.
+// setting cut_streams says so. Whatever the setting, it ends with its gateway and with the lease, and with
+// accesslog.Unreachable at a target that was taken away for longer than the gateway's drain_timeout (targets.md, section 6).
 func (r *Review) Cut(a *Admission) accesslog.Result {
+	if r.ends(a) {
+		return accesslog.Unreachable
+	}
 	result := r.Result(a)
 	switch result {
 	case accesslog.Forwarded, accesslog.Failed, accesslog.NoGateway:

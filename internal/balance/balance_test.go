@@ -326,7 +326,7 @@ func TestChangesUnderLoad(t *testing.T) {
 					}
 					c.Policy = Policy((int(p) + i) % 3)
 					f.Upstream(now, n, &c)
-					f.Sweep()
+					f.Sweep(0)
 					u.Observe(now, nil)
 					f.Healths(func(h *Health, _ Check) bool {
 						h.Report(now, random.IntN(4) > 0, "status 500")
@@ -353,7 +353,7 @@ func TestChangesUnderLoad(t *testing.T) {
 			if kept.address != otherKept.address {
 				t.Error("the upstreams do not share the address")
 			}
-			f.Sweep()
+			f.Sweep(0)
 			for k, a := range f.addresses {
 				if a.inFlight.Load() != 0 || a.trying.Load() {
 					t.Errorf("%v has %d in flight at the end (trying %v), want none", k, a.inFlight.Load(), a.trying.Load())
@@ -569,7 +569,7 @@ func TestDrop(t *testing.T) {
 	a.End(3, Connect)
 	a.Finish(3)
 	f.Drop(4, again.name)
-	f.Sweep()
+	f.Sweep(0)
 	if len(f.addresses) != 0 || len(f.dropped) != 0 || len(f.healths) != 0 || len(f.upstreams) != 0 {
 		t.Errorf("%d addresses, %d upstreams, %d dropped ones and %d checks are left", len(f.addresses), len(f.upstreams), len(f.dropped), len(f.healths))
 	}
@@ -620,4 +620,56 @@ func TestEjectionIsShown(t *testing.T) {
 	if len(seen) != 3 || seen[2].State != Healthy || seen[2].Reason != "answered" || !first.Serves(at) {
 		t.Errorf("an ejected address that answers does not serve again: %+v", seen)
 	}
+}
+
+// Guarantee (section 6): what is in flight at a target that drains or is gone ends after the drain timeout that was in force when it
+// left: a second drain moves nothing, and one that gets requests again before that keeps what is in flight. Ending is true in time.
+func TestWhatIsOpenAtATargetThatLeaves(t *testing.T) {
+	const timeout = 30 * time.Second
+	f, u, cfg := testUpstream(3, RoundRobin)
+	configure := func(at time.Duration, timeout time.Duration, change func(c *Config)) {
+		next := *cfg
+		next.Targets = slices.Clone(cfg.Targets)
+		next.DrainTimeout = timeout
+		change(&next)
+		f.Upstream(at, u.name, &next)
+	}
+	configure(0, timeout, func(*Config) {})
+	all := map[string]*Target{}
+	var open []*Attempts
+	for range 3 {
+		a := &Attempts{}
+		a.Begin(0, u)
+		all[a.Pick(0).URL()] = a.Target()
+		open = append(open, a)
+	}
+	drained, back, removed := all[cfg.Targets[0].URL], all[cfg.Targets[1].URL], all[cfg.Targets[2].URL]
+	expect := func(at time.Duration, ending bool, of map[*Target]bool) {
+		t.Helper()
+		f.Sweep(at)
+		if got := f.Ending(); got != ending {
+			t.Errorf("at %v: got Ending %t, want %t", at, got, ending)
+		}
+		for target, want := range of {
+			if got := target.Ends(at); got != want {
+				t.Errorf("at %v: got %t for %s, want %t", at, got, target.URL(), want)
+			}
+		}
+	}
+	configure(time.Second, timeout, func(c *Config) { c.Targets[0].Drain, c.Targets[1].Drain, c.Targets = true, true, c.Targets[:2] })
+	expect(time.Second, false, map[*Target]bool{drained: false, back: false, removed: false})
+	configure(20*time.Second, time.Second, func(c *Config) { c.Targets[0].Drain, c.Targets = true, c.Targets[:2] })
+	expect(29*time.Second, true, map[*Target]bool{drained: false, back: false, removed: false})
+	expect(31*time.Second, true, map[*Target]bool{drained: true, back: false, removed: true})
+	for _, a := range open {
+		a.End(31*time.Second, OK)
+		a.Finish(31 * time.Second)
+	}
+	expect(40*time.Second, false, map[*Target]bool{drained: true, back: false})
+
+	a := &Attempts{}
+	a.Begin(50*time.Second, u)
+	last := a.Pick(50 * time.Second)
+	f.Drop(51*time.Second, u.name) // its drain timeout was 1s
+	expect(52*time.Second, true, map[*Target]bool{last: true})
 }

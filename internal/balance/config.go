@@ -29,6 +29,8 @@ type Config struct {
 	Ejection Ejection
 	Retries  Retries
 	Check    Check
+	// DrainTimeout is how long requests at a target go on that drains or is gone. 0 means until they end.
+	DrainTimeout time.Duration
 }
 
 // TargetConfig is one address of a target. A target whose name is resolved has several.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,6 +13,7 @@ import (
 type Fleet struct {
 	sink   Sink
 	random func() uint64
+	ending atomic.Bool // see Ending
 
 	mu        sync.Mutex // held to change what there is; it is taken before the locks of upstreams and addresses
 	upstreams map[Name]*Upstream
@@ -59,7 +61,7 @@ func (f *Fleet) Drop(now time.Duration, n Name) {
 	if u := f.upstreams[n]; u != nil {
 		delete(f.upstreams, n)
 		u.dropped.Store(true)
-		u.configure(now, &Config{})
+		u.configure(now, &Config{DrainTimeout: u.table.cfg.DrainTimeout})
 		f.dropped = append(f.dropped, u)
 		f.sweep()
 	}

@@ -445,7 +445,7 @@ func (r *modelRun) forget() {
 			checked[q.at.name+" "+s.settings.ID] = true
 		}
 	}
-	r.fleet.Sweep()
+	r.fleet.Sweep(r.now)
 	for name, a := range r.addresses {
 		if !used[name] {
 			if real := r.fleet.Address(Key{"acc", "https://" + name, name}); real != nil {

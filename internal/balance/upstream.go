@@ -50,10 +50,9 @@ type Target struct {
 	use    atomic.Pointer[any] // TargetConfig.Use
 	joined atomic.Int64        // when it joined others, or never
 	leaves atomic.Bool         // it drains, or is not in the table any more
+	ends   atomic.Int64        // when its requests in flight end, because it leaves; 0 for never
 
-	// The rest is guarded by the lock of the upstream.
-	health  *Health       // nil without checks
-	drained time.Duration // since when it leaves
+	health *Health // nil without checks; guarded by the lock of the upstream
 
 	begun, ended atomic.Uint64
 	failures     [results]atomic.Uint64
@@ -114,11 +113,11 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		health := u.fleet.takeHealth(now, t.address, cfg.Check)
 		u.fleet.releaseHealth(t.health)
 		t.health = health
-		if c.Drain && !t.leaves.Load() {
-			t.drained = now
-		}
-		t.leaves.Store(c.Drain)
-		if !c.Drain {
+		if c.Drain {
+			t.leave(now, cfg.DrainTimeout)
+		} else {
+			t.ends.Store(0)
+			t.leaves.Store(false)
 			next.active++
 		}
 		next.targets = append(next.targets, entry{Target: t, weight: uint64(max(1, c.Weight)) * fullWeight, backup: c.Backup, health: health})
@@ -128,15 +127,31 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		if t == nil {
 			continue
 		}
-		if !t.leaves.Load() {
-			t.drained = now
-		}
-		t.leaves.Store(true)
+		t.leave(now, cfg.DrainTimeout)
 		u.leaving = append(u.leaving, t)
 	}
 	u.table = next
 	u.sweep()
 	u.rebuild(now)
+}
+
+// leave notes that the target gets no more attempts, and that what is in flight ends after timeout, if that is not 0. One that
+// leaves already ends when it was to end.
+func (t *Target) leave(now, timeout time.Duration) {
+	if t.leaves.Load() {
+		return
+	}
+	if timeout > 0 {
+		t.ends.Store(int64(now + timeout))
+	}
+	t.leaves.Store(true)
+}
+
+// Ends reports whether requests in flight at the target must end, because it was taken away for longer than
+// Config.DrainTimeout.
+func (t *Target) Ends(now time.Duration) bool {
+	at := t.ends.Load()
+	return at != 0 && int64(now) >= at
 }
 
 type targetKey struct {
@@ -166,20 +181,29 @@ func (u *Upstream) sweep() {
 	})
 }
 
-// Sweep forgets targets that are gone from the table and have nothing in flight any more. Call it now and then.
-func (f *Fleet) Sweep() {
+// Sweep forgets targets that are gone from the table and have nothing in flight any more, and sets what Ending reports. Call
+// it at each SweepPeriod.
+func (f *Fleet) Sweep(now time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	soon, ending := now+2*SweepPeriod, false
 	for _, u := range f.upstreams {
 		u.mu.Lock()
 		u.sweep()
+		ending = ending || u.ends(soon)
 		u.mu.Unlock()
 	}
 	f.sweep()
 	f.sweepLones()
+	for _, u := range f.dropped {
+		u.mu.Lock()
+		ending = ending || u.ends(soon)
+		u.mu.Unlock()
+	}
+	f.ending.Store(ending)
 }
 
-// sweep does that for upstreams that were dropped. The caller holds the lock.
+// sweep forgets such targets of upstreams that were dropped. The caller holds the lock.
 func (f *Fleet) sweep() {
 	f.dropped = slices.DeleteFunc(f.dropped, func(u *Upstream) bool {
 		u.mu.Lock()
@@ -187,4 +211,18 @@ func (f *Fleet) sweep() {
 		u.sweep()
 		return len(u.leaving) == 0
 	})
+}
+
+// SweepPeriod is how often Fleet.Sweep is called.
+const SweepPeriod = time.Second
+
+// Ending reports whether there may be a target with requests in flight that must end: see Target.Ends. If it is false, there was
+// none at the last Sweep, nor will there be one before the next.
+func (f *Fleet) Ending() bool { return f.ending.Load() }
+
+// ends reports whether requests in flight must end by the given time. The caller holds the lock.
+func (u *Upstream) ends(by time.Duration) bool {
+	is := func(t *Target) bool { return t.Ends(by) && t.InFlight() > 0 }
+	return slices.ContainsFunc(u.leaving, is) ||
+		u.table.active < len(u.table.targets) && slices.ContainsFunc(u.table.targets, func(e entry) bool { return is(e.Target) })
 }

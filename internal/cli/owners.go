@@ -14,7 +14,7 @@ import (
 )
 
 func newOwners(a *app) *cobra.Command {
-	return newGroup("owners", "Manage owners: the customers or teams whose keys the keys are",
+	return newGroup("owners", "Manage owners: the customers or teams that keys belong to",
 		newOwnersCreate(a), newOwnersList(a), newOwnersGet(a), newOwnersUpdate(a),
 		newOwnersState(a, "suspend", "suspended", "Suspend an owner: its keys are refused at once, and keep their own state"),
 		newOwnersState(a, "resume", "active", "Resume a suspended owner"),

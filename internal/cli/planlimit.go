@@ -17,15 +17,17 @@ const aboutPlanLimits = `A limit is NAME=RATE, or NAME=quota:COUNT/WINDOW for a 
 calendar: day, week, month or total, which never ends; or NAME=concurrency:COUNT for requests
 in flight, streams and upgrades included. Then come parts that are separated by commas:
 
-  burst=RATE       of a rate: capacity, such as 100/s (default: the count of the rate)
-  meter=METER      of a rate or a quota: what it counts: requests (default), bytes_in for the bodies of requests,
-                   bytes_out for those of responses, or the meter of a cost of routes
-  overage=allow    of a quota: requests beyond it are counted, and none is refused
-  warn-at=50,80    of a quota: percentages at which the event quota.threshold is raised
-                   (default: 80,100), or none
-  per=key|owner    whom it counts: each key (default), or all keys of an owner together
-  gateway=ID       the only gateway that it is for, by id, name or hostname
-  route=PATH       the path of a route of it, or /prefix/*; may be repeated`
+  burst=RATE      of a rate: capacity, such as 100/s (default: its count)
+  meter=METER     of a rate or a quota, what it counts: requests (default),
+                  bytes_in for the bodies of requests, bytes_out for those of
+                  responses, or the meter of a cost of routes
+  overage=allow   of a quota: count requests beyond it, and refuse none
+  warn-at=50,80   of a quota: percentages at which the event quota.threshold
+                  is raised (default: 80,100), or none
+  per=key|owner   whom it counts: each key (default), or all keys of an owner
+                  together
+  gateway=ID      the only gateway that it is for, by id, name or hostname
+  route=PATH      the path of a route of it, or /prefix/*; may be repeated`
 
 // quotaPrefix is what stands before the count of a quota in --limit, since 1000/day could be a rate as well.
 const quotaPrefix = "quota:"

@@ -132,7 +132,8 @@ func newGrantsAdd(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "add {--owner ID | --key ID} --limit NAME --units N", Short: "Grant units to an owner or a key",
 		Long: `Add units to the present window of a quota of an owner, or of a key and the other keys of
-its rotation. With the window, they end. The audit log has each grant with its reason.`,
+its rotation. What is left of them is lost when the window ends. The audit log has each grant
+with its reason.`,
 		Example: "  keygate grants add --owner customer-42 --limit per-month --units 5000 --reason 'outage of 3 March'", Args: noArgs,
 	}
 	of.add(c)

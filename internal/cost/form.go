@@ -145,9 +145,9 @@ func (r *formReader) readRule(n *document.Node, to *Rule) {
 	}) {
 		return
 	}
-	for _, name := range []string{"meter", "from"} {
-		if m := n.Member(name); m == nil || m.Kind == document.Null {
-			r.fail(name, fault.Invalid("", "is required"))
+	for _, required := range []struct{ name, remedy string }{{"meter", "name what is counted, such as tokens"}, {"from", "give one of request, header and json"}} {
+		if m := n.Member(required.name); m == nil || m.Kind == document.Null {
+			r.fail(required.name, fault.Invalid("", "is required: %s", required.remedy))
 		}
 	}
 	// A negative number is given, too: Validate reports it.

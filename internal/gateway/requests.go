@@ -3,6 +3,7 @@ package gateway
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -22,6 +23,10 @@ type Requests struct {
 	// KeepStreams is the opposite of cut_streams, whose default is true: long exchanges go on
 	// when their key is revoked, expires or no longer allows them.
 	KeepStreams bool `json:"keep_streams,omitempty"`
+
+	// DrainTimeout is how long requests at a target go on that was drained or removed, as a Go duration; "" means
+	// DefaultDrainTimeout.
+	DrainTimeout string `json:"drain_timeout,omitempty"`
 
 	// ErrorFormat is the fault.Format of the gateway's own errors; "" means fault.Keygate.
 	ErrorFormat string `json:"error_format,omitempty"`
@@ -45,6 +50,19 @@ func (l AnonymousLimit) IsZero() bool { return l == AnonymousLimit{} }
 // Config returns the limit as ratelimit has it.
 func (l AnonymousLimit) Config() ratelimit.Config {
 	return ratelimit.Config{Sustained: l.Sustained, Burst: l.Burst}
+}
+
+// DefaultDrainTimeout is the drain_timeout of a gateway that sets none.
+const DefaultDrainTimeout = "30s"
+
+// CheckDrainTimeout checks how long requests at a target go on that was taken away: a Go duration from 1s to 24h (targets.md,
+// section 6). The error is a validation error of the field "drain_timeout".
+func CheckDrainTimeout(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second || d > 24*time.Hour {
+		return fault.Invalid("drain_timeout", "must be a duration between 1s and 24h, such as 30s or 5m")
+	}
+	return nil
 }
 
 // CheckErrorFormat checks the form of a gateway's own errors (contract, 3.3). The error is a validation error of

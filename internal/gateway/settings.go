@@ -26,6 +26,7 @@ type Patch struct {
 	KeyHeaders          Member[[]string]
 	AllowEncodedSlashes Member[bool]
 	CutStreams          Member[bool]
+	DrainTimeout        Member[string]
 	SelfService         Member[SelfServicePatch]
 
 	// In a file, a value or key may be Masked, which stands for the value or key that the gateway has.
@@ -516,6 +517,28 @@ func Settings() []Setting {
 			get:    func(g *Gateway) bool { return !g.Requests.KeepStreams },
 			set:    func(g *Gateway, v bool) { g.Requests.KeepStreams = !v },
 			normal: true,
+		},
+	}, {
+		Name: "drain_timeout", Kind: KindDuration, Example: DefaultDrainTimeout,
+		Doc: Doc{
+			File:   "How long requests, streams and tunnels at a target go on that was drained or removed, from 1s to 24h. Then they end. Default: 30s.",
+			Update: "How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.",
+			Record: "How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.",
+			Patch:  "Go duration, 1s to 24h; default: 30s",
+		},
+		Flag: Flag{Name: "drain-timeout", Usage: "how long requests at a target go on that was drained or removed, as a `duration` such as 30s", Column: "DRAIN TIMEOUT"},
+		Form: Form{Group: "Addressing", Label: "Drain timeout", Hint: "How long requests at a target go on that was drained or removed, from 1s to 24h. Then they end."},
+		values: access[string]{
+			file:   durationValue(),
+			member: func(p *Patch) *Member[string] { return &p.DrainTimeout },
+			get:    func(g *Gateway) string { return cmp.Or(g.Requests.DrainTimeout, DefaultDrainTimeout) },
+			set: func(g *Gateway, v string) {
+				if g.Requests.DrainTimeout = v; v == DefaultDrainTimeout {
+					g.Requests.DrainTimeout = ""
+				}
+			},
+			normal: DefaultDrainTimeout,
+			check:  CheckDrainTimeout,
 		},
 	}, {
 		Name: "self_service", Kind: KindSwitches,

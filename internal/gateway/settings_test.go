@@ -124,7 +124,8 @@ const everySetting = `gateway:
     max_age: 600
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
-%s  self_service:
+%s  drain_timeout: 5m
+  self_service:
     usage: true
     rotate: true
   error_format: openai

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -54,6 +56,9 @@ func (c Confirmer) Confirm() error {
 // Withdraw turns the verdict into a refusal with the result, and returns the refusal's error, for
 // Respond. unsent is set if nothing of the request has gone upstream; otherwise bytesIn bytes of its body have.
 func (x *Exchange) Withdraw(result accesslog.Result, unsent bool, bytesIn int64) error {
+	if result == accesslog.Unreachable {
+		return TargetGone()
+	}
 	r := x.cfg.Admit.Review()
 	x.meter.in.Store(bytesIn)
 	x.settleCosts(x.meter.in.Load(), x.meter.out.Load())
@@ -66,6 +71,14 @@ func (x *Exchange) Withdraw(result accesslog.Result, unsent bool, bytesIn int64)
 	x.Verdict.Withdraw(result, &r, used)
 	x.reason = reasonOfResult(result)
 	return x.Verdict.Fault()
+}
+
+// errTargetGone is the cause of a 502 for a request whose target was taken away before it responded.
+var errTargetGone = errors.New("the target was taken away, and drain_timeout has passed")
+
+// TargetGone returns the 502 of a request that its target may not serve any more.
+func TargetGone() *fault.Error {
+	return &fault.Error{Code: fault.UpstreamUnreachable, Message: "the upstream's target was taken away before it had responded", Err: errTargetGone}
 }
 
 // CutBy records that the response, which has begun, was cut off by result.
@@ -94,6 +107,8 @@ func reasonOfResult(r accesslog.Result) accesslog.Reason {
 		return accesslog.KeyNotAllowed
 	case accesslog.OwnerSuspended:
 		return accesslog.OwnerWasSuspended
+	case accesslog.Unreachable:
+		return accesslog.TargetGone
 	default:
 		return accesslog.LeaseLost
 	}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/netip"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -48,21 +49,22 @@ type Exchange struct {
 	sent           int64 // when the request went to the upstream
 	head           int64 // when the head of its response arrived; 0 before
 	upstreamStatus int
-	attempts       uint8            // how often the request was sent
-	target         string           // host and port of the target to which it was sent last
-	sending        bool             // the attempt there has not ended
-	answer         balance.Result   // what the head of its response says about the target
-	tried          *attempts        // those that have ended, from the first that was not OK
-	reason         accesslog.Reason // why there is no response of the upstream
-	detail         string           // the text of that error
-	started        bool             // the record of the start was emitted
-	limited        bool             // the client has set a limit for the duration of the call
-	limit          time.Duration    // that limit
-	ended          bool             // the record of the end was emitted, or the exchange was handed over
-	logged         bool             // why the exchange failed was logged
-	served         bool             // the response is a service's (admit.Serve)
-	record         accesslog.Record // room for the record
-	metered        bool             // limits or costs depend on the bytes of the bodies
+	attempts       uint8                          // how often the request was sent
+	target         string                         // host and port of the target to which it was sent last
+	sending        bool                           // the attempt there has not ended
+	at             atomic.Pointer[balance.Target] // of the attempt that runs, for sweepers; nil without several targets
+	answer         balance.Result                 // what the head of its response says about the target
+	tried          *attempts                      // those that have ended, from the first that was not OK
+	reason         accesslog.Reason               // why there is no response of the upstream
+	detail         string                         // the text of that error
+	started        bool                           // the record of the start was emitted
+	limited        bool                           // the client has set a limit for the duration of the call
+	limit          time.Duration                  // that limit
+	ended          bool                           // the record of the end was emitted, or the exchange was handed over
+	logged         bool                           // why the exchange failed was logged
+	served         bool                           // the response is a service's (admit.Serve)
+	record         accesslog.Record               // room for the record
+	metered        bool                           // limits or costs depend on the bytes of the bodies
 	meter          meter
 	costs          *costs // nil if the route has no cost
 	hash           uint64 // by which a target is chosen, if hashed is set

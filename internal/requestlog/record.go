@@ -80,17 +80,15 @@ func ended(result accesslog.Result, status int, reason accesslog.Reason) bool {
 		status >= 500 || reason.IsAccess()
 }
 
-// longestPath is the maximum length of a path in a record, in bytes.
-const longestPath = 2 << 10
+// longestPath is the maximum length of a path in a record, in bytes, and ShortPath that of a path that CutPath cuts.
+const (
+	longestPath = 2 << 10
+	ShortPath   = 256
+)
 
 // NewRecord returns the record of a request. It does not keep memory of e.
 func NewRecord(e *accesslog.Entry) Record {
-	path := apikey.Redact(e.Path)
-	if len(path) > longestPath {
-		path = path[:longestPath] + "…"
-	} else {
-		path = strings.Clone(path)
-	}
+	path := cut(apikey.Redact(e.Path), longestPath)
 	r := Record{
 		AccountID: text(id.Account, e.Account), ID: text(id.Request, e.Request),
 		GatewayID: text(id.Gateway, e.Gateway), RouteID: text(id.Route, e.Route), KeyID: text(id.Key, e.Key),
@@ -109,6 +107,17 @@ func NewRecord(e *accesslog.Entry) Record {
 		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
 	}
 	return r
+}
+
+// CutPath cuts the path to ShortPath bytes.
+func (r *Record) CutPath() { r.Path = cut(r.Path, ShortPath) }
+
+// cut returns a copy of the path, of at most n bytes and an ellipsis.
+func cut(path string, n int) string {
+	if len(path) > n {
+		return path[:n] + "…"
+	}
+	return strings.Clone(path)
 }
 
 func text(k id.Kind, u [16]byte) string {
@@ -216,6 +225,8 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 		say("owner", string(fault.OwnerSuspended), but+"the owner of the key %s was suspended", r.KeyPrefix)
 	case accesslog.GatewayGone:
 		say("gateway", string(fault.GatewayNotFound), but+"the gateway was deleted, or its account suspended")
+	case accesslog.TargetGone:
+		say("upstream", string(fault.UpstreamUnreachable), but+"its target was drained or removed, and the gateway's drain_timeout had passed")
 	default:
 		say("internal", string(fault.Unavailable), "this node had lost its connection to the database, and could not confirm its configuration")
 	}
@@ -272,5 +283,9 @@ func (r *Record) limited(d *Decision) {
 		return
 	}
 	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
-	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", what, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
+	level := "was used up: 0 left"
+	if r.Remaining > 0 { // of a meter of which the request needed more
+		level = fmt.Sprintf("had %d left, less than the request needed", r.Remaining)
+	}
+	d.Message = fmt.Sprintf("%s of %d %s; the request would have passed at %s", what, r.Limit, level, d.PassesAt.Format(time.RFC3339))
 }

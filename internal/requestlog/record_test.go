@@ -142,3 +142,13 @@ func TestDecisionOfALimitOfAPlan(t *testing.T) {
 		t.Errorf("got the decision %+v, want the limit per-minute of the plan pro", d)
 	}
 }
+
+// Guarantee: a refusal by a limit that had units left, but fewer than the request needed, does not say that it was used up.
+func TestDecisionOfALimitWithUnitsLeft(t *testing.T) {
+	r := accesslog.Record{Account: id.NewFast(), Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.PlanScope), Limit: 1000, Remaining: 216, ResetAt: 1_800_000_000}
+	record := NewRecord(&accesslog.Entry{Record: r, Detail: "free.per-month"})
+	const want = "the limit per-month of the plan free of 1000 had 216 left, less than the request needed; the request would have passed at 2027-01-15T08:00:00Z"
+	if d := record.Request().Decision; d.Message != want {
+		t.Errorf("got the message %q, want %q", d.Message, want)
+	}
+}

@@ -13,9 +13,6 @@ import (
 	"github.com/keygate/keygate/internal/targetreport"
 )
 
-// sweepPeriod is how often targets that are gone are forgotten, once nothing is in flight there.
-const sweepPeriod = time.Second
-
 // openFleet makes what chooses between the targets of upstreams. What it reports becomes events.
 func (s *Server) openFleet(ctx context.Context) error {
 	s.fleet = balance.NewFleet(func(t balance.Transition) {
@@ -23,7 +20,7 @@ func (s *Server) openFleet(ctx context.Context) error {
 			s.events.NoteTarget(t)
 		}
 	})
-	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet})
+	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet, now: func() time.Duration { return time.Duration(s.clock.Mono()) }})
 }
 
 // upstreams returns the upstreams that have, or had, several targets, ordered by account, gateway and name.
@@ -46,13 +43,14 @@ func (s *Server) upstreams() (all []*balance.Upstream) {
 // fleetSweeper calls Sweep of a Fleet.
 type fleetSweeper struct {
 	fleet *balance.Fleet
+	now   func() time.Duration
 	group service.Group
 }
 
 // Start begins to sweep, until Stop.
 func (f *fleetSweeper) Start(context.Context) error {
 	return f.group.Start(func(ctx context.Context) {
-		service.Every(ctx, sweepPeriod, func(context.Context) { f.fleet.Sweep() })
+		service.Every(ctx, balance.SweepPeriod, func(context.Context) { f.fleet.Sweep(f.now()) })
 	})
 }
 

@@ -6,11 +6,13 @@ import (
 	"crypto/sha1"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -79,11 +81,14 @@ func streamService(t *testing.T, kind string) (url string, ca *string, ended <-c
 
 // stream is an exchange through a gateway that goes on until it is cut.
 type stream struct {
-	t     *testing.T
-	keyID string
-	in    io.Writer // for an echo; nil if the request has no body
-	out   io.Reader
-	ended <-chan bool
+	t       *testing.T
+	gateway string
+	target  string // URL of the service
+	keyID   string
+	in      io.Writer // for an echo; nil if the request has no body
+	out     io.Reader
+	res     *http.Response // nil for a WebSocket
+	ended   <-chan bool
 }
 
 // wantEcho checks that the stream goes on.
@@ -103,13 +108,15 @@ func (s *stream) want(text string) {
 	}
 }
 
-// wantCut waits until both sides of the stream have ended.
-func (s *stream) wantCut() {
+// wantCut waits until both sides of the stream have ended. It returns the error that the client got.
+func (s *stream) wantCut() error {
 	s.t.Helper()
-	if rest, err := io.ReadAll(s.out); len(rest) > 0 {
+	rest, err := io.ReadAll(s.out)
+	if len(rest) > 0 {
 		s.t.Errorf("got %q and %v, want nothing more", rest, err)
 	}
 	<-s.ended
+	return err
 }
 
 // streams opens streams through one server.
@@ -120,13 +127,25 @@ type streams struct {
 
 // open opens a stream of a shape over a version of HTTP, to a service of a kind.
 func (s *streams) open(t *testing.T, version, kind, shape string, cut bool) *stream {
+	return s.openWith(t, version, kind, shape, client.CreateGatewayRequest{CutStreams: &cut})
+}
+
+// openWith is open with settings of the gateway.
+func (s *streams) openWith(t *testing.T, version, kind, shape string, settings client.CreateGatewayRequest) *stream {
 	t.Helper()
 	url, ca, ended := streamService(t, kind)
 	s.opened++
 	name := fmt.Sprintf("gateway%d.example", s.opened)
-	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: name, UpstreamURL: url, UpstreamCa: ca, Hostname: &name, CutStreams: &cut})
+	settings.Name, settings.UpstreamURL, settings.UpstreamCa, settings.Hostname = name, url, ca, &name
+	g, err := s.Admin.CreateGateway(t.Context(), settings)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if settings.DrainTimeout != nil { // a second target, which gets no requests
+		other := "/v1/gateways/" + g.GatewayID + "/upstreams/default/targets"
+		if r := s.Call(http.MethodPost, other, s.AdminKey, fmt.Sprintf(`{"url":%q,"backup":true}`, url+"/backup")); r.Status != http.StatusCreated {
+			t.Fatalf("adding a target: got %d %s", r.Status, r.Body)
+		}
 	}
 	if _, err := s.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{Path: "/*", Methods: []string{"GET", "POST"}}); err != nil {
 		t.Fatal(err)
@@ -135,21 +154,22 @@ func (s *streams) open(t *testing.T, version, kind, shape string, cut bool) *str
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &stream{t: t, keyID: k.KeyID, ended: ended}
+	x := &stream{t: t, gateway: g.GatewayID, target: url, keyID: k.KeyID, ended: ended}
 	switch {
 	case shape == "WebSocket" && version == "HTTP/2":
 		x.in, x.out = s.webSocketOverHTTP2(t, name, k.Secret)
 	case shape == "WebSocket":
 		x.in, x.out = s.webSocket(t, name, k.Secret)
 	default:
-		x.in, x.out = s.exchange(t, version, name, k.Secret, shape)
+		x.in, x.res = s.exchange(t, version, name, k.Secret, shape)
+		x.out = x.res.Body
 	}
 	x.want("first")
 	return x
 }
 
 // exchange sends a request with a streamed body, or without one.
-func (s *streams) exchange(t *testing.T, version, host, key, shape string) (io.Writer, io.Reader) {
+func (s *streams) exchange(t *testing.T, version, host, key, shape string) (io.Writer, *http.Response) {
 	t.Helper()
 	method, body := http.MethodGet, io.Reader(nil)
 	var in io.WriteCloser
@@ -180,7 +200,7 @@ func (s *streams) exchange(t *testing.T, version, host, key, shape string) (io.W
 	if res.StatusCode != http.StatusOK {
 		t.Fatalf("got status %d, want 200", res.StatusCode)
 	}
-	return in, res.Body
+	return in, res
 }
 
 // webSocket opens a WebSocket over HTTP/1.1.
@@ -299,14 +319,14 @@ func TestRevokedKeyCutsStreams(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				x.wantCut()
+				_ = x.wantCut()
 				s.wantReason(t, x.keyID, "key_revoked")
 				// The kept stream was reviewed no later than a stream that was revoked after it.
 				later := s.open(t, pair.version, pair.kind, shape, true)
 				if _, err := s.Admin.RevokeKey(t.Context(), later.keyID); err != nil {
 					t.Fatal(err)
 				}
-				later.wantCut()
+				_ = later.wantCut()
 				if len(kept.ended) > 0 {
 					t.Error("the stream ended with cut_streams: false, want it to go on")
 				} else if kept.in != nil {
@@ -327,5 +347,125 @@ func (s *streams) wantReason(t *testing.T, keyID, reason string) {
 	})
 	if !strings.Contains(got.Body, `"reason":"`+reason+`"`) {
 		t.Fatalf("got %s, want the reason %s", got.Body, reason)
+	}
+}
+
+// Guarantee: targets.md, 6: whatever the client and the service speak, what is still open at a target ends once it was drained or
+// removed for drain_timeout, never as if it were whole: HTTP/2 by RST_STREAM CANCEL, gRPC by trailers with status 14, tunnels and
+// HTTP/1.1 by closing. The log of requests says why. A target that gets requests again before that keeps what is open.
+func TestTargetTakenAwayEndsStreams(t *testing.T) {
+	s := &streams{Server: keygatetest.Start(t)}
+	soon, late := "1s", "24h"
+	for i, pair := range streamPairs {
+		for _, shape := range pair.shapes {
+			t.Run(pair.version+" "+pair.kind+" "+shape, func(t *testing.T) {
+				kept := s.openWith(t, pair.version, pair.kind, shape, client.CreateGatewayRequest{DrainTimeout: &late})
+				returned := s.openWith(t, pair.version, pair.kind, shape, client.CreateGatewayRequest{DrainTimeout: &late})
+				x := s.openWith(t, pair.version, pair.kind, shape, client.CreateGatewayRequest{DrainTimeout: &soon})
+				s.takeAway(t, kept, i%2 == 0)
+				s.takeAway(t, returned, false)
+				s.target(t, http.MethodPatch, returned, `{"drain":false}`)
+				if r := s.Call(http.MethodPatch, "/v1/gateways/"+returned.gateway, s.AdminKey, `{"drain_timeout":"1s"}`); r.Status != http.StatusOK {
+					t.Fatalf("got %d %s", r.Status, r.Body)
+				}
+				s.takeAway(t, x, i%2 == 0)
+				switch err := x.wantCut(); shape {
+				case "WebSocket":
+				case "gRPC":
+					if status := x.res.Trailer.Get("Grpc-Status"); err != nil || status != "14" {
+						t.Errorf("got grpc-status %q and %v, want 14", status, err)
+					}
+				default:
+					var reset http2.StreamError
+					if pair.version == "HTTP/2" && (!errors.As(err, &reset) || reset.Code != http2.ErrCodeCancel) || err == nil {
+						t.Errorf("got %v, want a response that is cut off", err)
+					}
+				}
+				s.wantReason(t, x.keyID, "target_gone")
+				for _, open := range []*stream{kept, returned} {
+					if len(open.ended) > 0 {
+						t.Error("a stream ended before its time")
+					} else if open.in != nil {
+						open.wantEcho()
+					}
+				}
+			})
+		}
+	}
+}
+
+// takeAway drains the target of a stream, or removes it.
+func (s *streams) takeAway(t *testing.T, x *stream, remove bool) {
+	t.Helper()
+	if remove {
+		s.target(t, http.MethodDelete, x, "")
+		return
+	}
+	s.target(t, http.MethodPatch, x, `{"drain":true}`)
+}
+
+// target changes the target of a stream.
+func (s *streams) target(t *testing.T, method string, x *stream, body string) {
+	t.Helper()
+	path := "/v1/gateways/" + x.gateway + "/upstreams/default/targets?url=" + url.QueryEscape(x.target)
+	if r := s.Call(method, path, s.AdminKey, body); r.Status != http.StatusOK {
+		t.Fatalf("%s %s: got %d %s", method, path, r.Status, r.Body)
+	}
+}
+
+// Guarantee: targets.md, 6: a request that still waits for its response then gets a 502 that says why.
+func TestTargetTakenAwayWithoutResponse(t *testing.T) {
+	s := keygatetest.Start(t)
+	arrived := make(chan bool, 10)
+	service := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- true
+		<-r.Context().Done()
+	}))
+	t.Cleanup(service.Close)
+	soon := "1s"
+	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: service.URL, DrainTimeout: &soon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{Path: "/*", Methods: []string{"GET", "POST"}, Auth: new(client.CreateRouteRequestAuth("none"))}); err != nil {
+		t.Fatal(err)
+	}
+	at := "/v1/gateways/" + g.GatewayID + "/upstreams/default/targets"
+	if r := s.Call(http.MethodPost, at, s.AdminKey, fmt.Sprintf(`{"url":%q,"backup":true}`, service.URL+"/backup")); r.Status != http.StatusCreated {
+		t.Fatalf("got %d %s", r.Status, r.Body)
+	}
+	results := make(chan string, 4)
+	send := func(version, method string) {
+		transport := &http.Transport{Protocols: new(http.Protocols)}
+		transport.Protocols.SetHTTP1(version == "HTTP/1.1")
+		transport.Protocols.SetUnencryptedHTTP2(version == "HTTP/2")
+		t.Cleanup(transport.CloseIdleConnections)
+		r, err := http.NewRequestWithContext(t.Context(), method, s.GatewayURL()+"/wait", nil)
+		if err != nil {
+			results <- err.Error()
+			return
+		}
+		res, err := transport.RoundTrip(r)
+		if err != nil {
+			results <- err.Error()
+			return
+		}
+		body, err := io.ReadAll(res.Body)
+		_ = res.Body.Close()
+		results <- fmt.Sprint(res.StatusCode, " ", string(body), err)
+	}
+	for _, version := range []string{"HTTP/1.1", "HTTP/2"} {
+		for _, method := range []string{"GET", "POST"} {
+			go send(version, method)
+			<-arrived
+		}
+	}
+	if r := s.Call(http.MethodPatch, at+"?url="+url.QueryEscape(service.URL), s.AdminKey, `{"drain":true}`); r.Status != http.StatusOK {
+		t.Fatalf("got %d %s", r.Status, r.Body)
+	}
+	for range 4 {
+		if got := <-results; !strings.HasPrefix(got, "502 ") || !strings.Contains(got, `"upstream_unreachable"`) || !strings.Contains(got, "taken away") {
+			t.Errorf("got %s, want a 502", got)
+		}
 	}
 }

@@ -213,6 +213,9 @@ func New(cfg Config) (*Follower, error) {
 // it is empty.
 func (f *Follower) Current() *Snapshot { return f.current.Load() }
 
+// Fleet returns what chooses between the targets of upstreams.
+func (f *Follower) Fleet() *balance.Fleet { return f.cfg.Fleet }
+
 // Version returns a number that grows after each change of what is in force: accounts, plans, owners, gateways and
 // keys. If it is read first, everything that is read from a snapshot afterwards is at least as new.
 func (f *Follower) Version() uint64 { return f.published.Load() + f.Current().keys.changes.Load() }

@@ -110,7 +110,11 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 	if c.Timeout, err = time.ParseDuration(cmp.Or(u.Timeout, g.Timeout, gateway.DefaultTimeout)); err != nil {
 		return nil, fmt.Errorf("read timeout: %w", err)
 	}
-	if err := c.compileBalance(u); err != nil {
+	drain, err := time.ParseDuration(cmp.Or(g.Requests.DrainTimeout, gateway.DefaultDrainTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("read drain_timeout: %w", err)
+	}
+	if err := c.compileBalance(u, drain); err != nil {
 		return nil, err
 	}
 	base := Target{AccountID: g.AccountID, CA: u.TLS.CA, MaxConns: int(u.MaxConnections), Keys: s.Withheld, Withheld: slices.Clone(s.Withheld)}
@@ -195,7 +199,7 @@ func (t *Target) compileConnections(u *gateway.Upstream) (err error) {
 }
 
 // compileBalance sets how the targets are chosen.
-func (u *Upstream) compileBalance(of *gateway.Upstream) error {
+func (u *Upstream) compileBalance(of *gateway.Upstream, drain time.Duration) error {
 	switch of.Balance.PolicyOf() {
 	case gateway.RoundRobin:
 		u.config.Policy = balance.RoundRobin
@@ -209,6 +213,7 @@ func (u *Upstream) compileBalance(of *gateway.Upstream) error {
 	}
 	r := of.RetriesOf()
 	u.IdempotencyKey = r.IdempotencyKey
+	u.config.DrainTimeout = drain
 	u.config.Retries = balance.Retries{Attempts: r.Attempts, BudgetPercent: r.BudgetPercent, On: resultsOf(r.On)}
 	e := of.EjectionOf()
 	if e.Off {

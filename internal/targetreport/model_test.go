@@ -219,7 +219,7 @@ func TestNothingInFlightIsTrue(t *testing.T) {
 			"lose":          func(*rapid.T) { w.store.fails = true },
 			"lose response": func(*rapid.T) { w.store.unknown = true },
 			"new lease":     func(*rapid.T) { w.lease(node()) },
-			"sweep":         func(*rapid.T) { node().fleet.Sweep() },
+			"sweep":         func(*rapid.T) { node().fleet.Sweep(w.now) },
 			"pass":          func(t *rapid.T) { w.now += time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second },
 			"": func(t *rapid.T) {
 				for u, number := range w.former {

@@ -8,10 +8,12 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -67,6 +69,10 @@ func poison(t *testing.T, x *exchange) {
 		case reflect.Struct:
 			if v.Type() == reflect.TypeFor[netip.Addr]() {
 				v.Set(reflect.ValueOf(netip.MustParseAddr("203.0.113.99")))
+				return false
+			}
+			if at, is := v.Addr().Interface().(*atomic.Pointer[balance.Target]); is {
+				at.Store(&balance.Target{})
 				return false
 			}
 			return true

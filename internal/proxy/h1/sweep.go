@@ -170,6 +170,10 @@ func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) 
 		c.x.Passed(0, 0)
 		c.phase.unhold()
 	}
+	if review.Ending() && c.phase.hold(word) {
+		s.admission.SetTarget(c.x.At())
+		c.phase.unhold()
+	}
 	if review.Unchanged(s.admission) || review.Now().Mono-s.begun < int64(proxy.ReviewAfter) || !c.phase.hold(word) {
 		return word
 	}

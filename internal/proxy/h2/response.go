@@ -287,6 +287,9 @@ func (s *stream) fail(err error) {
 			s.CutBy(s.denied)
 		}
 		s.emitForwarded(s.statusOut(), s.bytesOut())
+		if why == cutAccess && s.denied == accesslog.Unreachable && s.endGRPC() {
+			return
+		}
 		s.reset(codeOf(why))
 		s.free()
 		return
@@ -312,6 +315,22 @@ func (s *stream) fail(err error) {
 	}
 	s.why = notCut // the response goes out
 	s.refuse(err)
+}
+
+// endGRPC ends a gRPC call whose response has begun, because its target was taken away, with trailers. It reports whether the
+// exchange is one. The caller must not use the stream any more then. conn.mu is held.
+func (s *stream) endGRPC() bool {
+	proto := s.conn.proto
+	if !proxy.IsGRPC(s.contentType()) || !proto.BeginHead(s.id) {
+		return false
+	}
+	err := proxy.TargetGone()
+	proto.FieldString("grpc-status", strconv.Itoa(proxy.GRPCStatus(err.Code.Status())), false)
+	proto.FieldString("grpc-message", proxy.GRPCMessage(fault.MessageOf(err)), false)
+	proto.EndHead(true)
+	s.why, s.finished = notCut, true
+	s.dropBody()
+	return true
 }
 
 // failedLate reports whether err is the failure of an upstream that ended a gRPC call after its time.
@@ -412,7 +431,7 @@ func (s *stream) emitOwn(status, bytes int) {
 // and others do not end a refused body before the stream ends. The client of a long body gets no
 // more window, so it may send no more than it was allowed already. conn.mu is held.
 func (s *stream) dropBody() {
-	if s.ended || !s.hasBody || s.why != notCut {
+	if s.ended || !s.hasBody || s.why != notCut || !s.hold() {
 		s.free()
 		return
 	}

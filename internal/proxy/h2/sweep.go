@@ -236,6 +236,9 @@ func (s *stream) review(r *admit.Review) accesslog.Result {
 	if !s.attended {
 		s.attended, s.admission = true, s.Verdict.Admission(s.Method)
 	}
+	if r.Ending() {
+		s.admission.SetTarget(s.At())
+	}
 	if r.Unchanged(&s.admission) {
 		return accesslog.Forwarded
 	}

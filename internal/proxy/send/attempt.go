@@ -589,16 +589,21 @@ func (a *Attempt) Fail(err error) error {
 	return err
 }
 
-// Detach gives the connection of a tunnel to the caller, who calls ended when the tunnel has ended.
-func (a *Attempt) Detach() (up *upstream.H1Conn, ended func()) {
+// Detach gives the connection of a tunnel to the caller, who calls ended when the tunnel has ended. at is its target if the
+// upstream has several, or nil.
+func (a *Attempt) Detach() (up *upstream.H1Conn, at *balance.Target, ended func()) {
 	up = a.conn
 	a.conn, a.trip.conn = nil, nil
+	if lone := a.lone; lone != nil {
+		a.lone = nil
+		return up, nil, lone.End
+	}
 	if !a.balanced {
-		return up, func() {}
+		return up, nil, func() {}
 	}
 	b, x := a.balance, a.exchange.Clock()
 	a.balanced, a.balance = false, balance.Attempts{}
-	return up, func() {
+	return up, b.Target(), func() {
 		b.End(x(), balance.OK)
 		b.Finish(x())
 	}

@@ -56,6 +56,7 @@ func (a *Attempt) choose(now time.Duration) (err error) {
 	case t == nil:
 		return proxy.NoTarget(a.upstream.Name)
 	}
+	a.exchange.BeginAttempt(t)
 	of, _ := t.Use().(*snapshot.Target) // as balanceConfig of package snapshot says
 	if a.target, err = a.affinity.targetOf(a.pools, of); err == nil && a.trip.resumed && a.target.pool == nil {
 		err = proxy.Unreachable(errNoHTTP1)

@@ -104,6 +104,13 @@ export const groups: Group[] = [
         "default": true
       },
       {
+        "name": "drain_timeout",
+        "kind": "duration",
+        "flag": "drain-timeout",
+        "label": "Drain timeout",
+        "hint": "How long requests at a target go on that was drained or removed, from 1s to 24h. Then they end."
+      },
+      {
         "name": "error_format",
         "kind": "text",
         "flag": "error-format",

@@ -35,6 +35,7 @@ const reasons: Record<string, string> = {
   timeout: 'the service behind the gateway did not respond in time',
   unexpected_upgrade: 'the service behind the gateway changed to a protocol that was not asked for',
   loop: 'the request had already passed through this gateway: its upstream leads back to it',
+  target_gone: 'the target behind the gateway was drained or removed before the request had ended',
 };
 
 // keyReasons says what was wrong with a key of which nothing is known.
