@@ -2,19 +2,15 @@ package adminapi
 
 import "context"
 
-// TakeCallSlots takes all slots among the calls of an account, without waiting, and gives them back.
+// TakeCallSlots takes all slots among the calls of an account, and gives them back.
 func TakeCallSlots(ctx context.Context, a *API, account string) error {
-	ctx, cancel := context.WithCancel(ctx)
 	var all []func()
 	defer func() {
 		for _, release := range all {
 			release()
 		}
 	}()
-	for i := range callsPerAccount {
-		if i == callsPerAccount-1 {
-			cancel() // the last one needs not wait, either
-		}
+	for range callsPerAccount {
 		release, err := a.bounds.calls.Take(ctx, account)
 		if err != nil {
 			return err

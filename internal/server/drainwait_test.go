@@ -1,8 +1,11 @@
 package server_test
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -153,6 +156,43 @@ func TestCallsWaitUntilATargetIsDrained(t *testing.T) {
 	<-second
 	if got := h.statusOf(b.URL); len(got) != 0 {
 		t.Errorf("got the status %q of a target that is gone, want none", got)
+	}
+}
+
+// Guarantee: targets.md 2 and 6. A tunnel counts as in flight until it ends, also at the only target of an upstream.
+func TestTunnelAtAnOnlyTargetCounts(t *testing.T) {
+	a := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
+	}))
+	t.Cleanup(a.Close)
+	s := keygatetest.Start(t)
+	h := newDrainHarness(t, s, s.AdminKey, a.URL)
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", s.Running().GatewayAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "101") {
+		t.Fatalf("got %q, %v; want a tunnel", line, err)
+	}
+	h.call(202, "PATCH", h.target(a.URL)+"&drain=1s", `{"drain":true}`)
+	waiting := h.later("PATCH", h.target(a.URL)+"&drain=10m", `{"drain":true}`)
+	_ = conn.Close()
+	if r := <-waiting; r.Status != 200 {
+		t.Errorf("after the tunnel: got %d %s, want 200", r.Status, r.Body)
+	}
+	if r := s.Through("", "GET", "/a", "", ""); r.Status != 502 || !strings.Contains(r.Body, "being drained") {
+		t.Errorf("a request to a target that drains got %d %s, want 502", r.Status, r.Body)
 	}
 }
 
