@@ -36,16 +36,16 @@ export function WorstState({ list }: { list: TargetStatus[] }) {
 export function NodeStates({ url, list }: { url: string; list: TargetStatus[] }) {
   if (list.length === 0) return null;
   return (
-    <ul aria-label={`State of ${url}`} className="flex basis-full flex-wrap gap-x-6 gap-y-1 text-sm">
+    <div role="group" aria-label={`State of ${url}`} className="flex basis-full flex-wrap gap-x-6 gap-y-1 text-sm">
       {list.map((s) => (
-        <li key={`${s.node} ${s.address}`} className="flex min-w-0 items-center gap-2">
+        <span key={`${s.node} ${s.address}`} className="flex min-w-0 items-center gap-2">
           <NodeState status={s} />
           <span className="min-w-0 truncate text-muted" title={`${s.address}, ${s.requests} attempts, ${s.failures} failed`}>
             {s.node}, {inFlightWords(s.in_flight)}
           </span>
-        </li>
+        </span>
       ))}
-    </ul>
+    </div>
   );
 }
 
