@@ -21,7 +21,7 @@ const status = (part: Partial<TargetStatus>): TargetStatus => ({
 test('the state of a target is that of all nodes', () => {
   const list = [status({ in_flight: 2 }), status({ node: 'node-2', state: 'ejected', reason: 'connect', in_flight: 1 })];
   const u = {
-    targets: [{ url: 'http://a', weight: 1, backup: false, drain: false }],
+    targets: [{ url: 'http://a', weight: 1, backup: false, drain: false, resolve: 'none' as const }],
     status: [...list, status({ target: 'http://gone' })],
   };
   expect(statusOf(u, 'http://a')).toEqual(list);
