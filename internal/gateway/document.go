@@ -50,7 +50,9 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 				positions[UpstreamOfRoute(i)] = routes.Nodes[i].Member("upstream").Position
 			}
 			if len(d.Routes[i].Split) > 0 {
-				positions.add(routes.Nodes[i].Member(splitField), SplitOfRoute(i))
+				for item, at := range SplitPositions(routes.Nodes[i].Member(splitField)) {
+					positions[fmt.Sprintf("%s[%d]", SplitOfRoute(i), item)] = at
+				}
 			}
 		}
 	}

@@ -93,6 +93,15 @@ func ReadSplit(n *document.Node, field string) (Split, error) {
 	return s, withPosition(s.Check(), n, field)
 }
 
+// SplitPositions returns where a split, which is valid, names its upstreams.
+func SplitPositions(n *document.Node) []document.Position {
+	at := make([]document.Position, len(n.Nodes))
+	for i := range n.Nodes {
+		at[i] = n.Nodes[i].Member("upstream").Position
+	}
+	return at
+}
+
 // readSplitOnly reads a split without checking it.
 func readSplitOnly(n *document.Node, field string) (Split, error) {
 	if n.Kind != document.Sequence {
