@@ -317,7 +317,7 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	auth, limit, keyless := false, false, len(to) > 0
 	upstream := slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Upstream != e.Upstream })
 	split := slices.ContainsFunc(to, func(i int) bool {
-		return !b.after.SplitOf(b.delta.table[i].Split).Equal(b.before.SplitOf(e.Split))
+		return !b.pushChange.after.SplitOf(b.delta.table[i].Split).Equal(b.before.SplitOf(e.Split))
 	})
 	if len(to) > 0 {
 		e.cost = slices.ContainsFunc(to, func(i int) bool { return !b.costs.same(b.delta.table[i].Cost, e.Cost) })

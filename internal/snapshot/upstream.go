@@ -22,7 +22,7 @@ type Upstream struct {
 	// Targets are all targets, in the order of the configuration. There is at least one.
 	Targets []*Target
 	// Balance chooses between the targets. It is nil if there is one target, and was only one since the node has
-	// started.
+	// started, unless a split of the gateway falls back.
 	Balance *balance.Upstream
 	// HashOn says what the policy hash chooses by.
 	HashOn HashOn
@@ -322,7 +322,7 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	}
 	if now != nil {
 		for u := range now.Upstreams {
-			if u.Several() || had[u.Name] {
+			if u.Several() || had[u.Name] || now.fallsBack() {
 				u.Balance = f.cfg.Fleet.Upstream(at, fleetName(now, u.Name), u.balanceConfig())
 			}
 			delete(had, u.Name)
@@ -335,6 +335,10 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	}
 	return gone
 }
+
+// fallsBack reports whether a split may send requests elsewhere because no target of an upstream takes part. Then that must be
+// known of upstreams with one target, too.
+func (g *Gateway) fallsBack() bool { return g.fallbacks > 0 || g.split.hasFallback() }
 
 func fleetName(g *Gateway, upstream string) balance.Name {
 	return balance.Name{Account: g.AccountID, Gateway: g.ID, Upstream: upstream}

@@ -6,6 +6,7 @@
 // - headers: an object of strings
 // - limit, cors, switches, retries: an object, whose fields are the parts
 // - ejection: such an object, or false
+// - split: an array of entries, see lib/split.ts
 export type Kind =
   | 'text'
   | 'duration'
@@ -19,6 +20,7 @@ export type Kind =
   | 'cors'
   | 'switches'
   | 'ejection'
+  | 'split'
   | 'retries';
 
 // Part is a field of the form.
@@ -171,6 +173,20 @@ export const groups: Group[] = [
         "hint": "In bytes.",
         "unit": "bytes",
         "minimum": 1
+      }
+    ]
+  },
+  {
+    "title": "Split of requests",
+    "text": "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control.",
+    "settings": [
+      {
+        "name": "split",
+        "kind": "split",
+        "flag": "split",
+        "label": "Split",
+        "hint": "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route.",
+        "maximum": 16
       }
     ]
   },
