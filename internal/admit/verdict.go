@@ -46,8 +46,8 @@ type Verdict struct {
 	Upstream *snapshot.Upstream
 	// SideReason says why the request goes to Upstream, if a split has decided that; otherwise it is "".
 	SideReason string
-	Route    [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
-	Caller   *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
+	Route      [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
+	Caller     *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
 	// Cost is what the request costs beside itself, if it was admitted; nil for nothing.
 	Cost *cost.Program
 
