@@ -48,12 +48,12 @@ func appendLine(b []byte, e *accesslog.Entry) []byte {
 	b = appendCosts(b, e.Cost)
 	b = append(b, `,"upstream":`...)
 	b = appendText(b, e.UpstreamName)
-	b = append(b, `,"side":`...)
-	b = appendText(b, e.Side())
 	b = append(b, `,"target":`...)
 	b = appendText(b, e.Target)
 	b = append(b, `,"attempts":`...)
 	b = appendAttempts(b, e.AttemptList)
+	b = append(b, `,"side":`...)
+	b = appendText(b, e.Side())
 	return append(b, '}', '\n')
 }
 

@@ -59,15 +59,15 @@ func TestLine(t *testing.T) {
 		`"route_id":"rt_03000000000000000000000000","key_id":"key_04000000000000000000000000","owner":"customer-42","method":"GET",` +
 		`"path":"/orders/` + secret[:9] + `***/\"\\` + "\ufffd" + `\u000a\u009b","status":200,"bytes_in":3,"bytes_out":512,"duration_ms":12.41,"upstream_ms":11.902,` +
 		`"client_ip":"203.0.113.7","protocol":"HTTP/1.1","cost":{"tokens":{"units":1204,"reserved":2000,"unknown":null},"cents":{"units":0,"reserved":1,"unknown":"missing"}},` +
-		`"upstream":"default","side":"default","target":"10.0.0.2:8443","attempts":[{"target":"10.0.0.1:8443","result":"connect","reason":"connection_refused","status":null,"duration_ms":0.31},` +
-		`{"target":"10.0.0.2:8443","result":"ok","reason":null,"status":200,"duration_ms":4}]}` + "\n"
+		`"upstream":"default","target":"10.0.0.2:8443","attempts":[{"target":"10.0.0.1:8443","result":"connect","reason":"connection_refused","status":null,"duration_ms":0.31},` +
+		`{"target":"10.0.0.2:8443","result":"ok","reason":null,"status":200,"duration_ms":4}],"side":"default"}` + "\n"
 	got := string(appendLine(nil, &e))
 	if withoutIDs(t, got) != withoutIDs(t, want) || !json.Valid([]byte(got)) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	empty := accesslog.Entry{Record: accesslog.Record{Status: 404, Upstream: -1, Major: 2}}
 	want = `{"time":"1970-01-01T00:00:00.000000Z","request_id":null,"gateway_id":null,"route_id":null,"key_id":null,"owner":null,"method":null,` +
-		`"path":null,"status":404,"bytes_in":0,"bytes_out":0,"duration_ms":0,"upstream_ms":null,"client_ip":null,"protocol":"HTTP/2.0","cost":null,"upstream":null,"side":null,"target":null,"attempts":null}` + "\n"
+		`"path":null,"status":404,"bytes_in":0,"bytes_out":0,"duration_ms":0,"upstream_ms":null,"client_ip":null,"protocol":"HTTP/2.0","cost":null,"upstream":null,"target":null,"attempts":null,"side":null}` + "\n"
 	if got := string(appendLine(nil, &empty)); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
