@@ -18,6 +18,7 @@ const (
 	MaxSplitBytes       = 64 << 10 // of a split, as JSON
 	MaxSplits           = 1_000    // different ones of a gateway's routes
 	MaxAllSplitBytes    = 1 << 20  // of these, as JSON
+	MaxSplitKeys        = 1_000    // that these name
 )
 
 // splitField is the name of the setting of a gateway, and of the field of a route.
@@ -199,6 +200,7 @@ func (g *Gateway) SplitOf(s Split) Split {
 type splitSet struct {
 	texts map[string]struct{}
 	known map[*SplitEntry]struct{} // those of texts that routes share
+	keys  map[string]struct{}
 	bytes int
 }
 
@@ -211,7 +213,7 @@ func (s *splitSet) add(split Split) string {
 		return ""
 	}
 	if s.texts == nil {
-		s.texts, s.known = map[string]struct{}{}, map[*SplitEntry]struct{}{}
+		s.texts, s.known, s.keys = map[string]struct{}{}, map[*SplitEntry]struct{}{}, map[string]struct{}{}
 	}
 	s.known[&split[0]] = struct{}{}
 	text := string(split.AppendJSON(nil))
@@ -220,7 +222,12 @@ func (s *splitSet) add(split Split) string {
 	}
 	s.texts[text] = struct{}{}
 	s.bytes += len(text)
+	for _, keyID := range split.Keys() {
+		s.keys[keyID] = struct{}{}
+	}
 	switch {
+	case len(s.keys) > MaxSplitKeys:
+		return manySplitKeys
 	case len(s.texts) > MaxSplits:
 		return manySplits
 	case s.bytes > MaxAllSplitBytes:
