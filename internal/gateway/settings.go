@@ -580,7 +580,7 @@ func Settings() []Setting {
 		},
 		Record: Record{OmitEmpty: true},
 		Flag:   Flag{Name: "split", Usage: "`entry` of the split: the upstream, then =PERCENT, :header:NAME=VALUE, :key:KEY_ID,… or :owner:ID,…, as in next=5% or next:header:X-Beta=1; ,random and ,fallback may follow a percentage, and ,fallback any entry; may be repeated, and replaces all entries; an empty value removes them", Column: "SPLIT"},
-		Form:   Form{Group: "Split of requests", Label: "Split", Hint: "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route."},
+		Form:   Form{Group: "Split of requests", Label: "Split", Hint: "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route. One entry in a line, as in next:header:X-Beta=1 or next=5%; ,random behind a percentage takes any request, and ,fallback lets the other side serve while one is down.", Placeholder: "next=5%"},
 		values: access[Split]{
 			file:   splitValue(),
 			member: func(p *Patch) *Member[Split] { return &p.Split },

@@ -185,7 +185,8 @@ export const groups: Group[] = [
         "kind": "split",
         "flag": "split",
         "label": "Split",
-        "hint": "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route.",
+        "hint": "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route. One entry in a line, as in next:header:X-Beta=1 or next=5%; ,random behind a percentage takes any request, and ,fallback lets the other side serve while one is down.",
+        "placeholder": "next=5%",
         "maximum": 16
       }
     ]
