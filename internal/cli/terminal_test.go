@@ -249,6 +249,24 @@ func TestJSONOnTerminals(t *testing.T) {
 	}
 }
 
+// Guarantee: a list or report that lacks the newest records says so, once, and why.
+func TestIncompleteOutputIsSaid(t *testing.T) {
+	next := []string{`"a"`, "null", "null"}
+	full := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"data": [], "next_cursor": `+next[0]+`, "incomplete": true, "incomplete_reason": "the disk is full"}`)
+		next = next[1:]
+	}))
+	t.Cleanup(full.Close)
+	env := map[string]string{"KEYGATE_URL": full.URL, "KEYGATE_API_KEY": "kga_x"}
+	for _, command := range []string{"audit-log", "traffic"} {
+		screen := strings.Join(strings.Fields(show(t, nil, env, strings.Fields(command)...)), " ")
+		if strings.Count(screen, "warning: the output is incomplete: the disk is full") != 1 {
+			t.Errorf("%s: got %q, want one warning", command, screen)
+		}
+	}
+}
+
 // Guarantee: on a terminal, messages and the values of records break between words. An error for a
 // gateway-level key at the management API says that it is one.
 func TestMessagesFitATerminal(t *testing.T) {

@@ -93,6 +93,8 @@ func TestCreateAccount(t *testing.T) {
 		}{
 			{"acme", "starter", "", fault.Conflict, "name"},
 			{"", "starter", "", fault.ValidationFailed, "name"},
+			{"  ", "starter", "", fault.ValidationFailed, "name"},
+			{"acm\u202ee", "starter", "", fault.ValidationFailed, "name"},
 			{"n", "free", "", fault.ValidationFailed, "plan"},
 			{"n", "scale", "*", fault.ValidationFailed, "hosts[0]"},
 		} {

@@ -51,7 +51,7 @@ func invalidSettings() []invalidSetting {
 	}
 	host := value(map[string]string{"Host": "x"})
 	return []invalidSetting{
-		{"name", "name", []settings{{Name: value("")}, {Name: null[string]()}}},
+		{"name", "name", []settings{{Name: value("")}, {Name: value("  ")}, {Name: value("n\u202e")}, {Name: null[string]()}}},
 		{"upstream URL", "upstream_url", []settings{{UpstreamURL: value("ftp://x")}, {UpstreamURL: null[string]()}}},
 		{"reserved or empty hostname", "hostname", []settings{{Hostname: value("x." + domain)}, {Hostname: value("")}}},
 		{"hostname of another account", "hostname", []settings{{Hostname: value("evil.example")}, {Hostname: value("acme.example")}}},

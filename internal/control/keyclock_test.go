@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/id"
 )
 
 // Guarantee: a clock that was ahead for a moment ends no key for good: what was notified meanwhile is active again,
@@ -35,5 +36,27 @@ func TestClockAheadEndsNoKey(t *testing.T) {
 	h.clock.advance(24 * time.Hour)
 	if got := must[*apikey.Key](h)(h.Key(ctx(), caller, k.ID)); got.State(h.clock.now()) != apikey.Expired {
 		t.Errorf("at its expiry the key is %s; want expired", got.State(h.clock.now()))
+	}
+}
+
+// Guarantee: identifiers have the time of the server's clock, which ignores short steps ahead, and not that of the machine's.
+// So nothing that was made while that was ahead stays first in lists.
+func TestIdentifiersHaveTheTimeOfTheClock(t *testing.T) {
+	h := newHarness(t)
+	caller := h.caller("acme", "admin")
+	g := h.gateway(caller)
+	now := h.clock.now()
+	before := h.records(caller.Account.ID)
+	made := map[id.Kind]string{
+		id.Gateway: h.gateway(caller).ID, id.Route: h.route(caller, g.ID, "/a", "GET").ID, id.Owner: h.owner(caller, control.OwnerInput{ExternalID: "o"}).ID,
+		id.Plan:    h.plan(caller, control.PlanInput{Name: "p"}).ID,
+		id.Key:     must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})).ID,
+		id.Webhook: must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/", Events: []string{"key.created"}})).ID,
+	}
+	made[id.Event] = h.records(caller.Account.ID).since(before).events[0].ID
+	for kind, got := range made {
+		if got < id.Lowest(kind, now) || got >= id.Lowest(kind, h.clock.now().Add(time.Second)) {
+			t.Errorf("%s does not have the time %v", got, now)
+		}
 	}
 }

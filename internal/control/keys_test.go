@@ -26,7 +26,7 @@ func TestInvalidKeysAreRejected(t *testing.T) {
 	}
 	h.wantNoRecords(a.ID, func() {
 		for field, list := range map[string][]control.KeyInput{
-			"name":        {{Scope: "read"}, {Name: strings.Repeat("n", 256), Scope: "read"}},
+			"name":        {{Scope: "read"}, {Name: strings.Repeat("n", 256), Scope: "read"}, {Name: "  ", Scope: "read"}, {Name: "k\u202e", Scope: "read"}},
 			"scope":       {{Name: "k"}, {Name: "k", Scope: "root"}, {Name: "k", Scope: "read:"}, {Name: "k", Scope: "read:/a"}, {Name: "k", Scope: "read,write"}, {Name: "k", Scope: "read read"}},
 			"expires_at":  {{Name: "k", Scope: "read", ExpiresAt: "soon"}, {Name: "k", Scope: "read", ExpiresAt: "2026-02-28"}, {Name: "k", Scope: "read", ExpiresAt: "2026-03-01T12:00:00Z"}},
 			"gateway_id":  {{Name: "k", Scope: "read", GatewayID: "gw_none"}, {Name: "k", Scope: "read", Level: "account", GatewayID: "gw_none"}},

@@ -101,6 +101,7 @@ func (h *rowHarness) all() {
 	h.claims()
 	h.gateways()
 	h.webhooks()
+	h.single()
 	h.fanOut(40)
 	h.accounts()
 }
@@ -409,7 +410,7 @@ func TestRowsOfEveryTransaction(t *testing.T) {
 					t.Errorf("%s holds the head of the change log for %d round trips; want the last one alone", of, most.HeadTrips)
 				}
 			}
-			if len(c.all) < 20 {
+			if len(c.all) < 60 {
 				t.Errorf("only %d operations were counted", len(c.all))
 			}
 		})

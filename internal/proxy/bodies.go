@@ -8,38 +8,49 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// The bounds of Bodies, in bytes.
+// The bounds of Bodies.
 const (
-	// MaxBodies bounds the request bodies held in total, and MaxBodiesOfAddress those held for one client
+	// MaxBodies bounds the bytes of requests held in total, and MaxBodiesOfAddress those held for one client
 	// address, or one /64 network of IPv6.
 	MaxBodies          = 256 << 20
 	MaxBodiesOfAddress = 64 << 20
 	// freeBodies is how much an address may hold even if MaxBodies is reached, so that other
 	// addresses cannot keep it from sending a request.
 	freeBodies = 64 << 10
+	// MaxStreams bounds the requests over HTTP/2 in flight in total, of which each takes some 20 KiB, and
+	// MaxStreamsOfAddress and freeStreams are for their number what the other bounds are for bytes.
+	MaxStreams          = 128 << 10
+	MaxStreamsOfAddress = 8 << 10
+	freeStreams         = 4
+	// FreeHead is the longest head of a request, in bytes, that is not counted.
+	FreeHead = 4 << 10
 )
 
-// Bodies bounds the memory for request bodies that have arrived and wait to be forwarded, because the upstream
-// has no free connection or reads slowly. The zero value is ready for use. It is safe for concurrent use.
+// Bodies bounds the memory for requests over HTTP/2 that have arrived and wait, because the upstream has no free connection,
+// reads slowly or responds late: their bodies, their long heads, and their number. A client needs few bytes to send very many
+// of them, since HPACK compresses heads that are alike. The zero value is ready for use. It is safe for concurrent use.
 type Bodies struct {
-	all atomic.Int64
+	all     atomic.Int64
+	streams atomic.Int64
 
 	mu sync.Mutex
 	of map[netip.Addr]*addressBodies
 }
 
-// addressBodies counts the bytes held for one address.
+// addressBodies counts the bytes held for one address, and its requests.
 type addressBodies struct {
-	key   netip.Addr
-	held  atomic.Int64
-	conns int // connections of the address; guarded by Bodies.mu
+	key     netip.Addr
+	held    atomic.Int64
+	streams atomic.Int64
+	conns   int // connections of the address; guarded by Bodies.mu
 }
 
-// ConnBodies counts the bytes held for one connection. Its methods must not be called concurrently.
+// ConnBodies counts the bytes held for one connection, and its requests. Its methods must not be called concurrently.
 type ConnBodies struct {
-	bodies *Bodies
-	of     *addressBodies // nil for a trusted proxy, which has no bound of its own
-	held   int64
+	bodies  *Bodies
+	of      *addressBodies // nil for a trusted proxy, which has no bound of its own
+	held    int64
+	streams int64
 }
 
 // Of returns the counter for a new connection of a client or a trusted proxy. The caller must call Done when
@@ -66,9 +77,10 @@ func (b *Bodies) Of(client netip.Addr, trusted bool) *ConnBodies {
 	return &ConnBodies{bodies: b, of: a}
 }
 
-// Done gives back all bytes that the connection holds.
+// Done gives back all that the connection holds.
 func (c *ConnBodies) Done() {
 	c.Give(int(c.held))
+	c.addStreams(-c.streams)
 	if c.of == nil {
 		return
 	}
@@ -102,7 +114,38 @@ func (c *ConnBodies) Give(n int) {
 	}
 }
 
-// TooManyBodies returns the 503 for a request whose body exceeds the bounds.
+// Open adds a request and the bytes of its head. If that would exceed a bound, it adds nothing and reports false.
+func (c *ConnBodies) Open(head int) bool {
+	all, ofAddress := c.addStreams(1)
+	if ofAddress > MaxStreamsOfAddress || all > MaxStreams && ofAddress > freeStreams || head > 0 && !c.Take(head) {
+		c.addStreams(-1)
+		return false
+	}
+	return true
+}
+
+// Close gives back what Open has added.
+func (c *ConnBodies) Close(head int) {
+	c.addStreams(-1)
+	if head > 0 {
+		c.Give(head)
+	}
+}
+
+// addStreams adds n requests. ofAddress is 0 for a trusted proxy that has no more than all may have.
+func (c *ConnBodies) addStreams(n int64) (all, ofAddress int64) {
+	c.streams += n
+	all = c.bodies.streams.Add(n)
+	switch {
+	case c.of != nil:
+		ofAddress = c.of.streams.Add(n)
+	case all > MaxStreams:
+		ofAddress = MaxStreamsOfAddress
+	}
+	return all, ofAddress
+}
+
+// TooManyBodies returns the 503 for a request that exceeds the bounds.
 func TooManyBodies() *fault.Error {
-	return fault.New(fault.Unavailable, "too many bytes of request bodies are waiting to be forwarded; try again")
+	return fault.New(fault.Unavailable, "too many requests, or too many bytes of them, are waiting to be forwarded; try again")
 }

@@ -47,3 +47,53 @@ func TestBodiesAreBounded(t *testing.T) {
 		t.Errorf("the network holds %d bytes after its connections have ended, want what is left of the bound of all", got)
 	}
 }
+
+// Guarantee: an address has at most 8,192 requests over HTTP/2 in flight over all of its connections, and all addresses together
+// 131,072, beyond which each may still have 4, but a trusted proxy none. The bytes of a head count with the bodies; a request
+// that has no room for them counts nowhere.
+func TestStreamsAreBounded(t *testing.T) {
+	var b proxy.Bodies
+	fill := func(c *proxy.ConnBodies) (n int) {
+		for c.Open(0) {
+			n++
+		}
+		return n
+	}
+	conn := func(i int) *proxy.ConnBodies {
+		return b.Of(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), false)
+	}
+	first, second := conn(0), conn(0)
+	if got := fill(first); got != proxy.MaxStreamsOfAddress {
+		t.Errorf("an address has %d requests, want %d", got, proxy.MaxStreamsOfAddress)
+	}
+	if second.Open(0) {
+		t.Error("another connection of the address has one more")
+	}
+	first.Close(0)
+	if second.Open(proxy.MaxBodiesOfAddress + 1) {
+		t.Error("a request has a head of more bytes than an address may hold")
+	}
+	if !second.Take(proxy.MaxBodiesOfAddress) || second.Open(1) {
+		t.Error("heads and bodies are not counted together")
+	}
+	if !second.Open(0) {
+		t.Error("a request without room for its head was counted")
+	}
+	for i := 1; i < proxy.MaxStreams/proxy.MaxStreamsOfAddress; i++ {
+		if got := fill(conn(i)); got != proxy.MaxStreamsOfAddress {
+			t.Errorf("address %d has %d requests, want %d", i, got, proxy.MaxStreamsOfAddress)
+		}
+	}
+	if got := fill(conn(100)); got != 4 {
+		t.Errorf("an address has %d requests beyond the bound of all, want 4", got)
+	}
+	proxied := b.Of(netip.MustParseAddr("192.0.2.200"), true)
+	if got := fill(proxied); got != 0 {
+		t.Errorf("a trusted proxy has %d requests beyond the bound of all, want 0", got)
+	}
+	first.Done()
+	second.Done()
+	if got := fill(proxied); got != proxy.MaxStreamsOfAddress-4 {
+		t.Errorf("a trusted proxy has %d requests after connections have ended, want what is left of the bound of all", got)
+	}
+}

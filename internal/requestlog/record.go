@@ -82,17 +82,15 @@ func ended(result accesslog.Result, status int, reason accesslog.Reason) bool {
 		status >= 500 || reason.IsAccess()
 }
 
-// longestPath is the maximum length of a path in a record, in bytes.
-const longestPath = 2 << 10
+// longestPath is the maximum length of a path in a record, in bytes, and ShortPath that of a path that CutPath cuts.
+const (
+	longestPath = 2 << 10
+	ShortPath   = 256
+)
 
 // NewRecord returns the record of a request. It does not keep memory of e.
 func NewRecord(e *accesslog.Entry) Record {
-	path := apikey.Redact(e.Path)
-	if len(path) > longestPath {
-		path = path[:longestPath] + "…"
-	} else {
-		path = strings.Clone(path)
-	}
+	path := cut(apikey.Redact(e.Path), longestPath)
 	r := Record{
 		AccountID: text(id.Account, e.Account), ID: text(id.Request, e.Request),
 		GatewayID: text(id.Gateway, e.Gateway), RouteID: text(id.Route, e.Route), KeyID: text(id.Key, e.Key),
@@ -111,6 +109,17 @@ func NewRecord(e *accesslog.Entry) Record {
 		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
 	}
 	return r
+}
+
+// CutPath cuts the path to ShortPath bytes.
+func (r *Record) CutPath() { r.Path = cut(r.Path, ShortPath) }
+
+// cut returns a copy of the path, of at most n bytes and an ellipsis.
+func cut(path string, n int) string {
+	if len(path) > n {
+		return path[:n] + "…"
+	}
+	return strings.Clone(path)
 }
 
 func text(k id.Kind, u [16]byte) string {

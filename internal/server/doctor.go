@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -70,6 +71,8 @@ func Examine(ctx context.Context, settings *config.Config) []Finding {
 	f.examineAddresses(ctx, settings, running)
 	f.examineCertificates(settings)
 	f.examineFiles(settings)
+	limit, set := memoryLimit()
+	f.examineMemoryLimit(os.DirFS("/"), limit, set)
 	f.examineClock(settings)
 	return f.list
 }

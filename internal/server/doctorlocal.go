@@ -5,15 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/memlimit"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
@@ -311,6 +314,31 @@ func (f *findings) examineFiles(settings *config.Config) {
 		} else {
 			f.ok("--access-log", "%s can be written", path)
 		}
+	}
+}
+
+// memoryLimit returns the memory limit of the Go runtime of this process, in bytes. set is false without GOMEMLIMIT, or if
+// that is "off".
+func memoryLimit() (limit int64, set bool) {
+	limit = debug.SetMemoryLimit(-1)
+	return limit, limit != math.MaxInt64
+}
+
+// examineMemoryLimit checks, in a container or unit with a memory limit, that the garbage collector works harder before
+// the kernel ends the process. files is the root of the file system.
+func (f *findings) examineMemoryLimit(files fs.FS, limit int64, set bool) {
+	const check = "memory limit"
+	most, limited := memlimit.Of(files)
+	switch {
+	case !limited:
+	case !set:
+		f.ok(check, "without GOMEMLIMIT, the server sets that of the Go runtime to %s, nine tenths of what its cgroup may use", sizeText(float64(most)))
+	case limit > most:
+		f.warn(check, "leave GOMEMLIMIT out, or lower it to nine tenths of what the cgroup may use",
+			"GOMEMLIMIT is %s, but nine tenths of what the cgroup may use are %s: the kernel may end the process before the garbage collector works harder",
+			sizeText(float64(limit)), sizeText(float64(most)))
+	default:
+		f.ok(check, "GOMEMLIMIT is %s, and nine tenths of what the cgroup may use are %s", sizeText(float64(limit)), sizeText(float64(most)))
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 )
 
 // Guarantee: a server does not start behind a pooler in transaction mode if it would prepare statements there, and
-// doctor says so too; both say what to do. Doctor says in which way a pooler is used.
+// doctor says so too; both say what to do. Doctor says in which way a pooler is used, and which of its settings makes a
+// short restart of the database a long outage.
 func TestPoolerOfADatabase(t *testing.T) {
 	t.Parallel()
 	direct := postgrestest.Empty(t)
@@ -35,6 +36,9 @@ func TestPoolerOfADatabase(t *testing.T) {
 			}
 			if !strings.Contains(said, want) || (said == "") != (want == "") {
 				t.Errorf("doctor says %q, want %q", said, want)
+			}
+			if strings.Contains(want, "it pools") && !strings.Contains(said, "set server_login_retry to 1") {
+				t.Errorf("doctor says %q, want what to set in PgBouncer", said)
 			}
 		})
 	}

@@ -111,7 +111,8 @@ func TestHeadsWithinLimitsAreServed(t *testing.T) {
 }
 
 // Guarantee: contract 4.4. An error response does not wait for the request's body. After a small
-// body the connection is reused; a large body ends it.
+// body the connection is reused; a large body ends it, and so does one of unknown length, unless all of it has come. The response
+// says so, so that the client sends no other request that would be lost.
 func TestRefusalDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
@@ -132,13 +133,29 @@ func TestRefusalDoesNotWaitForBody(t *testing.T) {
 		c.Send("cde")
 		wantReused(t, c)
 	})
-	t.Run("small chunked body", func(t *testing.T) {
+	t.Run("chunked body that came with the head", func(t *testing.T) {
 		c := g.dial(t)
-		c.Send(post + "Transfer-Encoding: chunked\r\n\r\n" + chunk("ab"))
-		c.wantRefusal("401", "")
-		c.Send(chunk("GET /smuggled HTTP/1.1\r\n\r\n") + "0\r\n\r\n")
+		c.Send(post + "Transfer-Encoding: chunked\r\n\r\n" + chunk("ab") + chunk("GET /smuggled HTTP/1.1\r\n\r\n") + "0\r\nX-A: 1\r\n\r\n")
+		c.wantRefusal("401", "").wantFields(t, map[string]string{"connection": ""})
 		wantReused(t, c)
 	})
+	t.Run("chunked body with the next request behind it", func(t *testing.T) {
+		c := g.dial(t)
+		c.Send(post + "Transfer-Encoding: chunked\r\n\r\n" + chunk("ab") + "0\r\n\r\n" + "GET /next HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")
+		c.wantRefusal("401", "").wantFields(t, map[string]string{"connection": ""})
+		c.wantHead("200")
+		if got := receive(t, "the next request", heads).line; got != "GET /next HTTP/1.1" {
+			t.Fatalf("the upstream received %q, want GET /next", got)
+		}
+	})
+	for _, received := range []string{"", "5", chunk("ab"), chunk("ab") + "0\r\nX-A: 1\r\n", chunk("ab") + "zz\r\n"} {
+		t.Run(fmt.Sprintf("chunked body of which %q has come", received), func(t *testing.T) { // its rest may be large
+			c := g.dial(t)
+			c.Send(post + "Transfer-Encoding: chunked\r\n\r\n" + received)
+			c.wantRefusal("401", "").wantFields(t, map[string]string{"connection": "close"})
+			c.wantEnd("")
+		})
+	}
 	t.Run("large body with Content-Length", func(t *testing.T) {
 		c := g.dial(t)
 		c.Send(post + "Content-Length: 1000000\r\n\r\nab")
@@ -149,7 +166,7 @@ func TestRefusalDoesNotWaitForBody(t *testing.T) {
 	t.Run("large chunked body", func(t *testing.T) {
 		c := g.dial(t)
 		c.Send(post + "Transfer-Encoding: chunked\r\n\r\n")
-		c.wantRefusal("401", "")
+		c.wantRefusal("401", "").wantFields(t, map[string]string{"connection": "close"})
 		go func() {
 			for range 20 {
 				c.Send(chunk(strings.Repeat("x", 10_000)))

@@ -66,6 +66,28 @@ func (r *bodyReader) free() {
 	r.b = nil
 }
 
+// chunkedLength returns the length of the chunked body that b begins with, framing included. It is -1 if b has no end of it.
+func chunkedLength(b []byte) int64 {
+	var chunks http1.Chunked
+	at := 0
+	for at < len(b) && !chunks.InTrailer() {
+		used, _, err := chunks.Next(b[at:])
+		if err != nil {
+			return -1
+		}
+		at += used
+	}
+	if !chunks.InTrailer() {
+		return -1
+	}
+	var parser http1.TrailerParser
+	var section http1.Trailers
+	if done, err := parser.Parse(b[at:], &section); !done || err != nil {
+		return -1
+	}
+	return int64(at + section.End)
+}
+
 // drain reads the rest of the body of a refused request, so that the connection can serve
 // the next request. The response has already been sent.
 func (c *conn) drain(x *exchange) step {

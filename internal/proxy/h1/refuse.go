@@ -77,11 +77,14 @@ func (c *conn) beginUndecided(x *exchange) {
 
 // respond sends a response of the gateway itself and discards the request's body.
 func (c *conn) respond(x *exchange, status int, body []byte) step {
-	received := int64(x.stop - x.after)
+	received := x.in[x.after:x.stop]
 	remains := x.known && x.req.HasBody() && !x.bodyRead && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.Done())
 	length := x.req.ContentLength()
+	if remains && x.req.Chunked() && x.upload == nil && !x.bodyTaken {
+		length = chunkedLength(received) // perhaps more than is discarded: then the client must know that the connection closes
+	}
 	last := x.Verdict.Close || x.attempt.Parted() || c.engine.drain.Announced() || !x.req.KeepAlive() ||
-		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
+		remains && (x.upload != nil || x.bodyTaken || length < 0 || length > proxy.DrainBytes || x.req.ExpectsContinue() && len(received) == 0)
 
 	buf := c.engine.buffers.Get()
 	out := appendStatusLine(buf.Data[:0], status, http1.StatusText(status))
@@ -116,7 +119,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 		return stepLinger
 	case !remains:
 		return stepIdle
-	case !x.req.Chunked() && received >= length:
+	case int64(len(received)) >= length:
 		x.after += int(length)
 		return stepIdle
 	}

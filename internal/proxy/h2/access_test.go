@@ -459,3 +459,61 @@ func TestWaitingBodiesAreBounded(t *testing.T) {
 	close(release)
 	first.Wait()
 }
+
+// Guarantee: a long head of a request counts with the waiting bodies of its address, and each request with those in flight.
+// Beyond the bounds a request is a 503, and a refused upload is not read any more. Whatever the end, nothing stays counted.
+func TestHeadsAndStreamsAreBounded(t *testing.T) {
+	a := newAccess(t, accessSetup{scheme: "http", keep: true, handler: func(http.ResponseWriter, *http.Request) {}})
+	of := func() *proxy.ConnBodies { return a.engine.bodies.Of(netip.MustParseAddr("127.0.0.1"), false) }
+	want := func(what string, head, status int) {
+		t.Helper()
+		r := a.request("GET", "/a", nil, "")
+		r.Header.Set("X-A", strings.Repeat("a", head))
+		response, err := client(t).RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := io.ReadAll(response.Body); response.StatusCode != status {
+			t.Errorf("%s: got status %d, %s; want %d", what, response.StatusCode, text, status)
+		}
+	}
+	bytes := of()
+	if !bytes.Take(proxy.MaxBodiesOfAddress) {
+		t.Fatal("the address cannot hold its bound")
+	}
+	want("a long head without room for it", proxy.FreeHead, http.StatusServiceUnavailable)
+	want("a short head", 100, http.StatusOK)
+	bytes.Done()
+	want("a long head", proxy.FreeHead, http.StatusOK)
+	requests := of()
+	for range proxy.MaxStreamsOfAddress {
+		if !requests.Open(0) {
+			t.Fatal("the address cannot have its bound of requests")
+		}
+	}
+	want("a request beyond the bound", 100, http.StatusServiceUnavailable)
+	body, pipe := io.Pipe() // does not end
+	response, err := client(t).RoundTrip(a.request("POST", "/a", body, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(response.Body); response.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("an upload beyond the bound: got status %d, %s, %v; want 503", response.StatusCode, text, err)
+	}
+	if _, err := pipe.Write(make([]byte, 1<<20)); err == nil {
+		t.Error("the refused upload is read")
+	}
+	requests.Done()
+	want("a request after the others have ended", 100, http.StatusOK)
+	all := of()
+	defer all.Done()
+	for n := range proxy.MaxStreamsOfAddress {
+		if !all.Open(0) {
+			t.Errorf("%d requests stay counted", proxy.MaxStreamsOfAddress-n)
+			break
+		}
+	}
+	if !all.Take(proxy.MaxBodiesOfAddress) {
+		t.Error("bytes of heads stay counted")
+	}
+}

@@ -79,10 +79,26 @@ func (s *stream) takeTrailers() {
 		return
 	case s.conn.proto.ReadTrailers(&s.trailers) == nil:
 		s.tail = true
+		s.holdTrailers()
 	default:
 		s.cut(cutReset) // malformed, or over the limits: the client knows
 	}
 	s.wake.Broadcast()
+}
+
+// holdTrailers counts the memory of long trailers (proxy.Bodies). conn.mu is held.
+func (s *stream) holdTrailers() {
+	n := len(s.trailers.Text)
+	switch {
+	case n <= proxy.FreeHead:
+	case s.conn.bodies.Take(n):
+		s.taken += n
+	default:
+		s.crowded = true
+		if s.since != 0 { // as in data
+			s.cut(cutCrowded)
+		}
+	}
 }
 
 // consumed notes that out was sent, and lets the client send the same number of bytes.

@@ -431,7 +431,7 @@ func (s *stream) emitOwn(status, bytes int) {
 // and others do not end a refused body before the stream ends. The client of a long body gets no
 // more window, so it may send no more than it was allowed already. conn.mu is held.
 func (s *stream) dropBody() {
-	if s.ended || !s.hasBody || s.why != notCut {
+	if s.ended || !s.hasBody || s.why != notCut || !s.hold() {
 		s.free()
 		return
 	}

@@ -99,6 +99,8 @@ type streamState struct {
 	tooLarge  bool  // it exceeds max_body_bytes
 	crowded   bool  // a part of it could not be held (proxy.Bodies)
 	taken     int   // bytes that are held
+	held      bool  // the stream is counted in proxy.Bodies
+	heldHead  int   // with so many bytes
 	tail      bool  // trailers has its trailers
 	received  int64 // bytes that have arrived
 	forwarded int64 // bytes that were forwarded
@@ -161,6 +163,9 @@ const keepBytes = 16 << 10
 func (s *stream) free() {
 	c := s.conn
 	s.give(s.taken)
+	if s.held {
+		c.bodies.Close(s.heldHead)
+	}
 	c.proto.Done(s.id)
 	last := len(c.streams) - 1
 	c.streams[s.index] = c.streams[last]
@@ -173,6 +178,22 @@ func (s *stream) free() {
 	s.in, s.out, s.room = kept(s.in), kept(s.out), kept(s.room)
 	s.req.Text, s.trailers.Text = kept(s.req.Text), kept(s.trailers.Text)
 	c.engine.streams.Put(s)
+}
+
+// hold counts the stream in proxy.Bodies until free, together with the memory of a long head, of which an upstream over HTTP/2
+// gets a copy. It reports false if a bound is reached. c.mu is held.
+func (s *stream) hold() bool {
+	if s.held {
+		return true
+	}
+	head := 0
+	if n := len(s.req.Text); n > proxy.FreeHead {
+		head = 2 * n
+	}
+	if s.held = s.conn.bodies.Open(head); s.held {
+		s.heldHead = head
+	}
+	return s.held
 }
 
 // end notes that the response has ended. If the request has ended too, the stream's slot is free at
@@ -273,6 +294,10 @@ func (c *conn) head(ev *http2.Event) {
 	}
 	switch s.Verdict.Action {
 	case admit.Forward, admit.Wait, admit.Serve:
+		if !s.hold() {
+			s.refuse(proxy.TooManyBodies())
+			return
+		}
 		c.begun = append(c.begun, s)
 	case admit.Preflight:
 		s.preflight()

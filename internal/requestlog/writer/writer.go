@@ -26,6 +26,9 @@ const (
 
 	maxPending   = 1 << 16 // records
 	maxTextBytes = 32 << 20
+	// maxLongPaths is how many bytes of paths longer than requestlog.ShortPath are kept of one account and second. Further
+	// paths are cut to that length, so that who sends very many refused requests does not fill the disk faster with long ones.
+	maxLongPaths = 64 << 10
 	batch        = 1000 // records per transaction, so that changes wait only briefly for it
 	trimPeriod   = time.Minute
 	trimBatch    = 1000
@@ -59,7 +62,7 @@ type Writer struct {
 	records []requestlog.Record
 	texts   int              // bytes of their texts
 	left    map[second]int64 // number of requests left out since the last write
-	kept    map[second]int   // number of requests kept, of the last minutes
+	kept    map[second]int   // number of requests kept, of the last minutes; with requestlog.NotKept, bytes of their long paths
 
 	// writing is a mutex for writing, as a channel so that a wait for it can end with
 	// a context.
@@ -162,6 +165,12 @@ func (r *Writer) take(e *accesslog.Entry, why requestlog.Belonging) {
 		record := requestlog.NewRecord(e)
 		if e.Account == [16]byte{} {
 			record.AccountID = r.cfg.OperatorID
+		}
+		if n := len(record.Path); n > requestlog.ShortPath {
+			long := second{account: e.Account, at: at.at, why: requestlog.NotKept}
+			if r.kept[long] += n; r.kept[long] > maxLongPaths {
+				record.CutPath()
+			}
 		}
 		r.records = append(r.records, record)
 		r.texts += len(record.Path) + len(record.Method) + len(record.Cost) + len(record.AttemptList)

@@ -3,6 +3,7 @@ package writer_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -70,6 +71,44 @@ func TestRefusedRequestsAreListed(t *testing.T) {
 	} {
 		if _, err := r.Request(t.Context(), id.Format(id.Account, a), requestID); fault.CodeOf(err) != code {
 			t.Errorf("%s: got the error %v, want code %q", requestID, err, code)
+		}
+	}
+}
+
+// Guarantee: of the paths of an account and second that are longer than 256 bytes, 64 KiB are kept whole, and the others are cut
+// to 256 bytes. Other accounts and seconds, and short paths, have their whole paths.
+func TestLongPathsAreBounded(t *testing.T) {
+	r := newWriter(t, requestwriter.Config{Store: open(t)})
+	a, b := id.NewFast(), id.NewFast()
+	take := func(account [16]byte, after time.Duration, length int) {
+		e := refused(account, after)
+		e.Path = "/" + strings.Repeat("a", length-1)
+		r.Take([]accesslog.Entry{e})
+	}
+	const long, requests = 2 << 10, 1000
+	for range requests {
+		take(a, 0, long)
+	}
+	take(a, time.Second, long)
+	take(b, 0, long)
+	for range requests - 1 {
+		take(b, 0, requestlog.ShortPath)
+	}
+	whole, cut := 0, 0
+	for _, got := range list(t, r, a) {
+		switch {
+		case len(got.Path) == long:
+			whole++
+		case strings.HasSuffix(got.Path, "a…") && len(got.Path) == requestlog.ShortPath+len("…"):
+			cut++
+		}
+	}
+	if whole != 64<<10/long+1 || whole+cut != requests+1 {
+		t.Errorf("%d whole paths and %d that were cut, want %d and the others", whole, cut, 64<<10/long+1)
+	}
+	for _, got := range list(t, r, b) {
+		if strings.HasSuffix(got.Path, "…") {
+			t.Fatalf("a path of another account has %d bytes", len(got.Path))
 		}
 	}
 }

@@ -42,14 +42,19 @@ func standby(t *testing.T, s *postgrestest.Server, name string) {
 		t.Fatal(err)
 	}
 	configure(settings.ConnConfig)
-	c, err := pgx.ConnectConfig(t.Context(), settings.ConnConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close(context.Background())
-	for waits := name == ""; waits != (name != "") && t.Context().Err() == nil; {
-		if waits, err = unconfirmed(t.Context(), c, 100*time.Millisecond); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only a failing test reaches it
+	defer cancel()
+	for waits := name == ""; waits != (name != ""); {
+		c, err := pgx.ConnectConfig(ctx, settings.ConnConfig)
+		if err != nil {
 			t.Fatal(err)
+		}
+		if waits, err = unconfirmed(ctx, c, time.Second); err != nil { // a busy machine has not reached COMMIT within a second
+			waits = name == ""
+		}
+		_ = c.Close(context.Background())
+		if ctx.Err() != nil {
+			t.Fatalf("whether commits wait for %q is not found out: %v", name, err)
 		}
 	}
 }
@@ -146,4 +151,29 @@ func TestLeaseThatNoReplicaHas(t *testing.T) {
 	if v := h.view(); len(v.Rows) != 2 || v.Rows[0].State != lease.Expired {
 		t.Errorf("once commits wait for no replica: got %+v, want the lease ended", v.Rows)
 	}
+}
+
+// Guarantee: an inspection counts the replicas that a commit waits for apart from others, and finds out when none of them
+// confirms a commit although other replicas are connected. Without the right to see which replicas are synchronous, it says so.
+func TestInspectCountsSynchronousReplicas(t *testing.T) {
+	s := postgrestest.Start(t, postgrestest.Config{})
+	url := s.Database(t, "")
+	s.Replica(t)
+	check := func(replicas, synchronous int, unconfirmed bool) {
+		t.Helper()
+		i, err := Inspect(t.Context(), url, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Replicas != replicas || i.SyncReplicas != synchronous || i.Unconfirmed != unconfirmed {
+			t.Errorf("got %d replicas, of which %d are synchronous, unconfirmed %v; want %d, %d and %v", i.Replicas, i.SyncReplicas, i.Unconfirmed, replicas, synchronous, unconfirmed)
+		}
+	}
+	check(1, -1, false)
+	if err := s.Admin(t.Context(), `GRANT pg_read_all_stats TO keygate`); err != nil {
+		t.Fatal(err)
+	}
+	check(1, 1, false)
+	standby(t, s, "absent") // the replica is asynchronous from now on
+	check(1, 0, true)
 }

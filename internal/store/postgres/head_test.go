@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"strings"
 	"sync"
@@ -243,6 +244,36 @@ func TestRestOfTheHeadTime(t *testing.T) {
 		err := tx.c.QueryRow(t.Context(), `SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'`).Scan(&rest)
 		if err == nil && (rest <= 0 || rest > 9700) {
 			t.Errorf("the server waits for %d ms, want at most 9700", rest)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Guarantee: the server itself finds out that a node that has sent a part of a round trip is cut off, which no timeout of
+// statements covers: after 2 to 3 s, by the keepalives and the timeout of TCP that each mutation sets for its connection.
+func TestServerNoticesACutOffNode(t *testing.T) {
+	db := openWith(t, Config{URL: migrated(t)})
+	err := db.mutate(t.Context(), func(tx *tx) error {
+		if _, err := tx.Exec(t.Context(), "begin", `SELECT 1`); err != nil {
+			return err
+		}
+		got := map[string]int{}
+		rows, err := tx.c.Query(t.Context(), `SELECT name, setting::int FROM pg_settings WHERE name ~ '^tcp_'`)
+		if err != nil {
+			return err
+		}
+		var name string
+		var value int
+		_, err = pgx.ForEachRow(rows, []any{&name, &value}, func() error {
+			got[name] = value
+			return nil
+		})
+		want := map[string]int{"tcp_keepalives_idle": 1, "tcp_keepalives_interval": 1, "tcp_keepalives_count": 2, "tcp_user_timeout": 2000}
+		if !maps.Equal(got, want) {
+			t.Errorf("a mutation's connection has %v at the server, want %v", got, want)
 		}
 		return err
 	})
