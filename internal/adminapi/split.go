@@ -85,8 +85,9 @@ func presentSplit(s gateway.Split) []SplitRecord {
 		return nil
 	}
 	list := make([]SplitRecord, len(s))
-	for i, e := range s.View() {
-		list[i] = SplitRecord{Upstream: e.Upstream, Sticky: e.Sticky, Fallback: e.Fallback}
+	for i := range s {
+		e := &s[i]
+		list[i] = SplitRecord{Upstream: e.Upstream, Sticky: !e.Random, Fallback: e.Fallback}
 		if e.Weight != nil {
 			list[i].Weight = &percent{*e.Weight}
 		}

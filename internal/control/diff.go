@@ -128,7 +128,7 @@ func settingOrNil(kind gateway.Kind, value any) any {
 		if len(v) == 0 {
 			return nil
 		}
-		return v.View()
+		return v.Fields()
 	case gateway.Ejection:
 		return ejectionOrFalse(v)
 	case map[string]string:
@@ -179,7 +179,7 @@ func routeSplitOrNil(s gateway.Split) any {
 	if s == nil {
 		return nil
 	}
-	return s.View()
+	return s.Fields()
 }
 
 func costOrNil(rules cost.Rules) any {

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"maps"
 	"math"
 	"reflect"
 	"slices"
@@ -159,33 +158,26 @@ func (s Split) WithBuckets(bucket map[string]string) Split {
 	return out
 }
 
-// View returns the split as the API shows it, for records, diffs and the audit log.
-func (s Split) View() []SplitView {
-	list := make([]SplitView, len(s))
+// Fields returns the split as the API shows it, for diffs and the audit log.
+func (s Split) Fields() []map[string]any {
+	list := make([]map[string]any, len(s))
 	for i := range s {
 		e := &s[i]
-		list[i] = SplitView{Upstream: e.Upstream, Weight: e.Weight, Sticky: !e.Random, Fallback: e.Fallback}
-		if w := e.When; w != nil {
-			list[i].When = &SplitWhenView{Header: maps.Clone(w.Header), Key: w.Key, Owner: w.Owner}
+		list[i] = map[string]any{"upstream": e.Upstream, "weight": nil, "sticky": !e.Random, "fallback": e.Fallback, "when": nil}
+		if e.Weight != nil {
+			list[i]["weight"] = *e.Weight
+		}
+		switch w := e.When; {
+		case w == nil:
+		case w.Header != nil:
+			list[i]["when"] = map[string]any{"header": w.Header}
+		case w.Key != nil:
+			list[i]["when"] = map[string]any{"key": w.Key}
+		default:
+			list[i]["when"] = map[string]any{"owner": w.Owner}
 		}
 	}
 	return list
-}
-
-// SplitView is an entry of a split as the API shows it.
-type SplitView struct {
-	Upstream string         `json:"upstream"`
-	Weight   *Percent       `json:"weight"`
-	Sticky   bool           `json:"sticky"`
-	Fallback bool           `json:"fallback"`
-	When     *SplitWhenView `json:"when"`
-}
-
-// SplitWhenView is the condition of an entry as the API shows it.
-type SplitWhenView struct {
-	Header map[string]string `json:"header,omitempty"`
-	Key    []string          `json:"key,omitempty"`
-	Owner  []string          `json:"owner,omitempty"`
 }
 
 // SplitOf returns the split of a route of g that has the split s.
