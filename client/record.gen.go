@@ -1181,6 +1181,7 @@ type AddTargetRequest struct {
 	// target is of another origin, unless a certificate for host proves that it is the same
 	// service. Replaces all of them; null removes them.
 	Headers *map[string]string `json:"headers,omitempty"`
+	Health  *TargetHealthInput `json:"health,omitempty"`
 
 	// URL Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
 	//
@@ -2028,6 +2029,99 @@ type Grant struct {
 
 	// When the window began that the units were added to; the beginning of 1970 for total.
 	WindowStart time.Time `json:"window_start"`
+}
+
+// Health is the schema Health of the OpenAPI document.
+type Health struct {
+	// Grpc Service whose health is asked for by grpc.health.v1, empty for the server as a whole; null for another kind of check.
+	//
+	// Example: orders.v1.Orders
+	Grpc *string `json:"grpc"`
+
+	// Headers of checks. Each value is shown as ***.
+	Headers map[string]string `json:"headers"`
+
+	// Healthy How many good checks in a row take it in again.
+	//
+	// Example: 2
+	Healthy int64 `json:"healthy"`
+
+	// Interval Time from one check to the next, as a Go duration.
+	//
+	// Example: 10s
+	Interval string `json:"interval"`
+
+	// Path Path that is requested with GET; null for another kind of check.
+	//
+	// Example: /healthz
+	Path *string `json:"path"`
+
+	// Statuses Statuses that are good; null unless a path is requested.
+	//
+	// Example: 200-399
+	Statuses *string `json:"statuses"`
+
+	// TCP Whether a connection is enough.
+	//
+	// Example: false
+	TCP bool `json:"tcp"`
+
+	// Timeout Timeout of a check, as a Go duration.
+	//
+	// Example: 2s
+	Timeout string `json:"timeout"`
+
+	// Unhealthy How many bad checks in a row take a target out.
+	//
+	// Example: 2
+	Unhealthy int64 `json:"unhealthy"`
+}
+
+// HealthInput is the schema HealthInput of the OpenAPI document.
+type HealthInput struct {
+	// Grpc Service whose health is asked for by grpc.health.v1; empty for the server as a whole. Needs https or h2c targets.
+	//
+	// Example: orders.v1.Orders
+	Grpc *string `json:"grpc,omitempty"`
+
+	// Headers of checks. Replaces all of them; null removes them, and absent keeps those in
+	// force. Their values are encrypted at rest and never returned.
+	Headers *map[string]string `json:"headers,omitempty"`
+
+	// Healthy How many good checks in a row take it in again. Default: 2.
+	//
+	// Example: 2
+	Healthy *int64 `json:"healthy,omitempty"`
+
+	// Interval Time from one check to the next, as a Go duration from 1s to 1h; it varies by a tenth. Default: 10s.
+	//
+	// Example: 10s
+	Interval *string `json:"interval,omitempty"`
+
+	// Path Path, from the root of the target's origin, that is requested with GET. Exactly one of path, grpc and tcp is given.
+	//
+	// Example: /healthz
+	Path *string `json:"path,omitempty"`
+
+	// Statuses Statuses that are good, with path: codes and ranges separated by commas. Default: 200-399.
+	//
+	// Example: 200-399
+	Statuses *string `json:"statuses,omitempty"`
+
+	// TCP true if a connection is enough. Default: false.
+	//
+	// Example: false
+	TCP *bool `json:"tcp,omitempty"`
+
+	// Timeout Timeout of a check, as a Go duration from 100ms to 1m. Default: 2s.
+	//
+	// Example: 2s
+	Timeout *string `json:"timeout,omitempty"`
+
+	// Unhealthy How many bad checks in a row take a target out. Default: 2.
+	//
+	// Example: 2
+	Unhealthy *int64 `json:"unhealthy,omitempty"`
 }
 
 // Key is the schema Key of the OpenAPI document.
@@ -3804,6 +3898,13 @@ type TargetEvent struct {
 	Upstreams []UpstreamRef `json:"upstreams"`
 }
 
+// TargetHealthInput is the schema TargetHealthInput of the OpenAPI document.
+type TargetHealthInput struct {
+	// Headers of checks, given again: needed as headers are. Replaces all of them; null
+	// removes them.
+	Headers *map[string]string `json:"headers,omitempty"`
+}
+
 // TargetInput is the schema TargetInput of the OpenAPI document.
 type TargetInput struct {
 	// Backup true makes the target take part only while no other one does. Default: false.
@@ -4041,6 +4142,7 @@ type Upstream struct {
 
 	// Headers set on every forwarded request. Each value is shown as ***.
 	Headers map[string]string `json:"headers"`
+	Health  *Health           `json:"health"`
 
 	// Host Host header that the upstream gets: target for that of the target's URL, preserve for the client's, or a name.
 	//
@@ -4162,6 +4264,7 @@ type UpstreamInput struct {
 	// Headers to set on every forwarded request. Replaces all of them; null removes them.
 	// Their values are encrypted at rest and never returned.
 	Headers *map[string]string `json:"headers,omitempty"`
+	Health  *HealthInput       `json:"health,omitempty"`
 
 	// Host Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
 	//
@@ -4262,6 +4365,7 @@ type UpstreamRequest struct {
 	// Headers to set on every forwarded request. Replaces all of them; null removes them.
 	// Their values are encrypted at rest and never returned.
 	Headers *map[string]string `json:"headers,omitempty"`
+	Health  *HealthInput       `json:"health,omitempty"`
 
 	// Host Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
 	//

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/keygate/keygate/client"
 )
 
 // warmUp is how long a load runs before something happens to a target.
@@ -83,18 +85,52 @@ func refused(ctx context.Context, o options, dir string) ([]row, error) {
 	return []row{atMost("two of three refused, 1,000/s: failed after the first second, %", "%.3f", percent(float64(failed), float64(all)), 0.05)}, nil
 }
 
-// comesBack measures when a target serves again that was killed and started again.
+// comesBack measures when a target serves again that was killed and started again: when a request tries it once its ejection is over,
+// and with checks, which find it.
 func comesBack(ctx context.Context, o options, dir string) ([]row, error) {
+	const (
+		trial    = 100 * time.Millisecond // until a request tries a target that is half-open
+		interval = time.Second
+		timeout  = 2 * time.Second
+	)
+	plain, err := backAfter(ctx, o, dir, nil, func(dead, _, at time.Time) row {
+		return servedWithin("killed, and started again 3 s later: served after, s from its end", dead, at, base+trial)
+	})
+	if err != nil {
+		return nil, err
+	}
+	checks := &client.HealthInput{Path: new("/"), Interval: new(interval.String()), Timeout: new(timeout.String())}
+	checked, err := backAfter(ctx, o, dir, checks, func(_, started, at time.Time) row {
+		return servedWithin("the same, with checks each second: served after, s from its second start", started, at, 2*interval+timeout)
+	})
+	return append(plain, checked...), err
+}
+
+// servedWithin returns a row about when something was served, which is zero for never, at most a time after from.
+func servedWithin(about string, from, at time.Time, most time.Duration) row {
+	if at.IsZero() {
+		return row{about, "never", fmt.Sprintf("≤ %.2f", most.Seconds()), yes(false)}
+	}
+	return atMost(about, "%.2f", at.Sub(from).Seconds(), most.Seconds())
+}
+
+// backAfter kills a target, starts it again after 3 s, and returns the row of when it had ended, was started and first served, and that of
+// requests that failed. Without checks they are nil.
+func backAfter(ctx context.Context, o options, dir string, checks *client.HealthInput, served func(dead, started, at time.Time) row) ([]row, error) {
 	const (
 		delay = 5 * time.Millisecond
 		away  = 3 * time.Second
-		trial = 100 * time.Millisecond // until a request tries a target that is half-open
 	)
 	st, err := openStage(ctx, o, dir, &target{delay: delay}, &target{delay: delay}, &target{delay: delay})
 	if err != nil {
 		return nil, err
 	}
 	defer st.close()
+	if checks != nil {
+		if _, err := st.server.Admin.UpdateUpstream(ctx, st.gateway.GatewayID, "default", client.UpstreamPatch{Health: client.Set(*checks)}); err != nil {
+			return nil, err
+		}
+	}
 	l := st.load(warmUp + base + away)
 	l.rate = steady
 	victim := st.targets[0]
@@ -116,12 +152,7 @@ func comesBack(ctx context.Context, o options, dir string) ([]row, error) {
 		return nil, err
 	}
 	failed, all := got.failed(0)
-	const about = "killed, and started again 3 s later: served after, s from its end"
-	rows := []row{{about, "never", fmt.Sprintf("≤ %.2f", (base + trial).Seconds()), yes(false)}}
-	if !at.IsZero() {
-		rows[0] = atMost(about, "%.2f", at.Sub(dead).Seconds(), (base + trial).Seconds())
-	}
-	return append(rows, none("the same: failed GETs", failed, all)), nil
+	return []row{served(dead, started, at), none("the same: failed GETs", failed, all)}, nil
 }
 
 // allDead measures the attempts at targets of which all are killed. Requests before that count too, since the budget of

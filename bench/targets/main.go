@@ -47,7 +47,7 @@ func scenarios() []scenario {
 		{Name: "kill", About: "one target is killed (SIGKILL), for requests of 1 route and of 600", Run: kill},
 		{Name: "vanished", About: "packets to the host of one target are lost; needs root, for a network namespace", Run: vanished},
 		{Name: "refused", About: "two targets refuse connections, 1,000 requests a second", Run: refused},
-		{Name: "back", About: "a killed target is started again; 14 s", Run: comesBack},
+		{Name: "back", About: "a killed target is started again, without checks and with them; half a minute", Run: comesBack},
 		{Name: "dead", About: "all targets are killed, 1,000 requests a second", Run: allDead},
 		{Name: "flapping", About: "one target serves for a second and refuses for the next one, 1,000 requests a second", Run: flapping},
 		{Name: "slow", About: "one target takes 100 times as long as the others", Run: slowTarget},

@@ -74,6 +74,8 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 	case gateway.KindSplit:
 		kind = reflect.TypeFor[[]SplitInput]()
 		tags += tagsOf("maxItems", most)
+	case gateway.KindHealth:
+		kind, nullable = reflect.TypeFor[healthInput](), false
 	case gateway.KindBool:
 		kind = reflect.TypeFor[bool]()
 	case gateway.KindCount:
@@ -198,6 +200,9 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 	case gateway.KindRetries:
 		in, err := decoded[retriesInput](content)
 		return in.retries(), err
+	case gateway.KindHealth:
+		in, err := decoded[healthInput](content)
+		return in.health(), err
 	case gateway.KindSwitches:
 		in, err := decoded[selfServiceInput](content)
 		return gateway.SelfServicePatch{Usage: in.Usage, Rotate: in.Rotate}, err
@@ -321,6 +326,8 @@ func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Sche
 		kind = reflect.TypeFor[ejectionRecord]()
 	case gateway.KindRetries:
 		kind = reflect.TypeFor[retriesRecord]()
+	case gateway.KindHealth:
+		kind = reflect.TypeFor[healthRecord]()
 	case gateway.KindBool:
 		kind = reflect.TypeFor[bool]()
 	case gateway.KindCount:
@@ -381,6 +388,8 @@ func presentSetting(value any) any {
 		return ejectionRecord{v}
 	case gateway.Retries:
 		return retriesRecord{Attempts: v.Attempts, BudgetPercent: v.BudgetPercent, On: orEmpty(v.On), IdempotencyKey: v.IdempotencyKey}
+	case gateway.Health:
+		return presentHealth(v)
 	case gateway.SelfServicePatch:
 		return selfService(v.Apply(gateway.SelfService{}))
 	}

@@ -13,6 +13,13 @@ type addTargetRequest struct {
 	TargetInput
 	Headers   optional[map[string]string] `json:"headers,omitempty" maxProperties:"16" doc:"Headers of the upstream, given again: needed if the upstream has headers and the target is of another origin, unless a certificate for host proves that it is the same service. Replaces all of them; null removes them."`
 	ClientKey optional[string]            `json:"client_key,omitempty" minLength:"1" doc:"Private key of the client certificate of the upstream, in PEM, given again: needed as headers are."`
+	Health    *targetHealthInput          `json:"health,omitempty" doc:"What checks of the upstream send, given again."`
+}
+
+// targetHealthInput is what a new target gives of the checks of its upstream.
+type targetHealthInput struct {
+	_       struct{}                    `nullable:"true"`
+	Headers optional[map[string]string] `json:"headers,omitempty" maxProperties:"16" doc:"Headers of checks, given again: needed as headers are. Replaces all of them; null removes them."`
 }
 
 type updateTargetRequest struct {
@@ -29,7 +36,7 @@ const (
 
 func (a *API) upstreamOperations() []operation {
 	record := reflect.TypeFor[upstreamRecord]()
-	const secrets = " With several targets, or a name other than default, the headers and the client key are for the service that they were given for: " +
+	const secrets = " With several targets, or a name other than default, the headers, those of checks and the client key are for the service that they were given for: " +
 		"with https targets and a name for host, what a certificate proves to be host, else the set of origins. " +
 		"A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422."
 	return []operation{{
@@ -145,6 +152,9 @@ func (a *API) deleteUpstream(c *call) (response, error) {
 
 func (a *API) addTarget(c *call, req addTargetRequest) (response, error) {
 	in := control.NewTarget{Target: req.target(), Headers: req.Headers.Optional, ClientKey: req.ClientKey.Optional}
+	if req.Health != nil {
+		in.HealthHeaders = req.Health.Headers.Optional
+	}
 	present := func(u *control.NamedUpstream) response {
 		return upstreamResponse(u).created(pathOfUpstream(u) + "/targets?url=" + url.QueryEscape(in.URL))
 	}

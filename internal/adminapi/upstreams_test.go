@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const upstreamFields = "name targets host balance hash_on ejection retries timeout connect_timeout idle_timeout max_connection_age " +
+const upstreamFields = "name targets host balance hash_on ejection retries health timeout connect_timeout idle_timeout max_connection_age " +
 	"max_connections headers ca client_certificate client_key"
 
 // wantJSON fails the test unless the field of the record is the JSON text.
@@ -156,7 +156,7 @@ func TestGatewayWithUpstreams(t *testing.T) {
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next"}]`).refused(422, "validation_failed", "upstreams[0].targets")
 	create(`"upstream_url": "http://a", "upstreams": [{"targets": [{"url": "http://a"}]}]`).refused(422, "validation_failed", "upstreams[0].name")
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "targets": [{"url": "http://a", "health": 1}]}]`).refused(422, "validation_failed", "upstreams[0].targets[0].health")
-	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "health": null, "targets": []}]`).refused(422, "validation_failed", "upstreams[0].health")
+	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "mirror": null, "targets": []}]`).refused(422, "validation_failed", "upstreams[0].mirror")
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "ejection": true, "targets": [{"url": "http://a"}]}]`).refused(422, "validation_failed", "upstreams[0].ejection")
 	made := create(`"upstreams": [{"name": "next", "targets": [{"url": "https://n"}]}, {"name": "default", "targets": [{"url": "http://a"}, {"url": "http://b"}], "timeout": "5s", "host": "preserve"}]`).want(201)
 	wantFields(t, made.json, gatewayFields())
@@ -174,4 +174,42 @@ func TestGatewayWithUpstreams(t *testing.T) {
 	}
 	s.patch(routes+"/"+route.text("route_id"), `{"upstream": null}`).want(200).wantJSON("upstream", `"default"`)
 	s.delete(path + "/upstreams/next").want(200)
+}
+
+// Guarantee: targets.md 1, checks are set with their defaults, shown without the values of their headers, and kept, replaced or removed;
+// an error names the field. A target of another origin needs the headers of checks again.
+func TestHealthOfAnUpstream(t *testing.T) {
+	s := start(t)
+	upstream := "/v1/gateways/" + s.newGateway("") + "/upstreams/next"
+	s.put(upstream, `{"targets": [{"url": "https://a"}], "health": null}`).want(201).wantJSON("health", "null")
+	s.patch(upstream, `{"health": {"path": "/healthz", "statuses": "200-299,304", "headers": {"X-Probe": "hush-hush"}}}`).want(200).
+		wantJSON("health", `{"grpc":null,"headers":{"X-Probe":"***"},"healthy":2,"interval":"10s","path":"/healthz","statuses":"200-299,304","tcp":false,"timeout":"2s","unhealthy":2}`)
+	s.patch(upstream, `{"health": {"grpc": "", "tcp": false, "path": null, "interval": "1h", "unhealthy": 3}}`).want(200).
+		wantJSON("health", `{"grpc":"","headers":{"X-Probe":"***"},"healthy":2,"interval":"1h","path":null,"statuses":null,"tcp":false,"timeout":"2s","unhealthy":3}`)
+	for body, field := range map[string]string{
+		`{}`: "health", `{"tcp": false}`: "health", `{"path": "/", "tcp": true}`: "health", `{"path": "x"}`: "health.path", `{"path": ""}`: "health.path",
+		`{"grpc": "a b"}`: "health.grpc", `{"tcp": true, "interval": "1ms"}`: "health.interval", `{"tcp": true, "timeout": "1h"}`: "health.timeout",
+		`{"tcp": true, "healthy": 0}`: "health.healthy", `{"tcp": true, "unhealthy": 101}`: "health.unhealthy", `{"path": "/", "statuses": "100-199"}`: "health.statuses",
+		`{"tcp": true, "headers": {"X-A": "b"}}`: "health.headers", `{"path": "/", "headers": {"X-Probe": "***"}}`: "health.headers.X-Probe",
+		`{"path": "/", "headers": {"user-agent": "b"}}`: "health.headers.user-agent", `{"path": "/", "other": 1}`: "health.other", `true`: "health",
+	} {
+		s.patch(upstream, `{"health": `+body+`}`).refused(422, "validation_failed", field)
+	}
+	s.patch(upstream, `{"targets": [{"url": "https://a"}, {"url": "https://b"}]}`).refused(422, "validation_failed", "health.headers")
+	s.patch(upstream, `{"targets": [{"url": "https://a"}, {"url": "https://b"}], "health": {"path": "/"}}`).refused(422, "validation_failed", "health.headers")
+	s.post(upstream+"/targets", map[string]any{"url": "https://b"}).refused(422, "validation_failed", "health.headers")
+	s.post(upstream+"/targets", map[string]any{"url": "https://b", "health": map[string]any{"headers": map[string]string{"X-Probe": "***"}}}).refused(422, "validation_failed", "health.headers.X-Probe")
+	s.post(upstream+"/targets", map[string]any{"url": "https://b", "health": map[string]any{"headers": map[string]string{"X-Probe": "again"}}}).want(201)
+	s.post(upstream+"/targets", map[string]any{"url": "https://c", "health": map[string]any{"headers": nil}}).want(201)
+	if h, _ := json.Marshal(s.get(upstream).want(200).json["health"]); !strings.Contains(string(h), `"headers":{}`) {
+		t.Errorf("got the checks %s, want no headers", h)
+	}
+	s.patch(upstream, `{"health": {"tcp": true, "headers": null}}`).want(200)
+	s.post(upstream+"/targets", map[string]any{"url": "https://d", "health": map[string]any{"headers": map[string]string{"X-Probe": "x"}}}).refused(422, "validation_failed", "health.headers")
+	s.put(upstream, `{"targets": [{"url": "http://a"}], "health": {"grpc": "x"}}`).refused(422, "validation_failed", "health.grpc")
+	s.put(upstream, `{"targets": [{"url": "h2c://a"}], "health": {"grpc": "x"}}`).want(200)
+	s.put(upstream, `{"targets": [{"url": "h2c://a"}]}`).want(200).wantJSON("health", "null")
+	if log := s.get("/v1/audit-log?kind=management").want(200).raw; strings.Contains(log, "hush-hush") || strings.Contains(log, "again\"") || !strings.Contains(log, `upstreams.next.health`) {
+		t.Errorf("got the audit log %s, want the checks and no secret", log)
+	}
 }

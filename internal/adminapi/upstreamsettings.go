@@ -149,6 +149,69 @@ type retriesRecord struct {
 	IdempotencyKey bool     `json:"idempotency_key" doc:"Whether POST and PATCH with the header Idempotency-Key count as idempotent." example:"false"`
 }
 
+type healthInput struct {
+	_         struct{}                    `nullable:"true"`
+	Path      *string                     `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"1024" doc:"Path, from the root of the target's origin, that is requested with GET. Exactly one of path, grpc and tcp is given." example:"/healthz"`
+	GRPC      *string                     `json:"grpc,omitempty" nullable:"true" maxLength:"255" doc:"Service whose health is asked for by grpc.health.v1; empty for the server as a whole. Needs https or h2c targets." example:"orders.v1.Orders"`
+	TCP       *bool                       `json:"tcp,omitempty" nullable:"true" doc:"true if a connection is enough. Default: false." example:"false"`
+	Interval  *string                     `json:"interval,omitempty" nullable:"true" minLength:"1" doc:"Time from one check to the next, as a Go duration from 1s to 1h; it varies by a tenth. Default: 10s." example:"10s"`
+	Timeout   *string                     `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout of a check, as a Go duration from 100ms to 1m. Default: 2s." example:"2s"`
+	Unhealthy *int                        `json:"unhealthy,omitempty" nullable:"true" minimum:"1" maximum:"100" doc:"How many bad checks in a row take a target out. Default: 2." example:"2"`
+	Healthy   *int                        `json:"healthy,omitempty" nullable:"true" minimum:"1" maximum:"100" doc:"How many good checks in a row take it in again. Default: 2." example:"2"`
+	Statuses  *string                     `json:"statuses,omitempty" nullable:"true" minLength:"1" doc:"Statuses that are good, with path: codes and ranges separated by commas. Default: 200-399." example:"200-399"`
+	Headers   optional[map[string]string] `json:"headers,omitempty" maxProperties:"16" doc:"Headers of checks. Replaces all of them; null removes them, and absent keeps those in force. Their values are encrypted at rest and never returned."`
+}
+
+func (in *healthInput) health() gateway.Health {
+	h := gateway.DefaultHealth()
+	putGiven(&h.Path, in.Path)
+	h.GRPC = in.GRPC
+	putGiven(&h.TCP, in.TCP)
+	putGiven(&h.Interval, in.Interval)
+	putGiven(&h.Timeout, in.Timeout)
+	putGiven(&h.Unhealthy, in.Unhealthy)
+	putGiven(&h.Healthy, in.Healthy)
+	putGiven(&h.Statuses, in.Statuses)
+	h.Headers = headersOf(in.Headers)
+	return h.WithDefaults()
+}
+
+// headersOf returns headers that replace those in force: nil if absent, and none for null.
+func headersOf(o optional[map[string]string]) map[string]string {
+	if o.Present && o.Value == nil {
+		return map[string]string{}
+	}
+	return o.Value
+}
+
+type healthRecord struct {
+	_         struct{}          `nullable:"true"`
+	Path      *string           `json:"path" doc:"Path that is requested with GET; null for another kind of check." example:"/healthz"`
+	GRPC      *string           `json:"grpc" doc:"Service whose health is asked for by grpc.health.v1, empty for the server as a whole; null for another kind of check." example:"orders.v1.Orders"`
+	TCP       bool              `json:"tcp" doc:"Whether a connection is enough." example:"false"`
+	Interval  string            `json:"interval" doc:"Time from one check to the next, as a Go duration." example:"10s"`
+	Timeout   string            `json:"timeout" doc:"Timeout of a check, as a Go duration." example:"2s"`
+	Unhealthy int               `json:"unhealthy" doc:"How many bad checks in a row take a target out." example:"2"`
+	Healthy   int               `json:"healthy" doc:"How many good checks in a row take it in again." example:"2"`
+	Statuses  *string           `json:"statuses" doc:"Statuses that are good; null unless a path is requested." example:"200-399"`
+	Headers   map[string]string `json:"headers" nullable:"false" doc:"Headers of checks. Each value is shown as ***."`
+}
+
+// presentHealth returns checks as the record has them; nil for none.
+func presentHealth(h gateway.Health) any {
+	if h.IsZero() {
+		return nil
+	}
+	r := &healthRecord{GRPC: h.GRPC, TCP: h.TCP, Interval: h.Interval, Timeout: h.Timeout, Unhealthy: h.Unhealthy, Healthy: h.Healthy, Headers: h.Headers}
+	if h.Path != "" {
+		r.Path, r.Statuses = &h.Path, &h.Statuses
+	}
+	if r.Headers == nil {
+		r.Headers = map[string]string{}
+	}
+	return r
+}
+
 // upstreamRequest is the body of putUpstream and updateUpstream.
 type upstreamRequest struct{}
 

@@ -64,6 +64,7 @@ type Retries struct {
 type Check struct {
 	ID                 string // equal for equal settings
 	Unhealthy, Healthy int    // results in a row that change the state
+	Use                any    // what checking an address needs
 }
 
 // DefaultEjection returns the ejection of an upstream that says nothing about it.

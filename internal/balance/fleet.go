@@ -20,6 +20,7 @@ type Fleet struct {
 	dropped   []*Upstream // with requests in flight
 	addresses map[Key]*used
 	healths   map[healthKey]*Health
+	checks    func() // what is to be checked has changed; nil does nothing
 }
 
 // used is an address with the number of targets that have it.
@@ -74,6 +75,16 @@ func (f *Fleet) Address(k Key) *Address {
 		return a.Address
 	}
 	return nil
+}
+
+// OnChecks makes the Fleet call f whenever Healths has changed. It must be called before the Fleet is used. f is called with a
+// lock held: it must not block, and must not call this package.
+func (f *Fleet) OnChecks(call func()) { f.checks = call }
+
+func (f *Fleet) noteChecks() {
+	if f.checks != nil {
+		f.checks()
+	}
 }
 
 // Healths calls f for what is to be checked, until it returns false.
@@ -132,6 +143,7 @@ func (f *Fleet) takeHealth(now time.Duration, a *Address, c Check) *Health {
 		h.known.Store(int64(never))
 		h.returned.Store(int64(never))
 		f.healths[k] = h
+		f.noteChecks()
 	}
 	h.uses++
 	return h
@@ -144,6 +156,7 @@ func (f *Fleet) releaseHealth(h *Health) {
 	}
 	if h.uses--; h.uses == 0 {
 		delete(f.healths, healthKey{h.address.key, h.check.ID})
+		f.noteChecks()
 	}
 }
 

@@ -43,6 +43,13 @@ const (
 // Address returns the address that the checks are of.
 func (h *Health) Address() *Address { return h.address }
 
+// Last returns the result of the last check.
+func (h *Health) Last() CheckResult {
+	h.address.mu.Lock()
+	defer h.address.mu.Unlock()
+	return h.last
+}
+
 // Report notes the result of a check. The first one decides alone; later ones change the state when as many in a row as
 // the settings say contradict it.
 func (h *Health) Report(now time.Duration, isGood bool, reason string) {

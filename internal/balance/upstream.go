@@ -129,6 +129,8 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 			continue
 		}
 		t.leave(now, cfg.DrainTimeout)
+		u.fleet.releaseHealth(t.health) // what is in flight needs no more checks
+		t.health = nil
 		u.leaving = append(u.leaving, t)
 	}
 	u.table = next
@@ -177,7 +179,6 @@ func (u *Upstream) sweep() {
 			return false
 		}
 		u.fleet.release(u, t.address)
-		u.fleet.releaseHealth(t.health)
 		return true
 	})
 }

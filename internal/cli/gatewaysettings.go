@@ -23,14 +23,14 @@ import (
 
 // headersFileFlag is what the flag for headers beside its own has in place of its end: upstream-headers-file beside
 // upstream-header.
-const headersFileFlag = "s-file"
+const (
+	headersFileFlag  = "s-file"
+	headersFileUsage = "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list"
+)
 
 // settingFlags adds the flags of settings.
 func settingFlags(f *pflag.FlagSet, rows []gateway.Setting) {
 	for _, s := range rows {
-		if s.Kind == gateway.KindHeaders {
-			f.String(s.Flag.Name+headersFileFlag, "", "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list")
-		}
 		settingFlag(f, s.Kind, s.Flag, s.Default() == true)
 		for _, p := range s.Parts {
 			if p.Flag.Name != "" {
@@ -52,9 +52,12 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 		} else {
 			f.StringSlice(flag.Name, nil, flag.Usage)
 		}
-	case gateway.KindHeaders, gateway.KindTargets, gateway.KindSplit:
+	case gateway.KindHeaders:
 		f.StringArray(flag.Name, nil, flag.Usage)
-	case gateway.KindEjection, gateway.KindRetries:
+		f.String(flag.Name+headersFileFlag, "", headersFileUsage)
+	case gateway.KindTargets, gateway.KindSplit:
+		f.StringArray(flag.Name, nil, flag.Usage)
+	case gateway.KindEjection, gateway.KindRetries, gateway.KindHealth:
 		f.String(flag.Name, "", flag.Usage)
 	case gateway.KindLimit, gateway.KindCORS, gateway.KindSwitches: // each part has a flag of its own
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
@@ -71,7 +74,9 @@ func (a *app) settingsOf(f *pflag.FlagSet, rows []gateway.Setting) (map[string]a
 			flags = append(flags, s.Flag.Name+headersFileFlag)
 		}
 		for _, p := range s.Parts {
-			flags = append(flags, p.Flag.Name)
+			if flags = append(flags, p.Flag.Name); p.Kind == gateway.KindHeaders {
+				flags = append(flags, p.Flag.Name+headersFileFlag)
+			}
 		}
 		if !slices.ContainsFunc(flags, f.Changed) {
 			continue
@@ -114,6 +119,8 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return ejectionOf(f.Lookup(s.Flag.Name).Value.String())
 	case gateway.KindRetries:
 		return retriesOf(f.Lookup(s.Flag.Name).Value.String())
+	case gateway.KindHealth:
+		return a.healthOf(f)
 	case gateway.KindCertificate, gateway.KindKey:
 		return a.fileOf(f, s.Flag)
 	case gateway.KindText, gateway.KindDuration:
@@ -296,6 +303,8 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, ejectionText)
 	case gateway.KindRetries:
 		return showAs(content, retriesText)
+	case gateway.KindHealth:
+		return showAs(content, healthText)
 	case gateway.KindText, gateway.KindDuration, gateway.KindKey:
 	}
 	return showAs(content, strings.Clone)

@@ -7,9 +7,11 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli/terminal"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 func newTargets(a *app) *cobra.Command {
@@ -150,8 +152,7 @@ func newTargetsAdd(a *app) *cobra.Command {
 	o, in := targetOf(a), client.AddTargetRequest{}
 	var weight int64
 	var backup bool
-	var headers []string
-	var headersFile, key string
+	var key string
 	c := o.of(&cobra.Command{
 		Use: "add --gateway ID URL", Short: "Add a target to an upstream",
 		Long: `Add a target to an upstream. If the upstream has headers or a client key, they are given
@@ -165,12 +166,16 @@ again, unless a certificate for its host proves that the target is the same serv
 			if set.Changed("backup") {
 				in.Backup = &backup
 			}
-			if set.Changed("header") || headersFile != "" {
-				given, err := a.headersOf(set, "header")
-				if err != nil {
-					return err
-				}
-				in.Headers = &given
+			var err error
+			if in.Headers, err = a.headersAgain(set, "header"); err != nil {
+				return err
+			}
+			ofChecks, err := a.headersAgain(set, healthHeaderFlag)
+			if err != nil {
+				return err
+			}
+			if ofChecks != nil {
+				in.Health = &client.TargetHealthInput{Headers: ofChecks}
 			}
 			if key == "" {
 				return nil
@@ -183,13 +188,22 @@ again, unless a certificate for its host proves that the target is the same serv
 	f := c.Flags()
 	f.Int64Var(&weight, "weight", 1, "`share` of the requests, compared with the weights of the other targets")
 	f.BoolVar(&backup, "backup", false, "let the target take part only while no other one does")
-	f.StringArrayVar(&headers, "header", nil, "header of the upstream, given again, as `NAME=VALUE`; may be repeated")
-	f.StringVar(&headersFile, "header"+headersFileFlag, "", "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list")
+	settingFlag(f, gateway.KindHeaders, gateway.Flag{Name: "header", Usage: "header of the upstream, given again, as `NAME=VALUE`; may be repeated"}, false)
+	settingFlag(f, gateway.KindHeaders, gateway.Flag{Name: healthHeaderFlag, Usage: "header of the upstream's checks, given again, as `NAME=VALUE`; may be repeated"}, false)
 	f.StringVar(&key, "client-key", "", "`file` with the private key of the client certificate, given again, or - for standard input")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
 		in.URL = url
 		return api.AddTarget(ctx, o.gateway, o.upstream, in)
 	}, upstreamFields)
+}
+
+// headersAgain returns the headers that a flag and its file give; nil if neither is given.
+func (a *app) headersAgain(f *pflag.FlagSet, flag string) (*map[string]string, error) {
+	if !f.Changed(flag) && !f.Changed(flag+headersFileFlag) {
+		return nil, nil
+	}
+	given, err := a.headersOf(f, flag)
+	return &given, err
 }
 
 func newTargetsUpdate(a *app) *cobra.Command {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli/terminal"
@@ -129,11 +130,12 @@ func newUpstreamsSet(a *app) *cobra.Command {
 		Long: `Create an upstream, or change what the flags give of one that exists. An empty value restores
 a default. --target replaces all targets: keygate targets changes one.
 
-The headers and the client key of an upstream are for the service that they were given for. A
+The headers, those of checks and the client key of an upstream are for the service that they were given for. A
 change that adds an address, or changes the host or the authorities, gives them again.`,
 		Example: "  keygate upstreams set --gateway orders next --target https://next.internal\n" +
 			"  keygate upstreams set --gateway orders default --target https://10.0.0.1:8443,weight=2 --target https://10.0.0.2:8443 --host orders.internal\n" +
-			"  keygate upstreams set --gateway orders default --balance hash --hash-on header:X-Session --retries attempts=2,on=connect+reset+503",
+			"  keygate upstreams set --gateway orders default --balance hash --hash-on header:X-Session --retries attempts=2,on=connect+reset+503\n" +
+			"  keygate upstreams set --gateway orders default --health path=/healthz,interval=5s",
 		PreRunE: func(c *cobra.Command, _ []string) error {
 			settings, err := o.settingsOf(c.Flags(), gateway.UpstreamSettings())
 			if err == nil && len(settings) == 0 {
@@ -167,7 +169,7 @@ func ejectionOf(text string) (any, error) {
 	case "false":
 		return false, nil
 	}
-	return partsOf("ejection", text, map[string]bool{"failures": true, "on": false, "base": false, "max": false, "max-percent": true})
+	return orNothing(partsOf("ejection", text, map[string]partKind{"failures": numberPart, "on": listPart, "base": textPart, "max": textPart, "max-percent": numberPart}))
 }
 
 // retriesOf returns the value of --retries; nil for the default.
@@ -175,27 +177,70 @@ func retriesOf(text string) (any, error) {
 	if text == "" {
 		return nil, nil
 	}
-	return partsOf("retries", text, map[string]bool{"attempts": true, "budget-percent": true, "on": false, "idempotency-key": false})
+	return orNothing(partsOf("retries", text, map[string]partKind{"attempts": numberPart, "budget-percent": numberPart, "on": listPart, "idempotency-key": switchPart}))
 }
 
-// partsOf returns the object that a flag gives as NAME=VALUE, separated by commas. known says for each name whether its value is
-// a number. The value of on is a list, and that of idempotency-key may be left out.
-func partsOf(flag, text string, known map[string]bool) (map[string]any, error) {
+// orNothing returns an object as the value of a setting.
+func orNothing(object map[string]any, err error) (any, error) { return object, err }
+
+// healthHeaderFlag is the flag of the headers of checks.
+const healthHeaderFlag = "health-header"
+
+// healthOf returns the value of --health, with the headers beside it; nil for no checks.
+func (a *app) healthOf(f *pflag.FlagSet) (any, error) {
+	withHeaders := f.Changed(healthHeaderFlag) || f.Changed(healthHeaderFlag+headersFileFlag)
+	text, err := f.GetString("health")
+	switch {
+	case err != nil:
+		return nil, err
+	case text == "" && withHeaders:
+		return nil, usagef("--%s needs --health, which replaces the checks: give that too", healthHeaderFlag)
+	case text == "":
+		return nil, nil
+	}
+	health, err := partsOf("health", text, map[string]partKind{
+		"path": textPart, "grpc": emptyPart, "tcp": switchPart, "interval": textPart, "timeout": textPart,
+		"unhealthy": numberPart, "healthy": numberPart, "statuses": statusesPart,
+	})
+	if err == nil && withHeaders {
+		health["headers"], err = a.headersOf(f, healthHeaderFlag)
+	}
+	return orNothing(health, err)
+}
+
+// partKind is a kind of parts of a flag.
+type partKind int
+
+const (
+	textPart     partKind = iota
+	numberPart            // a whole number
+	listPart              // values with + between them
+	statusesPart          // a text, in which + stands for a comma
+	switchPart            // true, false, or nothing for true
+	emptyPart             // a text, which may be left out
+)
+
+// partsOf returns the object that a flag gives as NAME=VALUE, separated by commas. known has the kinds of the names.
+func partsOf(flag, text string, known map[string]partKind) (map[string]any, error) {
 	object := map[string]any{}
 	for part := range strings.SplitSeq(text, ",") {
 		name, value, hasValue := strings.Cut(strings.TrimSpace(part), "=")
-		isNumber, isKnown := known[name]
+		kind, isKnown := known[name]
 		field := strings.ReplaceAll(name, "-", "_")
 		switch {
 		case !isKnown:
 			return nil, usagef("--%s has no part %q: use %s", flag, name, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		case name == "idempotency-key" && (!hasValue || value == "true" || value == "false"):
+		case kind == switchPart && (!hasValue || value == "true" || value == "false"):
 			object[field] = value != "false"
-		case !hasValue || name == "idempotency-key":
+		case kind == emptyPart:
+			object[field] = value
+		case !hasValue || kind == switchPart:
 			return nil, usagef("--%s: %s must have a value, as in %[2]s=1", flag, name)
-		case name == "on":
+		case kind == listPart:
 			object[field] = strings.FieldsFunc(value, func(r rune) bool { return r == '+' })
-		case isNumber:
+		case kind == statusesPart:
+			object[field] = strings.ReplaceAll(value, "+", ",")
+		case kind == numberPart:
 			n, err := strconv.ParseInt(value, 10, 64)
 			if err != nil {
 				return nil, usagef("--%s: %s must be a whole number, not %q", flag, name, value)
@@ -221,6 +266,28 @@ func retriesText(r client.Retries) string {
 	text := fmt.Sprintf("attempts=%d,budget-percent=%d,on=%s", r.Attempts, r.BudgetPercent, strings.Join(r.On, "+"))
 	if r.IdempotencyKey {
 		text += ",idempotency-key"
+	}
+	return text
+}
+
+// healthText returns checks in the form that --health takes, with the names of their headers; "" for none.
+func healthText(h *client.Health) string {
+	if h == nil {
+		return ""
+	}
+	kind := "tcp"
+	switch {
+	case h.Path != nil:
+		kind = "path=" + *h.Path
+	case h.Grpc != nil:
+		kind = "grpc=" + *h.Grpc
+	}
+	text := fmt.Sprintf("%s,interval=%s,timeout=%s,unhealthy=%d,healthy=%d", kind, h.Interval, h.Timeout, h.Unhealthy, h.Healthy)
+	if h.Statuses != nil {
+		text += ",statuses=" + strings.ReplaceAll(*h.Statuses, ",", "+")
+	}
+	if len(h.Headers) > 0 {
+		text += " (headers " + strings.Join(sortedKeys(h.Headers), ", ") + ")"
 	}
 	return text
 }

@@ -131,6 +131,8 @@ func settingOrNil(kind gateway.Kind, value any) any {
 		return v.Fields()
 	case gateway.Ejection:
 		return ejectionOrFalse(v)
+	case gateway.Health:
+		return healthOrNil(v)
 	case map[string]string:
 		if len(v) == 0 {
 			return nil

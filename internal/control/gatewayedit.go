@@ -20,12 +20,13 @@ type gatewayEdit struct {
 	moved     moved           // into the list
 
 	isDefault     Optional[bool]
-	newClientPair bool                        // the client certificate or its key is set
-	given         struct{ headers, key bool } // whether the patch has these
-	newHeaders    bool                        // all headers are given, and none is ***
-	newKey        bool                        // the client key is given, and not ***
-	ofUpstream    bool                        // the patch is that of an upstream
-	fromFile      bool                        // the patch comes from a configuration file, where *** stands for a secret that the gateway has
+	newClientPair bool                                // the client certificate or its key is set
+	given         struct{ headers, key, health bool } // whether the patch has these; health is the headers of checks
+	newHeaders    bool                                // all headers are given, and none is ***
+	newKey        bool                                // the client key is given, and not ***
+	newHealth     bool                                // all headers of checks are given, and none is ***
+	ofUpstream    bool                                // the patch is that of an upstream
+	fromFile      bool                                // the patch comes from a configuration file, where *** stands for a secret that the gateway has
 	open          func(sealed []byte) ([]byte, error)
 }
 
@@ -61,10 +62,20 @@ func (s *Service) newEdit(p *gateway.Patch, fromFile bool) *gatewayEdit {
 		newHeaders:    p.UpstreamHeaders.Present, newKey: p.UpstreamClientKey.Present && (!fromFile || p.UpstreamClientKey.Value != gateway.Masked),
 	}
 	e.given.headers, e.given.key = p.UpstreamHeaders.Present, p.UpstreamClientKey.Present
-	for _, value := range p.UpstreamHeaders.Value {
-		e.newHeaders = e.newHeaders && (!fromFile || value != gateway.Masked)
-	}
+	h := &p.Health
+	e.given.health = h.Present && (h.Null || h.Value.Headers != nil || !h.Value.TakesHeaders())
+	e.newHeaders, e.newHealth = e.newHeaders && e.allNew(p.UpstreamHeaders.Value), e.given.health && e.allNew(h.Value.Headers)
 	return e
+}
+
+// allNew reports whether all headers have values of their own.
+func (e *gatewayEdit) allNew(headers map[string]string) bool {
+	for _, value := range headers {
+		if e.fromFile && value == gateway.Masked {
+			return false
+		}
+	}
+	return true
 }
 
 // readPatchOf is readPatch for a patch that a call gives. The call may give the default plan by its identifier instead of its
@@ -96,6 +107,8 @@ func (s *Service) putSetting(e *gatewayEdit, actor *Actor, p *gateway.Patch, set
 		return putDefault(e, actor, p.Default)
 	case "upstream_headers", "headers":
 		return s.putHeaders(e, p.UpstreamHeaders)
+	case "health":
+		return s.putHealth(e, setting, p)
 	case "upstream_client_key", "client_key":
 		return s.putClientKey(e, p.UpstreamClientKey)
 	}
@@ -185,6 +198,6 @@ func (e *gatewayEdit) applySettings(g *gateway.Gateway) error {
 		problems = append(problems, set(g))
 	}
 	u := &g.Upstream
-	u.OfOrigin = u.OfOrigin && (len(u.Headers) > 0 && !e.newHeaders || len(u.TLS.ClientKey) > 0 && !e.newKey)
+	u.OfOrigin = u.OfOrigin && (len(u.Headers) > 0 && !e.newHeaders || len(u.TLS.ClientKey) > 0 && !e.newKey || len(u.Health.SealedHeaders()) > 0 && !e.newHealth)
 	return fault.Join(problems...)
 }

@@ -81,6 +81,7 @@ func restoreSecrets(p *gateway.Patch, now, after *gateway.Upstream, prefix strin
 		*h = gateway.Member[map[string]string]{Present: true, Null: true}
 		warnings = append(warnings, fmt.Sprintf("%sheaders were %sthem again", prefix, notRestored))
 	}
+	warnings = append(warnings, restoreHealth(p, now, after, moves, prefix+"health.headers")...)
 	certificate, key := &p.UpstreamClientCertificate, &p.UpstreamClientKey
 	wantsCertificate, wantsKey := certificate.Present && !certificate.Null, key.Present && !key.Null
 	same := hasKey && (!wantsCertificate || certificate.Value == now.TLS.ClientCertificate)
@@ -91,6 +92,34 @@ func restoreSecrets(p *gateway.Patch, now, after *gateway.Upstream, prefix strin
 			certificate.Present, certificate.Null, key.Present, key.Null = true, true, true, true
 		}
 		warnings = append(warnings, fmt.Sprintf("%sclient_certificate and %[1]sclient_key were %[2]sthem again", prefix, notRestored))
+	}
+	return warnings
+}
+
+// restoreHealth is restoreSecrets for the headers of checks, in field. moves says that none of them stay.
+func restoreHealth(p *gateway.Patch, now, after *gateway.Upstream, moves bool, field string) (warnings []string) {
+	const notRestored = " not restored, because revisions hold no secrets: set "
+	h, had := &p.Health, now.Health.SealedHeaders()
+	if moves {
+		if len(had) > 0 && !h.Present && after.Health != nil {
+			*h = gateway.Member[gateway.Health]{Present: true, Value: after.HealthOf()}
+			h.Value.Headers = nil
+		}
+		if len(had) > 0 && h.Present && !h.Null && h.Value.Headers == nil && h.Value.TakesHeaders() {
+			h.Value.Headers = map[string]string{}
+			warnings = append(warnings, field+" were"+notRestored+"them again")
+		}
+		had = nil
+	}
+	if h.Value.Headers == nil {
+		return warnings
+	}
+	h.Value.Headers = maps.Clone(h.Value.Headers)
+	for _, name := range slices.Sorted(maps.Keys(h.Value.Headers)) {
+		if len(had[name]) == 0 {
+			delete(h.Value.Headers, name)
+			warnings = append(warnings, field+"."+name+" was"+notRestored+"it again")
+		}
 	}
 	return warnings
 }

@@ -15,9 +15,23 @@ func (s *Service) putHeaders(e *gatewayEdit, o Optional[map[string]string]) erro
 	if !o.Present {
 		return nil
 	}
-	sealed := make(map[string][]byte, len(o.Value))
-	checked := make(map[string]string, len(o.Value))
-	for name, value := range o.Value {
+	const field = "upstream_headers"
+	sealed, err := s.sealHeaders(e, field, o.Value, gateway.CheckUpstreamHeaders)
+	if err != nil {
+		return err
+	}
+	e.set = append(e.set, func(g *gateway.Gateway) (err error) {
+		g.Upstream.Headers, err = e.keepHeaders(field, g.Upstream.Headers, sealed, o.Value)
+		return err
+	})
+	return nil
+}
+
+// sealHeaders returns the sealed values of headers, which check checks, apart from those that a file keeps.
+func (s *Service) sealHeaders(e *gatewayEdit, field string, headers map[string]string, check func(map[string]string) error) (map[string][]byte, error) {
+	sealed := make(map[string][]byte, len(headers))
+	checked := make(map[string]string, len(headers))
+	for name, value := range headers {
 		if e.fromFile && value == gateway.Masked {
 			checked[name] = "" // any valid value
 			continue
@@ -25,26 +39,76 @@ func (s *Service) putHeaders(e *gatewayEdit, o Optional[map[string]string]) erro
 		checked[name] = value
 		var err error
 		if sealed[name], err = s.cfg.Sealer.Seal([]byte(value)); err != nil {
-			return fmt.Errorf("seal upstream header %s: %w", name, err)
+			return nil, fmt.Errorf("seal %s %s: %w", field, name, err)
 		}
 	}
-	if err := gateway.CheckUpstreamHeaders(checked); err != nil {
+	return sealed, check(checked)
+}
+
+// keepHeaders returns the sealed headers after a change, of which keepSecret keeps some.
+func (e *gatewayEdit) keepHeaders(field string, before, sealed map[string][]byte, given map[string]string) (after map[string][]byte, err error) {
+	if len(given) > 0 {
+		after = make(map[string][]byte, len(given))
+	}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(given)) {
+		var err error
+		after[name], err = e.keepSecret(field+"."+name, before[name], sealed[name], given[name])
+		problems = append(problems, err)
+	}
+	return after, fault.Join(problems...)
+}
+
+// healthHeaders is the field of the headers of checks.
+const healthHeaders = "health.headers"
+
+// putHealth makes e set the checks. Without headers, those in force stay.
+func (s *Service) putHealth(e *gatewayEdit, setting *gateway.Setting, p *gateway.Patch) error {
+	change, err := setting.Change(withUsableHeaders(e, p))
+	if change == nil || err != nil {
 		return err
 	}
-	e.set = append(e.set, func(g *gateway.Gateway) error {
-		before := g.Upstream.Headers
-		var after map[string][]byte
-		if len(o.Value) > 0 {
-			after = make(map[string][]byte, len(o.Value))
+	e.put(change)
+	headers := p.Health.Value.Headers
+	if headers == nil {
+		return nil
+	}
+	return s.putHealthHeaders(e, Optional[map[string]string]{Present: true, Value: headers})
+}
+
+// withUsableHeaders returns p with names of headers alone, whose values putHealthHeaders checks.
+func withUsableHeaders(e *gatewayEdit, p *gateway.Patch) *gateway.Patch {
+	names := *p
+	if p.Health.Value.Headers != nil {
+		names.Health.Value.Headers = map[string]string{}
+		for name := range p.Health.Value.Headers {
+			names.Health.Value.Headers[name] = ""
 		}
-		var problems []error
-		for _, name := range slices.Sorted(maps.Keys(o.Value)) {
-			var err error
-			after[name], err = e.keepSecret("upstream_headers."+name, before[name], sealed[name], o.Value[name])
-			problems = append(problems, err)
+	}
+	return &names
+}
+
+// putHealthHeaders makes e replace the headers of checks.
+func (s *Service) putHealthHeaders(e *gatewayEdit, o Optional[map[string]string]) error {
+	if !o.Present {
+		return nil
+	}
+	sealed, err := s.sealHeaders(e, healthHeaders, o.Value, gateway.CheckHealthHeaders)
+	if err != nil {
+		return err
+	}
+	e.set = append(e.set, func(g *gateway.Gateway) (err error) {
+		h := g.Upstream.Health
+		if h == nil || !h.TakesHeaders() {
+			if len(o.Value) == 0 {
+				return nil
+			}
+			return fault.Invalid(healthHeaders, "needs checks by path or grpc, which the upstream does not have: set its health first, or leave the headers out")
 		}
-		g.Upstream.Headers = after
-		return fault.Join(problems...)
+		next := h.WithoutHeaders()
+		next.Sealed, err = e.keepHeaders(healthHeaders, h.Sealed, sealed, o.Value)
+		g.Upstream.Health = next
+		return err
 	})
 	return nil
 }

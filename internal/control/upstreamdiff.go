@@ -29,7 +29,13 @@ func upstreamsDiff(before, after *gateway.Gateway) audit.Diff {
 		if changed += n; n > 0 {
 			lists[name] = [2]any{targetList(was), targetList(is)}
 		}
-		if was == nil || is == nil || name == gateway.DefaultUpstream {
+		if was == nil || is == nil {
+			continue
+		}
+		if !maps.EqualFunc(was.Health.SealedHeaders(), is.Health.SealedHeaders(), bytes.Equal) {
+			d[upstreamPath(name, "health")] = [2]any{healthOrNil(was.HealthOf()), healthOrNil(is.HealthOf())}
+		}
+		if name == gateway.DefaultUpstream {
 			continue
 		}
 		// Masked, the old and the new value of a secret read the same.
@@ -203,6 +209,26 @@ func ejectionOrFalse(e gateway.Ejection) any {
 		return false
 	}
 	return map[string]any{"failures": e.Failures, "on": e.On, "base": e.Base, "max": e.Max, "max_percent": e.MaxPercent}
+}
+
+// healthOrNil returns checks as the audit log has them.
+func healthOrNil(h gateway.Health) any {
+	if h.IsZero() {
+		return nil
+	}
+	m := map[string]any{"interval": h.Interval, "timeout": h.Timeout, "unhealthy": h.Unhealthy, "healthy": h.Healthy}
+	switch {
+	case h.GRPC != nil:
+		m["grpc"] = *h.GRPC
+	case h.TCP:
+		m["tcp"] = true
+	default:
+		m["path"], m["statuses"] = h.Path, h.Statuses
+	}
+	if len(h.Headers) > 0 {
+		m["headers"] = h.Headers
+	}
+	return m
 }
 
 // upstreamChanges returns the changes of upstreams in a diff, in the order of their paths.

@@ -153,7 +153,8 @@ func (e *gatewayEdit) applyUpstreams(g *gateway.Gateway) error {
 }
 
 // guardSecrets decides which secrets u, which was before until now, keeps (targets.md, section 1): those that are still for
-// the same service. If others are not given again, the error is a validation error of upstream_headers or upstream_client_key.
+// the same service. If others are not given again, the error is a validation error of upstream_headers, upstream_client_key or
+// health.headers.
 // A default upstream with one target loses them instead (contract, 3.3).
 func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
 	if !before.HasSecrets() || before.URL == "" { // a gateway that is being created has given them to none yet
@@ -174,16 +175,19 @@ func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
 		u.OfOrigin = u.OfOrigin || !before.ProvesHost() && u.ProvesHost()
 		return nil
 	}
-	u.Headers, u.TLS.ClientKey = nil, nil
+	u.Headers, u.TLS.ClientKey, u.Health = nil, nil, u.Health.WithoutHeaders()
 	const remedy = "must be given again in the same call, or set to null: secrets of an upstream are for the service that they were given for, but %s"
-	var headers, key error
+	var headers, key, health error
 	if len(before.Headers) > 0 && !e.given.headers {
 		headers = fault.Invalid("upstream_headers", remedy, reason)
 	}
 	if len(before.TLS.ClientKey) > 0 && !e.given.key {
 		key = fault.Invalid("upstream_client_key", remedy, reason)
 	}
-	return fault.Join(headers, key)
+	if len(before.Health.SealedHeaders()) > 0 && !e.given.health {
+		health = fault.Invalid(healthHeaders, remedy, reason)
+	}
+	return fault.Join(headers, key, health)
 }
 
 // serviceChange says why an upstream that changes may send its secrets to another service than before, or returns "" if it

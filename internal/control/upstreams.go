@@ -140,8 +140,9 @@ func asConflict(err error) error {
 // NewTarget is a target that is added to an upstream. With it come the secrets of the upstream, if they are not kept.
 type NewTarget struct {
 	gateway.Target
-	Headers   Optional[map[string]string] // replaced as a whole
-	ClientKey Optional[string]
+	Headers       Optional[map[string]string] // replaced as a whole
+	ClientKey     Optional[string]
+	HealthHeaders Optional[map[string]string] // of checks; replaced as a whole
 }
 
 // AddTarget adds a target to an upstream. If the upstream has it already, or has the most targets, the error is
@@ -150,7 +151,8 @@ func (s *Service) AddTarget(ctx context.Context, actor *Actor, gatewayID, name s
 	p := gateway.UpstreamPatch{Name: name}
 	p.UpstreamHeaders, p.UpstreamClientKey = in.Headers, in.ClientKey
 	edit, err := s.readUpstream(&p, false)
-	if err := fault.Join(in.Check(), err); err != nil {
+	edit.given.health, edit.newHealth = in.HealthHeaders.Present, in.HealthHeaders.Present
+	if err := fault.Join(in.Check(), err, s.putHealthHeaders(&edit.gatewayEdit, in.HealthHeaders)); err != nil {
 		return nil, err
 	}
 	edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) {

@@ -52,6 +52,11 @@ func (p *Patch) HasSecrets() bool {
 			return true
 		}
 	}
+	for _, value := range p.Health.Value.Headers {
+		if value != Masked {
+			return true
+		}
+	}
 	return slices.ContainsFunc(p.Upstreams.Value, func(u UpstreamPatch) bool { return u.HasSecrets() })
 }
 
@@ -61,10 +66,10 @@ func (p *Patch) WithoutSecrets() Patch {
 	if k := &masked.UpstreamClientKey; k.Present && !k.Null {
 		k.Value = Masked
 	}
-	if h := &masked.UpstreamHeaders; h.Value != nil {
-		h.Value = maps.Clone(h.Value)
-		for name := range h.Value {
-			h.Value[name] = Masked
+	for _, headers := range []*map[string]string{&masked.UpstreamHeaders.Value, &masked.Health.Value.Headers} {
+		*headers = maps.Clone(*headers)
+		for name := range *headers {
+			(*headers)[name] = Masked
 		}
 	}
 	if u := &masked.Upstreams; u.Value != nil {

@@ -24,15 +24,18 @@ const Masked = "***"
 // CheckUpstreamHeaders checks the headers that are set on every forwarded request. It
 // rejects headers that frame the message, are hop-by-hop, or are set by Keygate. Errors are
 // validation errors of "upstream_headers" or of a field of it.
-func CheckUpstreamHeaders(h map[string]string) error {
+func CheckUpstreamHeaders(h map[string]string) error { return checkHeaderSet("upstream_headers", h) }
+
+// checkHeaderSet checks headers that are set, in the field of.
+func checkHeaderSet(of string, h map[string]string) error {
 	if len(h) > MaxUpstreamHeaders {
-		return fault.Invalid("upstream_headers", "must not have more than %d headers", MaxUpstreamHeaders)
+		return fault.Invalid(of, "must not have more than %d headers", MaxUpstreamHeaders)
 	}
 	problems := make([]error, 0, 2)
 	if size := headerBytes(h); size > maxUpstreamHeaderSet {
-		problems = append(problems, fault.Invalid("upstream_headers", "must have at most %d bytes, all names and values together, not %d", maxUpstreamHeaderSet, size))
+		problems = append(problems, fault.Invalid(of, "must have at most %d bytes, all names and values together, not %d", maxUpstreamHeaderSet, size))
 	}
-	return fault.Join(append(problems, checkHeaders("upstream_headers", h))...)
+	return fault.Join(append(problems, checkHeaders(of, h))...)
 }
 
 // CheckRequestHeaders checks the headers of a request that Keygate sends to a gateway on behalf of a user. It rejects

@@ -208,5 +208,9 @@ func (u *Upstream) Check() error {
 	if u.URL == "" {
 		return fault.Join(CheckTargets(nil), badHash)
 	}
-	return fault.Join(CheckTargets(u.AllTargets()), badHash)
+	var badGRPC error
+	if h := u.Health; h != nil && h.GRPC != nil && strings.HasPrefix(strings.ToLower(u.URL), "http:") {
+		badGRPC = fault.Invalid("health.grpc", "needs https or h2c targets, since gRPC is spoken over HTTP/2: write h2c:// for it without TLS")
+	}
+	return fault.Join(CheckTargets(u.AllTargets()), badHash, badGRPC)
 }

@@ -24,7 +24,7 @@ type Setting struct {
 	Record Record
 	Flag   Flag
 	Form   Form
-	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection and KindRetries, which have a form field for each part
+	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection, KindRetries and KindHealth, which have a form field for each part
 
 	values values
 
@@ -51,6 +51,7 @@ const (
 	KindEjection    Kind = "ejection"    // Ejection
 	KindRetries     Kind = "retries"     // Retries
 	KindSplit       Kind = "split"       // Split
+	KindHealth      Kind = "health"      // Health, whose headers are secret
 )
 
 // IsSecret reports whether the values are secret: stored encrypted, and shown as Masked.

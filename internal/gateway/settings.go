@@ -56,6 +56,7 @@ type UpstreamOnly struct {
 	HashOn   Member[string]
 	Ejection Member[Ejection] // replaced as a whole
 	Retries  Member[Retries]  // replaced as a whole
+	Health   Member[Health]   // replaced as a whole, but for its headers if it has none
 }
 
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and
@@ -620,13 +621,18 @@ func Settings() []Setting {
 
 // checkFileHeaders is CheckUpstreamHeaders for a file, where a value may be Masked.
 func checkFileHeaders(h map[string]string) error {
+	return CheckUpstreamHeaders(unmasked(h))
+}
+
+// unmasked returns headers with a valid value in place of Masked.
+func unmasked(h map[string]string) map[string]string {
 	given := maps.Clone(h)
 	for name, value := range given {
 		if value == Masked {
 			given[name] = ""
 		}
 	}
-	return CheckUpstreamHeaders(given)
+	return given
 }
 
 // checkFileClientKey is CheckUpstreamClientKey for a file, where the key may be Masked.
@@ -659,12 +665,5 @@ func checkCORS(c CORS) error {
 
 // maskedHeaders returns the headers that g sets, with Masked for the values; nil if there are none.
 func maskedHeaders(g *Gateway) map[string]string {
-	if len(g.Upstream.Headers) == 0 {
-		return nil
-	}
-	masked := make(map[string]string, len(g.Upstream.Headers))
-	for name := range g.Upstream.Headers {
-		masked[name] = Masked
-	}
-	return masked
+	return masked(g.Upstream.Headers)
 }

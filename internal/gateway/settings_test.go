@@ -96,6 +96,14 @@ func drawUpstream(t *rapid.T, u *gateway.Upstream, scheme string) {
 	on := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{gateway.OnConnect, gateway.OnTimeout, gateway.On502, gateway.OnGRPCUnavailable}), 1, 4, rapid.ID)
 	u.Ejection = rapid.SampledFrom([]*gateway.Ejection{nil, {Off: true}, {Failures: 2, On: on.Draw(t, "ejected on"), Base: "100ms", Max: "1h0m0s", MaxPercent: 0}}).Draw(t, "ejection")
 	u.Retries = rapid.SampledFrom([]*gateway.Retries{nil, {On: []string{}}, {Attempts: 5, BudgetPercent: 100, On: on.Draw(t, "retried on"), IdempotencyKey: true}}).Draw(t, "retries")
+	u.Health = rapid.SampledFrom([]*gateway.Health{
+		nil, {Path: "/healthz?a={b},c", Interval: "10s", Timeout: "2s", Unhealthy: 2, Healthy: 100, Statuses: "200-399", Sealed: map[string][]byte{"X-Probe": []byte("sealed")}},
+		{Path: "/", Interval: "1h0m0s", Timeout: "100ms", Unhealthy: 1, Healthy: 1, Statuses: "204"}, {TCP: true, Interval: "1s", Timeout: "1m", Unhealthy: 2, Healthy: 2},
+		{Path: "/", Interval: "1s", Timeout: "1s", Unhealthy: 2, Healthy: 2, Statuses: "200,204,300-302"},
+	}).Draw(t, "health")
+	if scheme != "http" && rapid.Bool().Draw(t, "grpc") {
+		u.Health = &gateway.Health{GRPC: rapid.SampledFrom([]*string{new(""), new("orders.v1.Orders"), new("true")}).Draw(t, "service"), Interval: "10s", Timeout: "2s", Unhealthy: 2, Healthy: 2}
+	}
 }
 
 const everySetting = `gateway:

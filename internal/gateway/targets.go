@@ -183,7 +183,7 @@ func (g *Gateway) NeedsUpstreams() bool { return len(g.Others) > 0 || g.Upstream
 
 // isMore reports whether u has anything that the upstream_ settings cannot say.
 func (u *Upstream) isMore() bool {
-	return u.Targets != nil || u.Balance != (Balance{}) || u.Ejection != nil || u.Retries != nil
+	return u.Targets != nil || u.Balance != (Balance{}) || u.Ejection != nil || u.Retries != nil || u.Health != nil
 }
 
 // CountTargets returns the number of targets of all upstreams.

@@ -27,7 +27,7 @@ func TestInvalidUpstreamsAreRejected(t *testing.T) {
 		{"[{name: A}]", 23, "[0].name", "1 to 64 characters of a-z"},
 		{"[{name: " + strings.Repeat("a", 65) + "}]", 23, "[0].name", "1 to 64 characters of a-z"},
 		{"[{name: a}, {name: a}]", 34, "[1].name", "is a duplicate"},
-		{"[{name: a, health: {}}]", 26, "[0].health", "is not a field of an upstream: use name, targets, balance"},
+		{"[{name: a, split: {}}]", 26, "[0].split", "is not a field of an upstream: use name, targets, balance"},
 		{"[{name: a, refresh: 1s}]", 26, "[0].refresh", "is not a field"},
 		{"[{name: a, upstream_host: b}]", 26, "[0].upstream_host", "is not a field"},
 		{"[{name: a, targets: null}]", 35, "[0].targets", "must be a list"},
@@ -62,6 +62,23 @@ func TestInvalidUpstreamsAreRejected(t *testing.T) {
 		{"[{name: a, retries: {budget_percent: -1}}]", 52, "[0].retries.budget_percent", "between 0 and 100"},
 		{"[{name: a, retries: {on: connect}}]", 40, "[0].retries.on", "must be a list"},
 		{"[{name: a, retries: {idempotency_key: yes}}]", 53, "[0].retries.idempotency_key", "must be true or false"},
+		{"[{name: a, health: {}}]", 34, "[0].health", "must have exactly one of path, grpc and tcp"},
+		{"[{name: a, health: {path: /, tcp: true}}]", 34, "[0].health", "must have exactly one of path, grpc and tcp"},
+		{"[{name: a, health: {path: /, after: 1s}}]", 44, "[0].health.after", "is not a field of health: use path"},
+		{"[{name: a, health: {path: healthz}}]", 41, "[0].health.path", "must begin with /"},
+		{"[{name: a, health: {path: '/a b'}}]", 41, "[0].health.path", "must begin with /"},
+		{"[{name: a, health: {grpc: 'a b'}}]", 41, "[0].health.grpc", "must be the name of a service"},
+		{"[{name: a, health: {tcp: true, interval: 500ms}}]", 56, "[0].health.interval", "between 1s and 1h, such as"},
+		{"[{name: a, health: {tcp: true, timeout: 61s}}]", 55, "[0].health.timeout", "between 100ms and 1m, such as"},
+		{"[{name: a, health: {tcp: true, unhealthy: 0}}]", 57, "[0].health.unhealthy", "between 1 and 100"},
+		{"[{name: a, health: {tcp: true, healthy: 101}}]", 55, "[0].health.healthy", "between 1 and 100"},
+		{"[{name: a, health: {tcp: true, statuses: 200}}]", 56, "[0].health.statuses", "needs path"},
+		{"[{name: a, health: {path: /, statuses: 399-200}}]", 54, "[0].health.statuses", "between 200 and 599 or ranges"},
+		{"[{name: a, health: {path: /, statuses: '199'}}]", 54, "[0].health.statuses", "between 200 and 599 or ranges"},
+		{"[{name: a, health: {path: /, statuses: ok}}]", 54, "[0].health.statuses", "between 200 and 599 or ranges"},
+		{"[{name: a, health: {tcp: true, headers: {X-A: b}}}]", 55, "[0].health.headers", "needs path or grpc"},
+		{"[{name: a, health: {path: /, headers: {User-Agent: b}}}]", 66, "[0].health.headers.User-Agent", "is reserved"},
+		{"[{name: a, health: {path: /, headers: {Host: b}}}]", 60, "[0].health.headers.Host", "is reserved"},
 		{"[{name: a, timeout: 2h}]", 35, "[0].timeout", "between 1s and 1h"},
 		{"[{name: a, host: 'a b'}]", 32, "[0].host", "must be target, preserve, or a hostname"},
 		{"[{name: a, connect_timeout: 1ms}]", 43, "[0].connect_timeout", "between 100ms and 1m"},
@@ -100,7 +117,9 @@ func TestPartsOfAnUpstream(t *testing.T) {
 	d, err := gateway.ParseDocument([]byte(`gateway:
   upstreams:
     - {name: a, ejection: {on: [502, "503"], base: null}, retries: {on: []}}
-    - {name: b, ejection: false, retries: null, balance: null}
+    - {name: b, ejection: false, retries: null, balance: null, health: null}
+    - {name: c, health: {path: /healthz, statuses: 204, interval: null, headers: null}}
+    - {name: d, health: {grpc: "", healthy: 1}}
 routes:
   - {path: /a, methods: [GET], upstream: a}
   - {path: /b, methods: [GET], upstream: default}
@@ -119,6 +138,13 @@ routes:
 	b := &d.Gateway.Upstreams.Value[1]
 	if !b.Ejection.Value.Off || !b.Retries.Null || !b.Balance.Null || b.Targets.Present {
 		t.Errorf("got the patch %+v", b)
+	}
+	h := d.Gateway.Upstreams.Value[2].Health.Value
+	if h.Path != "/healthz" || h.Statuses != "204" || h.Interval != "10s" || h.Timeout != "2s" || h.Unhealthy != 2 || h.Healthy != 2 || h.Headers == nil || len(h.Headers) > 0 {
+		t.Errorf("got the checks %+v", h)
+	}
+	if h := d.Gateway.Upstreams.Value[3].Health.Value; h.GRPC == nil || *h.GRPC != "" || h.Healthy != 1 || h.Statuses != "" || h.Headers != nil || !b.Health.Null {
+		t.Errorf("got the checks %+v, and %+v", h, b.Health)
 	}
 	for i, want := range []string{"a", "", ""} {
 		if d.Routes[i].Upstream != want {
@@ -153,6 +179,7 @@ func TestSettingsOfAnUpstream(t *testing.T) {
 		from := gateway.Upstream{Name: "a"}
 		drawUpstream(t, &from, "https")
 		from.Timeout, from.Host, from.Timeouts.Connect = "7s", "a.example", "2s"
+		from.Health = from.Health.WithoutHeaders() // package control sets them
 		g := &gateway.Gateway{Timeout: gateway.DefaultTimeout}
 		alone, target := g.Alone(&from), g.Alone(&gateway.Upstream{Name: "a"})
 		for _, s := range gateway.UpstreamSettings() {

@@ -51,6 +51,7 @@ type Upstream struct {
 	Balance  Balance   `json:"balance,omitzero"`
 	Ejection *Ejection `json:"ejection,omitempty"` // nil for DefaultEjection
 	Retries  *Retries  `json:"retries,omitempty"`  // nil for DefaultRetries
+	Health   *Health   `json:"health,omitempty"`   // nil for no checks
 }
 
 // setURL sets a URL that is valid. Credentials for one server are not sent to another: a new origin removes
@@ -69,13 +70,16 @@ func (u *Upstream) setURL(s string) {
 	}
 }
 
-// DropSecrets removes the headers, and the client certificate with its key.
+// DropSecrets removes the headers, those of checks too, and the client certificate with its key.
 func (u *Upstream) DropSecrets() {
 	u.Headers, u.TLS.ClientCertificate, u.TLS.ClientKey = nil, "", nil
+	u.Health = u.Health.WithoutHeaders()
 }
 
-// HasSecrets reports whether there are headers or a client key.
-func (u *Upstream) HasSecrets() bool { return len(u.Headers) > 0 || len(u.TLS.ClientKey) > 0 }
+// HasSecrets reports whether there are headers, of requests or of checks, or a client key.
+func (u *Upstream) HasSecrets() bool {
+	return len(u.Headers) > 0 || len(u.TLS.ClientKey) > 0 || len(u.Health.SealedHeaders()) > 0
+}
 
 // UpstreamTLS says how a gateway authenticates an https upstream, and itself to the
 // upstream.

@@ -147,6 +147,52 @@ func UpstreamSettings() []Setting {
 			check:  checkRetries,
 		},
 	}, {
+		Name: "health", Kind: KindHealth,
+		Doc: Doc{
+			File:   "How the targets are checked: by exactly one of path, grpc and tcp. Absent parts have their defaults, but absent headers those in force. null, the default, means that they are not checked.",
+			Update: "How the targets are checked: by exactly one of path, grpc and tcp. Replaces the whole object, whose absent parts have their defaults; absent headers keep those in force, as long as they are for the same service. Null, the default, means that the targets are not checked.",
+			Record: "How the targets are checked; null if they are not.",
+			Patch:  "replaced as a whole, but for absent headers; default: no checks",
+		},
+		Flag: Flag{Name: "health", Usage: "how the targets are checked: `path=/healthz`, grpc=SERVICE or tcp, then perhaps interval=10s, timeout, unhealthy, healthy and statuses=200-299+304, separated by commas", Column: "HEALTH"},
+		Form: Form{Group: "Checks"},
+		Parts: []Part{{
+			Name: "path", Kind: KindText,
+			Form: Form{Label: "Path", Hint: "Requested with GET, from the root of the target's address. Give this, or a gRPC service, or choose a connection alone.", Placeholder: "/healthz"},
+		}, {
+			Name: "grpc", Kind: KindText,
+			Form: Form{Label: "gRPC service", Hint: "Whose health is asked for, of https or h2c targets; \"\" is the server as a whole."},
+		}, {
+			Name: "tcp", Kind: KindBool,
+			Form: Form{Label: "A connection is enough", Hint: "Nothing is sent."},
+		}, {
+			Name: "interval", Kind: KindDuration,
+			Form: Form{Label: "Interval", Hint: "1s to 1h"},
+		}, {
+			Name: "timeout", Kind: KindDuration,
+			Form: Form{Label: "Timeout of a check", Hint: "100ms to 1m"},
+		}, {
+			Name: "unhealthy", Kind: KindCount,
+			Form: Form{Label: "Bad checks", Hint: "So many in a row take a target out, 1 to 100."},
+		}, {
+			Name: "healthy", Kind: KindCount,
+			Form: Form{Label: "Good checks", Hint: "So many in a row take it in again, 1 to 100."},
+		}, {
+			Name: "statuses", Kind: KindText,
+			Form: Form{Label: "Good statuses", Hint: "With a path: codes and ranges. Empty means 200-399.", Placeholder: DefaultStatuses},
+		}, {
+			Name: "headers", Kind: KindHeaders,
+			Flag: Flag{Name: "health-header", Usage: "header of checks, as `NAME=VALUE`, with --health; may be repeated, and replaces all of them"},
+			Form: Form{Label: "Sent with checks", Hint: "Headers, one “Name: value” in a line. A change replaces all of them: write the value again where *** is shown.", Placeholder: "X-Probe: secret"},
+		}},
+		values: access[Health]{
+			file:   healthValue(),
+			member: func(p *Patch) *Member[Health] { return &p.Health },
+			get:    func(g *Gateway) Health { return g.Upstream.HealthOf() },
+			set:    func(g *Gateway, v Health) { g.Upstream.setHealth(v) },
+			check:  checkHealth,
+		},
+	}, {
 		Name: "timeout", Kind: KindDuration, Example: "30s",
 		Doc: Doc{
 			File:   "Timeout for the response headers of all attempts together, from 1s to 1h. Default: the timeout of the gateway.",
@@ -177,6 +223,7 @@ func UpstreamSettings() []Setting {
 func UpstreamGroups() []Group {
 	return []Group{
 		{Title: "Upstream"},
+		{Title: "Checks", Text: "With a path, a gRPC service or a connection alone, each target is checked, and gets no requests while it fails."},
 		{Title: "Ejection", Text: "Failures in a row take a target away for some time."},
 		{Title: "Retries", Text: "A request that failed is tried again, with another target if there is one."},
 		{Title: "Connections to the upstream", Text: "Empty means the default."},

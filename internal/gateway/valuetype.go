@@ -19,6 +19,13 @@ type valueType[T any] struct {
 	schema schema
 }
 
+// withDoc returns the schema with a description.
+func (v valueType[T]) withDoc(text string) schema {
+	s := maps.Clone(v.schema)
+	s["description"] = text
+	return s
+}
+
 // scalar returns an encoder of values that fit on the line of their name.
 func scalar[T any](text func(T) string) func(*bytes.Buffer, T) {
 	return func(b *bytes.Buffer, value T) { b.WriteString(" " + text(value) + "\n") }

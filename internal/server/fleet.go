@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/health"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -15,10 +17,28 @@ func (s *Server) openFleet(ctx context.Context) error {
 			s.events.NoteTarget(t)
 		}
 	})
+	s.toCheck = service.NewSignal()
+	s.fleet.OnChecks(s.toCheck.Notify)
 	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet, now: func() time.Duration { return time.Duration(s.clock.Mono()) }})
 }
 
-// upstreams returns the upstreams that have, or had, several targets, ordered by account, gateway and name.
+// startChecks starts what checks targets, on a node with a data plane.
+func (s *Server) startChecks(ctx context.Context) error {
+	checks, err := health.New(health.Config{
+		Healths: s.fleet.Healths, Changed: s.toCheck, Pools: s.pools, Version: s.cfg.Version,
+		Serves: func(accountID string) bool {
+			a := s.follower.Current().Account(accountID)
+			return a != nil && a.State == account.Active
+		},
+		Now: func() time.Duration { return time.Duration(s.clock.Mono()) },
+	})
+	if err != nil {
+		return err
+	}
+	return s.running.Start(ctx, checks)
+}
+
+// upstreams returns the upstreams that are checked, or have or had several targets, ordered by account, gateway and name.
 func (s *Server) upstreams() (all []*balance.Upstream) {
 	current := s.follower.Current()
 	for _, name := range s.fleet.Names() {

@@ -121,6 +121,7 @@ type Server struct {
 	sharing     *ratelimit.Sharing    // nil if there is nothing to share limits with
 	limitStore  *limitstore.Store     // nil without --redis-url
 	fleet       *balance.Fleet
+	toCheck     service.Signal // what the fleet has to check has changed
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -319,6 +320,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	if settings.ServesGateway() {
 		if err := s.buildGateway(s.clock, box); err != nil {
+			return err
+		}
+		if err := s.startChecks(ctx); err != nil {
 			return err
 		}
 	}

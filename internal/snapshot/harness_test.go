@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -53,6 +54,7 @@ type harness struct {
 	clock    *clock
 	reserver *ratelimit.Reserver
 	follower *snapshot.Follower
+	fleet    *balance.Fleet
 	account  account.Account
 	random   *rand.ChaCha8
 }
@@ -70,7 +72,7 @@ func newHarness(t testing.TB) *harness {
 // newHarnessOn returns a Follower over source, as after a restart.
 func newHarnessOn(t testing.TB, source *snapshottest.Source, c *clock) *harness {
 	t.Helper()
-	h := &harness{t: t, source: source, clock: c, random: rand.NewChaCha8([32]byte{1})}
+	h := &harness{t: t, source: source, clock: c, random: rand.NewChaCha8([32]byte{1}), fleet: balance.NewFleet(nil)}
 	var err error
 	h.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: func() time.Time { return time.Unix(0, h.clock.Now().Wall) }})
 	if err != nil {
@@ -95,7 +97,7 @@ func newHarnessOn(t testing.TB, source *snapshottest.Source, c *clock) *harness 
 func newFollower(t testing.TB, h *harness) *snapshot.Follower {
 	t.Helper()
 	f, err := snapshot.New(snapshot.Config{
-		Source: h.source, Reserver: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
+		Source: h.source, Reserver: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test", Fleet: h.fleet,
 		OpenSealed: func(b []byte) ([]byte, error) { return []byte(strings.ToUpper(string(b))), nil },
 	})
 	if err != nil {

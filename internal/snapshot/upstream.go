@@ -21,15 +21,16 @@ type Upstream struct {
 	Timeout time.Duration
 	// Targets are all targets, in the order of the configuration. There is at least one.
 	Targets []*Target
-	// Balance chooses between the targets. It is nil if there is one target, and was only one since the node has
-	// started, unless a split of the gateway falls back.
+	// Balance chooses between the targets. It is nil if there is one target that is not checked, and was so since the node
+	// has started, unless a split of the gateway falls back.
 	Balance *balance.Upstream
 	// HashOn says what the policy hash chooses by.
 	HashOn HashOn
 	// IdempotencyKey is set if POST and PATCH with Idempotency-Key may be sent to a second target.
 	IdempotencyKey bool
 
-	config balance.Config // for Balance, without the targets
+	config balance.Config // for Balance, without the targets and the checks
+	check  *Check         // nil without checks
 }
 
 // HashOn is what an upstream with the policy hash chooses a target by.
@@ -132,6 +133,9 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 		}
 		c.Targets = append(c.Targets, &target)
 	}
+	if c.check, err = f.compileCheck(u, c.Targets[0]); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -155,15 +159,10 @@ func (t *Target) compileURL(u *gateway.Upstream, of *gateway.Target) (err error)
 }
 
 // compileSecrets opens the headers and the client's key.
-func (f *Follower) compileSecrets(t *Target, u *gateway.Upstream) error {
-	for name, sealed := range u.Headers {
-		value, err := f.open(sealed)
-		if err != nil {
-			return fmt.Errorf("decrypt upstream header %s: %w", name, err)
-		}
-		t.Headers = append(t.Headers, Header{name, value})
+func (f *Follower) compileSecrets(t *Target, u *gateway.Upstream) (err error) {
+	if t.Headers, err = f.openHeaders(u.Headers); err != nil {
+		return err
 	}
-	slices.SortFunc(t.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
 	for i := range t.Headers {
 		t.Withheld = append(t.Withheld, t.Headers[i].Name)
 	}
@@ -239,6 +238,7 @@ func resultsOf(on []string) balance.Results {
 // balanceConfig returns the configuration of the upstream's Balance.
 func (u *Upstream) balanceConfig() *balance.Config {
 	c := u.config
+	c.Check = u.check.id(u.Targets[0].PublicOnly)
 	for _, t := range u.Targets {
 		c.Targets = append(c.Targets, balance.TargetConfig{
 			URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, Use: t,
@@ -322,7 +322,7 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	}
 	if now != nil {
 		for u := range now.Upstreams {
-			if u.Several() || had[u.Name] || now.fallsBack() {
+			if u.Several() || u.check != nil || had[u.Name] || now.fallsBack() {
 				u.Balance = f.cfg.Fleet.Upstream(at, fleetName(now, u.Name), u.balanceConfig())
 			}
 			delete(had, u.Name)

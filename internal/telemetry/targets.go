@@ -14,7 +14,7 @@ import (
 
 // TargetsConfig configures Targets. Upstreams and Now are required.
 type TargetsConfig struct {
-	// Upstreams returns the upstreams that have, or had, several targets, ordered by account.
+	// Upstreams returns the upstreams that are checked, or have or had several targets, ordered by account.
 	Upstreams func() []*balance.Upstream
 	// Now returns the time as package balance has it.
 	Now func() time.Duration
@@ -22,7 +22,7 @@ type TargetsConfig struct {
 	MaxLines int
 }
 
-// Targets is a prometheus.Collector that exports the state of the targets of upstreams that have several (targets.md, section 9).
+// Targets is a prometheus.Collector that exports the state of the targets of upstreams that have several or are checked (targets.md, section 9).
 //
 // The number of series is bounded: targets have at most a quarter of the lines of a scrape, which accounts share by max-min
 // fairness. Within an account, upstreams come in the order of their gateways and names, so that which targets have series changes
@@ -57,7 +57,7 @@ func NewTargets(cfg TargetsConfig) (*Targets, error) {
 	}
 	return &Targets{
 		cfg: cfg, lines: (cfg.MaxLines - reservedLines) / targetShare,
-		up:           of("keygate_target_up", "1 if the target may get requests, 0 if it is unhealthy or ejected, as this node sees it. Only of upstreams with several targets."),
+		up:           of("keygate_target_up", "1 if the target may get requests, 0 if it is unhealthy or ejected, as this node sees it. Only of upstreams with several targets or with checks."),
 		inFlight:     of("keygate_target_in_flight", "Requests of the upstream in flight at the target."),
 		requests:     of("keygate_target_requests_total", "Attempts of requests of the upstream at the target."),
 		failures:     of("keygate_target_failures_total", "Attempts at the target that failed, by reason: address_not_allowed, unusable, connect, reset, timeout, 502, 503, 504, grpc_unavailable.", "reason"),

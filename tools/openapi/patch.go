@@ -75,6 +75,8 @@ func clientType(kind gateway.Kind) string {
 		return "Ejection"
 	case gateway.KindRetries:
 		return "RetriesInput"
+	case gateway.KindHealth:
+		return "HealthInput"
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	return "string"

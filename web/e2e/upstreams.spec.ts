@@ -254,6 +254,46 @@ test('an upstream is edited', async ({ page, keygate, upstream, watch }) => {
   expect(await keygate.call('GET', path)).toMatchObject({ ejection: false, targets: [{}, {}] });
 });
 
+// Guarantee: an upstream is checked by its form, which keeps the headers of checks that are not touched and shows none of their values.
+test('the checks of an upstream', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(422);
+  const { gateway_id } = await gateway(keygate, upstream);
+  const path = `/v1/gateways/${gateway_id}/upstreams/default`;
+  const sent: string[] = [];
+  page.on('request', (r) => {
+    if (r.method() === 'PATCH') sent.push(r.postData() ?? '');
+  });
+  await signIn(page, keygate, `gateways/${gateway_id}/upstreams/default`);
+  await expect(page.getByRole('main')).toContainText('ChecksNone');
+  const edit = page.getByRole('main').getByRole('button', { name: 'Edit' }).first();
+  const save = page.getByRole('button', { name: 'Save', exact: true });
+  await edit.click();
+  await page.getByLabel('Path', { exact: true }).fill('healthz');
+  await page.getByLabel('Sent with checks').fill('X-Probe: hush-probe');
+  await save.click();
+  await expect(page.getByLabel('Path', { exact: true })).toHaveAttribute('aria-invalid', 'true');
+  await page.getByLabel('Path', { exact: true }).fill('/healthz');
+  await save.click();
+  await expect(page.getByRole('main')).toContainText(
+    'GET /healthz each 10s, within 2s, with X-Probe, good is 200-399; out after 2 bad, in after 2 good',
+  );
+  await edit.click();
+  await expect(page.getByLabel('Sent with checks')).toHaveValue('X-Probe: ***');
+  await page.getByLabel('Interval', { exact: true }).fill('5s');
+  await save.click();
+  await expect(page.getByRole('main')).toContainText('GET /healthz each 5s');
+  expect(JSON.parse(sent.at(-1)!)).toEqual({
+    health: { path: '/healthz', tcp: false, interval: '5s', timeout: '2s', unhealthy: 2, healthy: 2, statuses: '200-399' },
+  });
+  expect(await keygate.call('GET', path)).toMatchObject({ health: { interval: '5s', headers: { 'X-Probe': '***' } } });
+  expect((await page.content()).includes('hush')).toBe(false);
+  await edit.click();
+  await page.getByLabel('Path', { exact: true }).fill('');
+  await save.click();
+  await expect(page.getByRole('main')).toContainText('ChecksNone');
+  expect(await keygate.call('GET', path)).toMatchObject({ health: null });
+});
+
 // Guarantee: a key that may only read sees everything, and why it may change nothing.
 test('a key without write is told why', async ({ page, keygate, upstream }) => {
   const { gateway_id } = await gateway(keygate, upstream);

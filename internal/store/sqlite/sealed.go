@@ -33,6 +33,8 @@ func sealedKinds() []sealedKind {
 		{"upstream headers", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(headers, "upstream", "$.headers"), true},
 		{"upstream headers", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(others, "$.headers"), true},
 		{"upstream headers", "gateways", "upstream_headers", `SELECT h.value ` + fmt.Sprintf(headers, "upstream_headers", "$"), true},
+		{"headers of checks", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(headers, "upstream", "$.health.headers"), true},
+		{"headers of checks", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(others, "$.health.headers"), true},
 		{"upstream client keys", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(headers, "upstream", "$.tls") + ` AND h.key = 'client_key'`, true},
 		{"upstream client keys", "gateways", "upstream", `SELECT h.value ` + fmt.Sprintf(others, "$.tls") + ` AND h.key = 'client_key'`, true},
 		{"upstream client keys", "gateways", "upstream_client_key", `SELECT upstream_client_key FROM gateways WHERE upstream_client_key IS NOT NULL`, false},

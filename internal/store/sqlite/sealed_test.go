@@ -17,7 +17,8 @@ func TestSealedValuesOfUpstreams(t *testing.T) {
 	path := sqlitetest.Path(t)
 	db := open(t, path)
 	with := func(name, secret string) gateway.Upstream {
-		return gateway.Upstream{Name: name, URL: "https://a.internal", Headers: map[string][]byte{"X-Token": []byte(secret)}, TLS: gateway.UpstreamTLS{ClientKey: []byte("key " + secret)}}
+		return gateway.Upstream{Name: name, URL: "https://a.internal", Headers: map[string][]byte{"X-Token": []byte(secret)}, TLS: gateway.UpstreamTLS{ClientKey: []byte("key " + secret)},
+			Health: &gateway.Health{Path: "/", Interval: "10s", Sealed: map[string][]byte{"X-Probe": []byte("probe " + secret)}}}
 	}
 	a := account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Starter, CreatedAt: time.Unix(1, 0)}
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Name: "g", Hostname: "g.example", Timeout: "60s", Upstream: with("", "of default"), CreatedAt: time.Unix(1, 0), Version: 1}
@@ -41,8 +42,8 @@ func TestSealedValuesOfUpstreams(t *testing.T) {
 		}
 	}
 	for _, of := range []string{"of default", "of next", "of other"} {
-		if found["upstream headers: "+of] != 1 || found["upstream client keys: key "+of] != 1 {
-			t.Errorf("got %v, want the header and the client key %s", found, of)
+		if found["upstream headers: "+of] != 1 || found["headers of checks: probe "+of] != 1 || found["upstream client keys: key "+of] != 1 {
+			t.Errorf("got %v, want the headers and the client key %s", found, of)
 		}
 	}
 }

@@ -79,6 +79,11 @@ func upstreamOf() *rapid.Generator[gateway.Upstream] {
 		if u.Ejection != nil && len(u.Ejection.On) == 0 {
 			u.Ejection.On = nil
 		}
+		if u.Health != nil {
+			if u.Health.Headers = nil; len(u.Health.Sealed) == 0 { // headers in clear are not stored
+				u.Health.Sealed = nil
+			}
+		}
 		return u
 	})
 }

@@ -578,7 +578,7 @@ export interface paths {
         get: operations["getUpstream"];
         /**
          * Create or replace an upstream
-         * @description Creates an upstream, or replaces the one with the name: absent fields get their defaults, and headers are removed. The targets of an upstream that exists stay if they are absent. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         * @description Creates an upstream, or replaces the one with the name: absent fields get their defaults, and headers are removed. The targets of an upstream that exists stay if they are absent. With several targets, or a name other than default, the headers, those of checks and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
          */
         put: operations["putUpstream"];
         post?: never;
@@ -591,7 +591,7 @@ export interface paths {
         head?: never;
         /**
          * Update an upstream
-         * @description Changes the given fields; null restores a default. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         * @description Changes the given fields; null restores a default. With several targets, or a name other than default, the headers, those of checks and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
          */
         patch: operations["updateUpstream"];
         trace?: never;
@@ -607,7 +607,7 @@ export interface paths {
         put?: never;
         /**
          * Add a target
-         * @description Adds a target to an upstream, and returns the upstream. A target that the upstream has is a 409. With several targets, or a name other than default, the headers and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
+         * @description Adds a target to an upstream, and returns the upstream. A target that the upstream has is a 409. With several targets, or a name other than default, the headers, those of checks and the client key are for the service that they were given for: with https targets and a name for host, what a certificate proves to be host, else the set of origins. A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422.
          */
         post: operations["addTarget"];
         /**
@@ -1757,6 +1757,8 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /** @description What checks of the upstream send, given again. */
+            health?: components["schemas"]["TargetHealthInput"];
             /**
              * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
              * @example https://10.0.0.1:8443
@@ -3076,6 +3078,102 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        Health: {
+            /**
+             * @description Service whose health is asked for by grpc.health.v1, empty for the server as a whole; null for another kind of check.
+             * @example orders.v1.Orders
+             */
+            grpc: string | null;
+            /** @description Headers of checks. Each value is shown as ***. */
+            headers: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description How many good checks in a row take it in again.
+             * @example 2
+             */
+            healthy: number;
+            /**
+             * @description Time from one check to the next, as a Go duration.
+             * @example 10s
+             */
+            interval: string;
+            /**
+             * @description Path that is requested with GET; null for another kind of check.
+             * @example /healthz
+             */
+            path: string | null;
+            /**
+             * @description Statuses that are good; null unless a path is requested.
+             * @example 200-399
+             */
+            statuses: string | null;
+            /**
+             * @description Whether a connection is enough.
+             * @example false
+             */
+            tcp: boolean;
+            /**
+             * @description Timeout of a check, as a Go duration.
+             * @example 2s
+             */
+            timeout: string;
+            /**
+             * Format: int64
+             * @description How many bad checks in a row take a target out.
+             * @example 2
+             */
+            unhealthy: number;
+        } | null;
+        HealthInput: {
+            /**
+             * @description Service whose health is asked for by grpc.health.v1; empty for the server as a whole. Needs https or h2c targets.
+             * @example orders.v1.Orders
+             */
+            grpc?: string | null;
+            /** @description Headers of checks. Replaces all of them; null removes them, and absent keeps those in force. Their values are encrypted at rest and never returned. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * Format: int64
+             * @description How many good checks in a row take it in again. Default: 2.
+             * @example 2
+             */
+            healthy?: number | null;
+            /**
+             * @description Time from one check to the next, as a Go duration from 1s to 1h; it varies by a tenth. Default: 10s.
+             * @example 10s
+             */
+            interval?: string | null;
+            /**
+             * @description Path, from the root of the target's origin, that is requested with GET. Exactly one of path, grpc and tcp is given.
+             * @example /healthz
+             */
+            path?: string | null;
+            /**
+             * @description Statuses that are good, with path: codes and ranges separated by commas. Default: 200-399.
+             * @example 200-399
+             */
+            statuses?: string | null;
+            /**
+             * @description true if a connection is enough. Default: false.
+             * @example false
+             */
+            tcp?: boolean | null;
+            /**
+             * @description Timeout of a check, as a Go duration from 100ms to 1m. Default: 2s.
+             * @example 2s
+             */
+            timeout?: string | null;
+            /**
+             * Format: int64
+             * @description How many bad checks in a row take a target out. Default: 2.
+             * @example 2
+             */
+            unhealthy?: number | null;
+        } | null;
         Key: {
             /**
              * @description Display name.
@@ -5415,6 +5513,12 @@ export interface components {
             /** @description Upstreams that have the target, up to 10. */
             upstreams: components["schemas"]["UpstreamRef"][];
         };
+        TargetHealthInput: {
+            /** @description Headers of checks, given again: needed as headers are. Replaces all of them; null removes them. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+        } | null;
         TargetInput: {
             /**
              * @description true makes the target take part only while no other one does. Default: false.
@@ -6130,6 +6234,8 @@ export interface components {
             headers: {
                 [key: string]: string;
             };
+            /** @description How the targets are checked; null if they are not. */
+            health: components["schemas"]["Health"];
             /**
              * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, or a name.
              * @example target
@@ -6270,6 +6376,8 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /** @description How the targets are checked: by exactly one of path, grpc and tcp. Replaces the whole object, whose absent parts have their defaults; absent headers keep those in force, as long as they are for the same service. Null, the default, means that the targets are not checked. */
+            health?: components["schemas"]["HealthInput"];
             /**
              * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
              * @example preserve
@@ -6379,6 +6487,8 @@ export interface components {
             headers?: {
                 [key: string]: string;
             } | null;
+            /** @description How the targets are checked: by exactly one of path, grpc and tcp. Replaces the whole object, whose absent parts have their defaults; absent headers keep those in force, as long as they are for the same service. Null, the default, means that the targets are not checked. */
+            health?: components["schemas"]["HealthInput"];
             /**
              * @description Host header that the upstream gets: target for that of the target's URL, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
              * @example preserve

@@ -4,7 +4,7 @@
 // - text, duration, certificate, key: a string; the latter two are PEM, with several lines
 // - bool: true or false; count: an integer; list: an array of strings
 // - headers: an object of strings
-// - limit, cors, switches, retries: an object, whose fields are the parts
+// - limit, cors, switches, retries, health: an object, whose fields are the parts
 // - ejection: such an object, or false
 // - split: an array of entries, see lib/split.ts
 export type Kind =
@@ -21,7 +21,8 @@ export type Kind =
   | 'switches'
   | 'ejection'
   | 'split'
-  | 'retries';
+  | 'retries'
+  | 'health';
 
 // Part is a field of the form.
 export interface Part {
@@ -33,7 +34,7 @@ export interface Part {
   placeholder?: string;
   unit?: string;
   choices?: string[]; // the only values: of kind text, the default first, or the items of kind list
-  default?: boolean | number | string | string[]; // of kind bool, for which absent means false, and of parts of ejection and retries
+  default?: boolean | number | string | string[]; // of kind bool, for which absent means false, and of parts of ejection, retries and health
 }
 
 export interface Setting extends Part {
@@ -42,7 +43,7 @@ export interface Setting extends Part {
   secret?: true; // stored encrypted, and shown as ***
   minimum?: number; // of kind count
   maximum?: number; // of kind count; characters of a text; entries of a list or of headers
-  parts?: Part[]; // of kinds limit, cors, switches, ejection and retries
+  parts?: Part[]; // of kinds limit, cors, switches, ejection, retries and health
 }
 
 export interface Group {
@@ -440,6 +441,90 @@ export const upstreamGroups: Group[] = [
         "placeholder": "X-Api-Token: secret",
         "secret": true,
         "maximum": 16
+      }
+    ]
+  },
+  {
+    "title": "Checks",
+    "text": "With a path, a gRPC service or a connection alone, each target is checked, and gets no requests while it fails.",
+    "settings": [
+      {
+        "name": "health",
+        "kind": "health",
+        "flag": "health",
+        "label": "",
+        "parts": [
+          {
+            "name": "path",
+            "kind": "text",
+            "flag": "",
+            "label": "Path",
+            "hint": "Requested with GET, from the root of the target's address. Give this, or a gRPC service, or choose a connection alone.",
+            "placeholder": "/healthz"
+          },
+          {
+            "name": "grpc",
+            "kind": "text",
+            "flag": "",
+            "label": "gRPC service",
+            "hint": "Whose health is asked for, of https or h2c targets; \"\" is the server as a whole."
+          },
+          {
+            "name": "tcp",
+            "kind": "bool",
+            "flag": "",
+            "label": "A connection is enough",
+            "hint": "Nothing is sent."
+          },
+          {
+            "name": "interval",
+            "kind": "duration",
+            "flag": "",
+            "label": "Interval",
+            "hint": "1s to 1h",
+            "default": "10s"
+          },
+          {
+            "name": "timeout",
+            "kind": "duration",
+            "flag": "",
+            "label": "Timeout of a check",
+            "hint": "100ms to 1m",
+            "default": "2s"
+          },
+          {
+            "name": "unhealthy",
+            "kind": "count",
+            "flag": "",
+            "label": "Bad checks",
+            "hint": "So many in a row take a target out, 1 to 100.",
+            "default": 2
+          },
+          {
+            "name": "healthy",
+            "kind": "count",
+            "flag": "",
+            "label": "Good checks",
+            "hint": "So many in a row take it in again, 1 to 100.",
+            "default": 2
+          },
+          {
+            "name": "statuses",
+            "kind": "text",
+            "flag": "",
+            "label": "Good statuses",
+            "hint": "With a path: codes and ranges. Empty means 200-399.",
+            "placeholder": "200-399"
+          },
+          {
+            "name": "headers",
+            "kind": "headers",
+            "flag": "health-header",
+            "label": "Sent with checks",
+            "hint": "Headers, one “Name: value” in a line. A change replaces all of them: write the value again where *** is shown.",
+            "placeholder": "X-Probe: secret"
+          }
+        ]
       }
     ]
   },

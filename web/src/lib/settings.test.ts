@@ -118,3 +118,46 @@ test('an error of an ejection stands at one field', () => {
   expect(at('ejection')).toEqual(['ejection.failures']);
   expect(at('ejection.on[1]')).toEqual(['ejection.on']);
 });
+
+const health = {
+  path: '/healthz',
+  grpc: null,
+  tcp: false,
+  interval: '10s',
+  timeout: '2s',
+  unhealthy: 2,
+  healthy: 2,
+  statuses: '200-299,304',
+  headers: { 'X-Probe': '***' },
+};
+
+// Guarantee: checks are sent as a whole, without headers that were not touched and, without a path, without statuses; they end with
+// the path, gRPC service or connection. "" stands for the gRPC service of the whole server. A header's value is not shown.
+test('the checks of an upstream', () => {
+  const of = upstreamSettings;
+  const edit = (from: object | null, changes: Record<string, string>) => {
+    const before = of.valuesOf({ health: from });
+    const after = { ...before, ...changes };
+    return [of.bodyOf(changes, after), of.flagsOf(changes, after).join(' ')];
+  };
+  const { grpc: _, headers: __, ...sent } = health;
+  expect(edit(health, { 'health.interval': '5s' })).toEqual([
+    { health: { ...sent, interval: '5s' } },
+    '--health path=/healthz,interval=5s,timeout=2s,unhealthy=2,healthy=2,statuses=200-299+304',
+  ]);
+  expect(edit(health, { 'health.path': '' })).toEqual([{ health: null }, "--health ''"]);
+  expect(edit(null, { 'health.tcp': 'true' })).toEqual([
+    { health: { tcp: true, interval: '10s', timeout: '2s', unhealthy: 2, healthy: 2 } },
+    '--health tcp,interval=10s,timeout=2s,unhealthy=2,healthy=2',
+  ]);
+  const rest = { tcp: false, interval: '10s', timeout: '2s', unhealthy: 2, healthy: 2 };
+  expect(edit(health, { 'health.path': '', 'health.grpc': '""' })).toEqual([
+    { health: { grpc: '', ...rest } },
+    '--health grpc,interval=10s,timeout=2s,unhealthy=2,healthy=2',
+  ]);
+  expect(of.valuesOf({ health: { ...health, path: null, grpc: '' } })['health.grpc']).toBe('""');
+  expect(edit(health, { 'health.headers': '' })[0]).toEqual({ health: { ...sent, headers: {} } });
+  const [body, flags] = edit(health, { 'health.headers': 'X-Probe: s3cret' });
+  expect(flags).toMatch(/^--health path=.* --health-headers-file FILE$/);
+  expect(of.maskSecrets(body as Record<string, unknown>)).toEqual({ health: { ...sent, headers: { 'X-Probe': '…' } } });
+});

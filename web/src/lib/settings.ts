@@ -29,11 +29,16 @@ function textOf(f: Field, value: unknown): string {
   if (value === null || value === undefined) return (f.kind === 'text' && f.choices?.[0]) || '';
   if (f.kind === 'list') return (value as string[]).join(', ');
   if (f.kind === 'split') return splitText(value as SplitEntry[]);
+  if (isService(f) && value === '') return wholeServer;
   if (f.kind !== 'headers') return String(value);
   return Object.entries(value)
     .map(([k, v]) => `${k}: ${v}`)
     .join('\n');
 }
+
+// isService reports whether a field names the gRPC service of checks, of which wholeServer stands for the server as a whole.
+const isService = (f: Field): boolean => f.path === 'health.grpc';
+const wholeServer = '""';
 
 // valueIn returns the value of a field in that of its setting. What is turned off has its defaults there, with which it
 // is turned on.
@@ -72,7 +77,39 @@ function valueOf(kind: Kind, text: string): unknown {
   return kind === 'headers' ? headersOf(text) : trimmed;
 }
 
-// A setting that has a flag has it for all of its parts.
+// checkKind returns the part of health that says how targets are checked, if one is given.
+const checkKind = (parts: Field[], text: (f: Field) => string): Field | undefined =>
+  parts.find((f) => (f.name === 'path' || f.name === 'grpc' ? text(f).trim() !== '' : f.name === 'tcp' && text(f) === 'true'));
+
+// healthOf returns what PATCH takes for checks: nothing for no kind of them. Headers that were not touched stay, and only a request
+// has a status.
+function healthOf(parts: Field[], changes: Partial<Values>, text: (f: Field) => string): unknown {
+  if (!checkKind(parts, text)) return null;
+  const hasPath = parts.some((f) => f.name === 'path' && text(f).trim() !== '');
+  const sent = parts.filter((f) => {
+    if (f.kind === 'headers') return f.path in changes;
+    return text(f).trim() !== '' && (f.name !== 'statuses' || hasPath);
+  });
+  const value = (f: Field) => (isService(f) && text(f).trim() === wholeServer ? '' : valueOf(f.kind, text(f)));
+  return Object.fromEntries(sent.map((f) => [f.name, value(f)]));
+}
+
+// healthFlag is the value of --health: "path=/healthz,statuses=200-299+304"; "" for no checks.
+function healthFlag(own: Field[], values: Values): string {
+  const text = (f: Field) => (values[f.path] ?? '').trim();
+  if (!checkKind(own, text)) return '';
+  const hasPath = own.some((f) => f.name === 'path' && text(f) !== '');
+  return own
+    .filter((f) => f.kind !== 'headers' && text(f) !== '' && text(f) !== 'false' && (f.name !== 'statuses' || hasPath))
+    .map((f) => {
+      if (f.kind === 'bool') return f.name;
+      if (isService(f) && text(f) === wholeServer) return f.name;
+      return `${f.name}=${f.name === 'statuses' ? list(text(f)).join('+') : text(f)}`;
+    })
+    .join(',');
+}
+
+// A setting that has a flag has it for all of its parts, apart from those that have their own.
 const hasOneFlag = (s: Setting) => s.parts !== undefined && s.flag !== '';
 
 // wholeOf returns what PATCH takes for a setting with parts, of which at least one was touched.
@@ -80,6 +117,7 @@ function wholeOf(setting: Setting, own: Field[], changes: Partial<Values>, text:
   const parts = own.filter((f) => !isSwitch(f));
   const [first] = parts as [Field];
   const empty = (f: Field) => text(f).trim() === '';
+  if (setting.kind === 'health') return healthOf(parts, changes, text);
   if (own.some((f) => isSwitch(f) && text(f) === 'false')) return false;
   // Emptying the origins ends CORS. Other parts without an origin are sent, so that the server names it.
   if (setting.kind === 'cors' && first.path in changes && empty(first)) return null;
@@ -136,7 +174,9 @@ function settingsForm(of: Group[]) {
         return typeof v === 'string' && v !== '***' ? '…' : v;
       };
       const secret = settings.filter((s) => s.secret && s.name in body);
-      return { ...body, ...Object.fromEntries(secret.map((s) => [s.name, mask(body[s.name])])) };
+      const shown = { ...body, ...Object.fromEntries(secret.map((s) => [s.name, mask(body[s.name])])) };
+      const health = body.health as { headers?: unknown } | null | undefined;
+      return health?.headers ? { ...shown, health: { ...health, headers: mask(health.headers) } } : shown;
     },
 
     // flagsOf returns the flags of the command line for the fields that were touched.
@@ -144,8 +184,12 @@ function settingsForm(of: Group[]) {
       settings.flatMap((setting) => {
         const own = fieldsOf(setting);
         const touched = own.some((f) => f.path in changes);
-        if (hasOneFlag(setting)) return touched ? [`--${setting.flag} ${quote(wholeFlag(own, values))}`] : [];
-        return own.flatMap((f) => {
+        if (hasOneFlag(setting) && !touched) return [];
+        const whole = setting.kind === 'health' ? healthFlag(own, values) : wholeFlag(own, values);
+        const ofParts = hasOneFlag(setting) ? own.filter((f) => f.flag !== setting.flag && f.flag !== '') : own;
+        const first = hasOneFlag(setting) ? [`--${setting.flag} ${quote(whole)}`] : [];
+        if (setting.kind === 'health' && whole === '') return first;
+        const others = ofParts.flatMap((f) => {
           const v = values[f.path] ?? '';
           // The flags of CORS go together.
           const shown = f.path in changes || (setting.kind === 'cors' && touched && v !== '');
@@ -157,6 +201,7 @@ function settingsForm(of: Group[]) {
           if (isLong(f.kind)) return [`--${f.flag} FILE`];
           return f.kind === 'list' ? list(v).map((i) => `--${f.flag} ${quote(i)}`) : [`--${f.flag} ${quote(v)}`];
         });
+        return [...first, ...others];
       }),
   };
 }

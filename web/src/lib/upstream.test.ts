@@ -26,6 +26,7 @@ const record: Schemas['Upstream'] = {
   hash_on: null,
   ejection: { failures: 5, on: ['connect', 'reset'], base: '10s', max: '300s', max_percent: 50 },
   retries: { attempts: 1, budget_percent: 20, on: ['connect', 'reset'], idempotency_key: false },
+  health: null,
   timeout: null,
   host: 'target',
   headers: { 'X-Token': '***' },
@@ -79,6 +80,7 @@ test('a plain gateway', () => {
 test('the settings of an upstream in words', () => {
   expect(settingRows(record)).toEqual([
     ['Balance', 'Fewest requests in flight'],
+    ['Checks', 'None'],
     ['Ejection', 'After 5 failures in a row (connect, reset), for 10s, at most 300s'],
     ['Retries', '1 after connect, reset, at most 20 % of the requests'],
     ['Host', 'target'],
@@ -89,6 +91,17 @@ test('the settings of an upstream in words', () => {
     balance: 'hash',
     hash_on: 'principal',
     ejection: false,
+    health: {
+      path: '/healthz',
+      grpc: null,
+      tcp: false,
+      interval: '10s',
+      timeout: '2s',
+      unhealthy: 2,
+      healthy: 3,
+      statuses: '200-399',
+      headers: { 'X-Probe': '***' },
+    },
     retries: { ...record.retries, attempts: 0 },
     ca: '-----BEGIN CERTIFICATE-----',
     max_connections: 7,
@@ -96,6 +109,7 @@ test('the settings of an upstream in words', () => {
   expect(Object.fromEntries(other)).toMatchObject({
     Balance: 'By a hash of principal',
     Ejection: 'Off',
+    Checks: 'GET /healthz each 10s, within 2s, with X-Probe, good is 200-399; out after 2 bad, in after 3 good',
     Retries: 'None',
     'Root certificates': 'given',
     'Most connections': '7',

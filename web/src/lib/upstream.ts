@@ -114,6 +114,22 @@ function retriesWords({ retries: r }: Upstream): string {
   return `${count(r.attempts)} ${after}, at most ${r.budget_percent} % of the requests${r.idempotency_key ? '; also of POST and PATCH with Idempotency-Key' : ''}`;
 }
 
+// checkWords says how targets are checked: "GET /healthz each 10s, good is 200-399; out after 2 bad ones, in after 2 good ones".
+function checkWords({ health: h }: Upstream): string {
+  if (!h) return 'None';
+  const kind = h.tcp ? 'A connection' : h.path !== null ? `GET ${h.path}` : `gRPC health of ${h.grpc || 'the server'}`;
+  const headers = Object.keys(h.headers).length > 0 ? `, with ${Object.keys(h.headers).join(', ')}` : '';
+  const good = h.statuses ? `, good is ${h.statuses}` : '';
+  return `${kind} each ${h.interval}, within ${h.timeout}${headers}${good}; out after ${count(h.unhealthy)} bad, in after ${count(h.healthy)} good`;
+}
+
+// healthHeaders returns the headers of checks that a new target gives again; undefined if there are none.
+export function healthHeaders(lines: string): { headers: Record<string, string> } | undefined {
+  if (lines.trim() === '') return undefined;
+  const headers = upstreamSettings.bodyOf({ headers: lines }, {}).headers as Record<string, string>;
+  return { headers };
+}
+
 // settingRows says the settings of an upstream: those that decide about its targets, and others that are set.
 export function settingRows(u: Upstream): [name: string, value: string][] {
   const set = upstreamSettings.sections.flatMap((s) =>
@@ -122,6 +138,7 @@ export function settingRows(u: Upstream): [name: string, value: string][] {
   const values = upstreamSettings.valuesOf(u);
   return [
     ['Balance', `${balances[u.balance]}${u.hash_on ? ` ${u.hash_on}` : ''}`],
+    ['Checks', checkWords(u)],
     ['Ejection', ejectionWords(u)],
     ['Retries', retriesWords(u)],
     ...set

@@ -7,7 +7,7 @@ import { useEdit } from '../../lib/edit';
 import { useForm } from '../../lib/form';
 import { upstreamSettings } from '../../lib/settings';
 import { quote } from '../../lib/shell';
-import { maxTargets, newTarget, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
+import { healthHeaders, maxTargets, newTarget, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode, type Command } from '../../ui/ascode';
 import { Button, Notice, Panel } from '../../ui/basic';
@@ -115,20 +115,22 @@ const headersField = upstreamSettings.sections.flatMap((s) => s.fields).find((f)
 // AddTarget asks for a target, and for the secrets of the upstream, which a new origin needs again.
 function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; onClose: () => void }) {
   const u = of.answer.data;
-  const form = useForm({ ...newTarget, headers: '', client_key: '' });
+  const form = useForm({ ...newTarget, headers: '', client_key: '', 'health.headers': '' });
   const v = form.values;
   const secrets = upstreamSettings.bodyOf(
     { ...(v.headers.trim() && { headers: v.headers }), ...(v.client_key.trim() && { client_key: v.client_key }) },
     {},
   );
   const target = targetBody(v);
-  const body = { ...target, ...secrets };
+  const health = healthHeaders(v['health.headers']);
+  const body = { ...target, ...secrets, ...(health && { health }) };
   const flags = [
     quote(target.url || 'URL'),
     target.weight !== undefined && `--weight ${quote(String(target.weight))}`,
     target.backup && '--backup',
     'headers' in secrets && '--headers-file FILE',
     'client_key' in secrets && '--client-key FILE',
+    health && '--health-headers-file FILE',
   ].filter((f) => typeof f === 'string');
   const submit = () =>
     form.submit(async () => {
@@ -172,6 +174,18 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
             value={v.headers}
             onChange={(headers) => form.set('headers', headers)}
             error={form.fieldError('headers')}
+          />
+        )}
+        {u.health && Object.keys(u.health.headers).length > 0 && (
+          <AreaField
+            label="Sent with checks"
+            optional
+            rows={3}
+            placeholder="X-Probe: secret"
+            hint={`The checks have ${Object.keys(u.health.headers).join(', ')}. A target of another origin needs all of them again, as it needs headers.`}
+            value={v['health.headers']}
+            onChange={(headers) => form.set('health.headers', headers)}
+            error={form.fieldError('health.headers')}
           />
         )}
         {u.client_key !== null && (
