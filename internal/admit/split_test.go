@@ -245,7 +245,9 @@ func TestFallbackOfSplits(t *testing.T) {
 					r.Split = weighted(percent, func(e *gateway.SplitEntry) { e.Fallback = fallback })
 					edit := withNext(nil)
 					if state == "drained" {
-						edit = withNext(func(g *gateway.Gateway) { g.UpstreamNamed(down).SetTargets([]gateway.Target{{URL: "http://127.0.0.1:11", Drain: true}}) })
+						edit = withNext(func(g *gateway.Gateway) {
+							g.UpstreamNamed(down).SetTargets([]gateway.Target{{URL: "http://127.0.0.1:11", Drain: true}})
+						})
 					}
 					g := h.gateway(edit, r)
 					ask := func(method string) string {
