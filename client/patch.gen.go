@@ -45,6 +45,7 @@ type UpstreamPatch struct {
 	Ejection          Change[Ejection]          `json:"ejection,omitzero"`           // replaced as a whole; default: 5 failures of connect or reset
 	Retries           Change[RetriesInput]      `json:"retries,omitzero"`            // replaced as a whole; default: once, after connect or reset
 	Health            Change[HealthInput]       `json:"health,omitzero"`             // replaced as a whole, but for absent headers; default: no checks
+	Refresh           Change[string]            `json:"refresh,omitzero"`            // Go duration, 1s to 1h; default: 10s
 	Timeout           Change[string]            `json:"timeout,omitzero"`            // Go duration, 1s to 1h; default: that of the upstream default
 	Host              Change[string]            `json:"host,omitzero"`               // target, preserve or a name; default: target
 	CA                Change[string]            `json:"ca,omitzero"`                 // PEM; default: the system's root certificates

@@ -45,6 +45,27 @@ func (e AccountState) Valid() bool {
 	}
 }
 
+// Values of AddTargetRequestResolve.
+const (
+	AddTargetRequestResolveA    AddTargetRequestResolve = "a"
+	AddTargetRequestResolveNone AddTargetRequestResolve = "none"
+	AddTargetRequestResolveSrv  AddTargetRequestResolve = "srv"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e AddTargetRequestResolve) Valid() bool {
+	switch e {
+	case AddTargetRequestResolveA:
+		return true
+	case AddTargetRequestResolveNone:
+		return true
+	case AddTargetRequestResolveSrv:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CommitStatusProvider.
 const (
 	CommitStatusProviderGitea  CommitStatusProvider = "gitea"
@@ -939,6 +960,69 @@ func (e SpecPushedEventSource) Valid() bool {
 	}
 }
 
+// Values of TargetResolve.
+const (
+	TargetResolveA    TargetResolve = "a"
+	TargetResolveNone TargetResolve = "none"
+	TargetResolveSrv  TargetResolve = "srv"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e TargetResolve) Valid() bool {
+	switch e {
+	case TargetResolveA:
+		return true
+	case TargetResolveNone:
+		return true
+	case TargetResolveSrv:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of TargetInputResolve.
+const (
+	TargetInputResolveA    TargetInputResolve = "a"
+	TargetInputResolveNone TargetInputResolve = "none"
+	TargetInputResolveSrv  TargetInputResolve = "srv"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e TargetInputResolve) Valid() bool {
+	switch e {
+	case TargetInputResolveA:
+		return true
+	case TargetInputResolveNone:
+		return true
+	case TargetInputResolveSrv:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UpdateTargetRequestResolve.
+const (
+	UpdateTargetRequestResolveA    UpdateTargetRequestResolve = "a"
+	UpdateTargetRequestResolveNone UpdateTargetRequestResolve = "none"
+	UpdateTargetRequestResolveSrv  UpdateTargetRequestResolve = "srv"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UpdateTargetRequestResolve) Valid() bool {
+	switch e {
+	case UpdateTargetRequestResolveA:
+		return true
+	case UpdateTargetRequestResolveNone:
+		return true
+	case UpdateTargetRequestResolveSrv:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of UpstreamBalance.
 const (
 	UpstreamBalanceHash          UpstreamBalance = "hash"
@@ -1183,6 +1267,11 @@ type AddTargetRequest struct {
 	Headers *map[string]string `json:"headers,omitempty"`
 	Health  *TargetHealthInput `json:"health,omitempty"`
 
+	// Resolve How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+	//
+	// Example: a
+	Resolve *AddTargetRequestResolve `json:"resolve,omitempty"`
+
 	// URL Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
 	//
 	// Example: https://10.0.0.1:8443
@@ -1193,6 +1282,10 @@ type AddTargetRequest struct {
 	// Example: 2
 	Weight *int64 `json:"weight,omitempty"`
 }
+
+// AddTargetRequestResolve How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+// Example: a
+type AddTargetRequestResolve string
 
 // Attempt is the schema Attempt of the OpenAPI document.
 type Attempt struct {
@@ -1906,6 +1999,11 @@ type Gateway struct {
 	// Which requests go to another upstream than that of their route, on all routes without
 	// a split of their own. Absent if there is none.
 	Split *[]Split `json:"split,omitempty"`
+
+	// TargetCount Number of targets of its upstreams. Absent if upstream_url is the only one.
+	//
+	// Example: 3
+	TargetCount *int64 `json:"target_count,omitempty"`
 
 	// Timeout Timeout for the upstream's response headers, as a Go duration.
 	//
@@ -3847,6 +3945,11 @@ type Target struct {
 	// Example: false
 	Drain bool `json:"drain"`
 
+	// Resolve How the name in the URL is looked up: at each connect, or every refresh.
+	//
+	// Example: a
+	Resolve TargetResolve `json:"resolve"`
+
 	// URL Base URL.
 	//
 	// Example: https://10.0.0.1:8443
@@ -3857,6 +3960,10 @@ type Target struct {
 	// Example: 2
 	Weight int64 `json:"weight"`
 }
+
+// TargetResolve How the name in the URL is looked up: at each connect, or every refresh.
+// Example: a
+type TargetResolve string
 
 // TargetEjection is the schema TargetEjection of the OpenAPI document.
 type TargetEjection struct {
@@ -3917,6 +4024,11 @@ type TargetInput struct {
 	// Example: false
 	Drain *bool `json:"drain,omitempty"`
 
+	// Resolve How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+	//
+	// Example: a
+	Resolve *TargetInputResolve `json:"resolve,omitempty"`
+
 	// URL Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
 	//
 	// Example: https://10.0.0.1:8443
@@ -3928,10 +4040,14 @@ type TargetInput struct {
 	Weight *int64 `json:"weight,omitempty"`
 }
 
+// TargetInputResolve How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+// Example: a
+type TargetInputResolve string
+
 // Top is the schema Top of the OpenAPI document.
 type Top struct {
-	// One row for each route, key or gateway, the greatest first. Those without any are
-	// left out.
+	// One row for each route, key, gateway, upstream or target, the greatest first. Those
+	// without any are left out.
 	Data []TopRow `json:"data"`
 
 	// true if the newest requests are missing, because the store did not take them;
@@ -3961,12 +4077,12 @@ type TopRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// GatewayID Gateway of the route, or the gateway itself; null for keys.
+	// GatewayID Gateway of the route, or the gateway itself; null for keys, upstreams and targets.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// Group Identifier of the route, key or gateway; null for requests that have none.
+	// Group Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group *string `json:"group"`
@@ -4034,7 +4150,7 @@ type TrafficRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// Group Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value.
+	// Group Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group     *string    `json:"group"`
@@ -4102,11 +4218,20 @@ type UpdateTargetRequest struct {
 	// Example: true
 	Drain *bool `json:"drain,omitempty"`
 
+	// Resolve How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one; null for none.
+	//
+	// Example: a
+	Resolve *UpdateTargetRequestResolve `json:"resolve,omitempty"`
+
 	// Weight Share of the requests, compared with the weights of the other targets; null for 1.
 	//
 	// Example: 2
 	Weight *int64 `json:"weight,omitempty"`
 }
+
+// UpdateTargetRequestResolve How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one; null for none.
+// Example: a
+type UpdateTargetRequestResolve string
 
 // Upstream is the schema Upstream of the OpenAPI document.
 type Upstream struct {
@@ -4167,7 +4292,12 @@ type Upstream struct {
 	// Name Name of the upstream.
 	//
 	// Example: default
-	Name    string  `json:"name"`
+	Name string `json:"name"`
+
+	// Refresh How often the names of targets with resolve a or srv are looked up, as a Go duration.
+	//
+	// Example: 10s
+	Refresh string  `json:"refresh"`
 	Retries Retries `json:"retries"`
 
 	// Where the requests go.
@@ -4289,7 +4419,12 @@ type UpstreamInput struct {
 	// Name Name of the upstream, unique in the gateway: 1 to 64 characters of a-z, 0-9, - and _. default is that of routes that name none; its first target is upstream_url, which is then left out.
 	//
 	// Example: default
-	Name    string        `json:"name"`
+	Name string `json:"name"`
+
+	// Refresh How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.
+	//
+	// Example: 5s
+	Refresh *string       `json:"refresh,omitempty"`
 	Retries *RetriesInput `json:"retries,omitempty"`
 
 	// Where the requests go: targets with one scheme, and no two with the same URL.
@@ -4385,8 +4520,13 @@ type UpstreamRequest struct {
 	// MaxConnections Maximum number of open connections to the upstream. Time spent waiting for one counts toward timeout. Null, the default, means unlimited.
 	//
 	// Example: 200
-	MaxConnections *int64        `json:"max_connections,omitempty"`
-	Retries        *RetriesInput `json:"retries,omitempty"`
+	MaxConnections *int64 `json:"max_connections,omitempty"`
+
+	// Refresh How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.
+	//
+	// Example: 5s
+	Refresh *string       `json:"refresh,omitempty"`
+	Retries *RetriesInput `json:"retries,omitempty"`
 
 	// Where the requests go: targets with one scheme, and no two with the same URL.
 	// Replaces all of them; absent keeps those in force. Required for a new upstream.

@@ -52,15 +52,18 @@ type AuditFilter struct {
 	Since, Until                            time.Time // Since is inclusive, Until exclusive
 }
 
-// TrafficQuery selects a traffic report. GatewayID, RouteID and KeyID, if set,
+// TrafficQuery selects a traffic report. GatewayID, RouteID, KeyID, Upstream and Target, if set,
 // restrict it to matching requests.
 type TrafficQuery struct {
 	GatewayID, RouteID, KeyID string
+	// Upstream is the name of an upstream of the gateway GatewayID, Target the host and port of a target: where requests were
+	// sent, the last time. They cannot be combined with RouteID or KeyID, and neither can groups by upstream or target.
+	Upstream, Target string
 	// Since is inclusive, Until exclusive. Until is now by default, and Since 60 intervals of 1m,
 	// 24 of 1h or 30 of 1d before Until.
 	Since, Until time.Time
 	Interval     string // 1m, 1h or 1d; "" means 1h
-	GroupBy      string // gateway, route, key or status; "" means one row for each interval
+	GroupBy      string // gateway, route, key, status, upstream or target; "" means one row for each interval
 }
 
 // RequestFilter restricts Requests to matching requests. Zero fields match all
@@ -115,8 +118,8 @@ func (c *Client) AuditHead(ctx context.Context) (*AuditHead, error) {
 // It is complete to the last second. A report of more than 10,000 intervals is an
 // *Error with status 422.
 func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, error) {
-	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "since", instant(q.Since), "until", instant(q.Until),
-		"interval", q.Interval, "group_by", q.GroupBy)
+	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "upstream", q.Upstream, "target", q.Target,
+		"since", instant(q.Since), "until", instant(q.Until), "interval", q.Interval, "group_by", q.GroupBy)
 	r, err := call[recorded[TrafficRow]](ctx, c, http.MethodGet, "/v1/reports/traffic?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
@@ -125,16 +128,16 @@ func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, err
 	return r.Data, nil
 }
 
-// Top returns the routes, keys or gateways with the greatest numbers in the whole time of a query, the
-// greatest first. GroupBy is route (the default), key or gateway. order is requests (the default), errors,
+// Top returns the routes, keys, gateways, upstreams or targets with the greatest numbers in the whole time of a query, the
+// greatest first. GroupBy is route (the default), key, gateway, upstream or target. order is requests (the default), errors,
 // refused or bytes_out. limit is from 1 to 100; 0 means 10.
 func (c *Client) Top(ctx context.Context, q TrafficQuery, order string, limit int) ([]TopRow, error) {
 	rows := ""
 	if limit != 0 {
 		rows = strconv.Itoa(limit)
 	}
-	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "since", instant(q.Since), "until", instant(q.Until),
-		"interval", q.Interval, "group_by", q.GroupBy, "order", order, "limit", rows)
+	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "upstream", q.Upstream, "target", q.Target,
+		"since", instant(q.Since), "until", instant(q.Until), "interval", q.Interval, "group_by", q.GroupBy, "order", order, "limit", rows)
 	r, err := call[recorded[TopRow]](ctx, c, http.MethodGet, "/v1/reports/top?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err

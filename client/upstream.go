@@ -93,6 +93,8 @@ type TargetPatch struct {
 	Weight Change[int64] `json:"weight,omitzero"` // 1 to 1000; cleared: 1
 	Backup Change[bool]  `json:"backup,omitzero"` // cleared: false
 	Drain  Change[bool]  `json:"drain,omitzero"`  // true: no more requests; cleared: false
+
+	Resolve Change[string] `json:"resolve,omitzero"` // none, a or srv; cleared: none
 }
 
 // UpdateTarget changes the target with the URL of an upstream, and returns the upstream.

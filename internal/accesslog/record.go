@@ -106,7 +106,7 @@ type Record struct {
 	Part           Part
 	Attempts       uint8    // how often the request was sent to an upstream
 	Major, Minor   uint8    // the client's version of HTTP, as in 1 and 1, or 2 and 0; zeros if unknown
-	Split          bool     // a split decided to which upstream the request goes: that is its side (targets.md, section 7)
+	Split          bool     // a split decided to which upstream the request was sent: that is its side (targets.md, section 7)
 	Authenticated  bool     // checks 3 and 4 (contract, 4.2) were made: the request is an authentication event
 	Prefix         [10]byte // key_prefix of a string with the format and checksum of a key, padded with zeros
 }

@@ -344,6 +344,65 @@ func TestTrafficCountsAllRequests(t *testing.T) {
 	})
 }
 
+// Guarantee: targets.md, 9. Reports have rows for upstreams and targets, with latencies, of requests that were sent to them, and
+// filters for both. What is not counted together is refused, with the parameter to leave out or to give. Another account sees none
+// of it, also if it names the gateway.
+func TestTrafficByTarget(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	const first, second = "10.0.0.1:8443", "10.0.0.2:8443"
+	for upstream, targets := range map[string][]string{"default": {first, first, second}, "next": {second}} {
+		for _, target := range targets {
+			p.emitTexts(fine, accesslog.Texts{UpstreamName: upstream, Target: target})
+		}
+	}
+	p.emitTexts(broken, accesslog.Texts{UpstreamName: "next", Target: second})
+	p.emit(limited)
+	s.clock.move(time.Minute)
+	since := "since=2027-03-01T12:00:00Z&"
+	for query, want := range map[string]string{
+		"group_by=upstream": "<nil> 1 default 3 next 2", "group_by=target": "<nil> 1 " + first + " 2 " + second + " 3",
+		"group_by=target&upstream=default&gateway_id=" + p.gateway: first + " 2 " + second + " 1", "group_by=upstream&target=" + second: "default 1 next 2",
+		"group_by=status&target=" + second: "200 2 503 1", "group_by=gateway&target=" + first: p.gateway + " 2",
+		"target=" + first: "<nil> 2", "target=" + first + "0": "", "upstream=none&gateway_id=" + p.gateway: "",
+	} {
+		rows := s.get("/v1/reports/traffic?" + since + query).want(200).data()
+		if got := groupCounts(rows); got != want {
+			t.Errorf("%s: got %s, want %s", query, got, want)
+		}
+		for _, row := range rows {
+			if l, _ := row["latency_ms"].(map[string]any); l == nil || row["requests"] != 0.0 && l["p95"].(float64) <= 0 {
+				t.Errorf("%s: got the row %v, want latencies", query, row)
+			}
+		}
+	}
+	for query, want := range map[string]string{
+		"group_by=target&order=errors": second + " 3", "group_by=upstream&limit=1": "default 3", "group_by=target&limit=1&target=" + first: first + " 2",
+	} {
+		rows := s.get("/v1/reports/top?" + since + query).want(200).data()
+		if got := groupCounts(rows); got != want || rows[0]["gateway_id"] != nil {
+			t.Errorf("top %s: got %v, want %s without a gateway", query, rows, want)
+		}
+	}
+	for query, field := range map[string]string{
+		"group_by=side": "group_by", "upstream=": "upstream", "target=": "target", "upstream=default": "gateway_id",
+		"target=a&route_id=" + p.route: "route_id", "target=a&key_id=" + p.key: "key_id", "target=a&group_by=key": "group_by", "upstream=a&gateway_id=x&group_by=route": "group_by",
+		"group_by=target&route_id=" + p.route: "route_id", "group_by=upstream&key_id=" + p.key: "key_id",
+	} {
+		s.get("/v1/reports/traffic?"+query).refused(422, "validation_failed", field)
+		s.get("/v1/reports/top?"+query).refused(422, "validation_failed", field)
+	}
+	stranger := s.newAccount("other")
+	for _, query := range []string{"group_by=target", "group_by=upstream&gateway_id=" + p.gateway, "group_by=gateway&target=" + first, "group_by=target&upstream=next&gateway_id=" + p.gateway} {
+		for _, report := range []string{"traffic", "top"} {
+			r := s.do(request{method: "GET", path: "/v1/reports/" + report + "?" + since + query, key: stranger}).want(200)
+			if got := groupCounts(r.data()); got != "" || strings.Contains(r.raw, "10.0.0") {
+				t.Errorf("%s of another account by %s: got %s, want nothing", report, query, r.raw)
+			}
+		}
+	}
+}
+
 // Guarantee: the rows of reports, and the sums of what has most, have the units that requests were charged by the costs of
 // their routes, by meter.
 func TestTrafficCountsCosts(t *testing.T) {

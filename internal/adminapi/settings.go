@@ -252,6 +252,7 @@ type gatewayRecord struct {
 	Warnings  []string  `json:"warnings,omitempty" nullable:"false" doc:"Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none." example:"upstream_url cannot be reached now: the host name in upstream_url does not exist"`
 
 	DefaultPlanID string `json:"default_plan_id,omitempty" doc:"Identifier of the plan in default_plan. Absent if there is none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	TargetCount   int    `json:"target_count,omitempty" doc:"Number of targets of its upstreams. Absent if upstream_url is the only one." example:"3"`
 
 	settings []member // settings that the record always has
 	optional []member // settings that are absent if they are not set
@@ -350,6 +351,9 @@ func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Sche
 
 func presentGateway(g *gateway.Gateway) gatewayRecord {
 	r := gatewayRecord{GatewayID: g.ID, Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC(), DefaultPlanID: g.DefaultPlanID}
+	if n := g.CountTargets(); n > 1 {
+		r.TargetCount = n
+	}
 	for _, s := range recordSettings() {
 		switch v := s.Value(g); {
 		case !s.Record.OmitEmpty:
@@ -404,6 +408,9 @@ func (r gatewayRecord) MarshalJSON() ([]byte, error) {
 		[]member{{"revision", r.Revision}, {"created_at", r.CreatedAt}}, r.optional)
 	if r.DefaultPlanID != "" {
 		members = append(members, member{"default_plan_id", r.DefaultPlanID})
+	}
+	if r.TargetCount > 0 {
+		members = append(members, member{"target_count", r.TargetCount})
 	}
 	if len(r.Warnings) > 0 {
 		members = append(members, member{"warnings", r.Warnings})

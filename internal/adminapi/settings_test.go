@@ -15,7 +15,7 @@ func TestFileHasTheSettingsOfTheAPI(t *testing.T) {
 	schemas := adminapi.Document().Components.Schemas.Map()
 	want := slices.Sorted(slices.Values(gateway.SettingNames()))
 	for schema, others := range map[string][]string{
-		"CreateGatewayRequest": {"spec", "config", "upstreams", "allow_duplicate", "default_plan_id"}, "UpdateGatewayRequest": {"allow_duplicate", "default_plan_id"}, "Gateway": {"gateway_id", "revision", "created_at", "warnings", "default_plan_id"},
+		"CreateGatewayRequest": {"spec", "config", "upstreams", "allow_duplicate", "default_plan_id"}, "UpdateGatewayRequest": {"allow_duplicate", "default_plan_id"}, "Gateway": {"gateway_id", "revision", "created_at", "warnings", "default_plan_id", "target_count"},
 	} {
 		got := slices.DeleteFunc(slices.Sorted(maps.Keys(schemas[schema].Properties)), func(name string) bool { return slices.Contains(others, name) })
 		want := want

@@ -21,7 +21,7 @@ type trafficRecord struct {
 
 type trafficRowRecord struct {
 	Start             time.Time        `json:"start" doc:"Start of the interval."`
-	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	Requests          int64            `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
 	Status2xx         int64            `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
 	Status3xx         int64            `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
@@ -72,10 +72,15 @@ func trafficParams() []queryParam {
 		{name: "gateway_id", doc: "Only requests of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		{name: "route_id", doc: "Only requests of this route.", schema: textSchema(), example: "rt_01jz8y5c3te9b8r2m6q4v7x0bb"},
 		{name: "key_id", doc: "Only requests with this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
+		{name: "upstream", doc: "Only requests that were sent to the upstream with this name, of the gateway gateway_id.", schema: textSchema(), example: "default"},
+		{name: "target", doc: "Only requests that were sent to the target with this address, the last time if they were sent several times: its host and port. " +
+			"upstream and target cannot be combined with route_id or key_id, or with group_by=route or key.", schema: textSchema(), example: "10.0.0.1:8443"},
 		timeParam("since", "Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole."),
 		timeParam("until", "End of the report, exclusive, in the same form as since. Default: now."),
 		interval,
-		enumParam("group_by", "Returns separate rows for each gateway, route, key or status code.", string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus)),
+		enumParam("group_by", "Returns separate rows for each gateway, route, key, status code, upstream or target. Upstreams of the same name in several gateways are counted together. "+
+			"upstream and target cannot be combined with route_id or key_id.",
+			string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus), string(traffic.ByUpstream), string(traffic.ByTarget)),
 	}
 }
 
@@ -90,22 +95,22 @@ func (a *API) trafficOperations() []operation {
 	}, {
 		id: "reportTop", method: http.MethodGet, path: "/v1/reports/top", tag: "Traffic",
 		summary:     "Get what has the most traffic",
-		description: "Returns the routes, keys or gateways with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.",
+		description: "Returns the routes, keys, gateways, upstreams or targets with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.",
 		query:       topParams(), success: http.StatusOK, result: reflect.TypeFor[topRecord](),
 		run: a.reportTop,
 	}}
 }
 
 type topRecord struct {
-	Data []topRowRecord `json:"data" nullable:"false" doc:"One row for each route, key or gateway, the greatest first. Those without any are left out."`
+	Data []topRowRecord `json:"data" nullable:"false" doc:"One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out."`
 
 	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
 	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
 
 type topRowRecord struct {
-	Group          *string `json:"group" doc:"Identifier of the route, key or gateway; null for requests that have none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	GatewayID      *string `json:"gateway_id" doc:"Gateway of the route, or the gateway itself; null for keys." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Group          *string `json:"group" doc:"Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	GatewayID      *string `json:"gateway_id" doc:"Gateway of the route, or the gateway itself; null for keys, upstreams and targets." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Requests       int64   `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
 	Status2xx      int64   `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
 	Status3xx      int64   `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
@@ -129,7 +134,7 @@ const (
 
 func topParams() []queryParam {
 	params := slices.DeleteFunc(trafficParams(), func(p queryParam) bool { return p.name == "group_by" })
-	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway))
+	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway), string(traffic.ByUpstream), string(traffic.ByTarget))
 	group.schema.Default = string(traffic.ByRoute)
 	order := enumParam("order", "What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out.",
 		string(traffic.ByRequests), string(traffic.ByErrors), string(traffic.ByRefused), string(traffic.ByBytesOut))
@@ -203,6 +208,7 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 	}
 	return traffic.Query{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"),
+		Upstream: c.query.Get("upstream"), Target: c.query.Get("target"),
 		Since: since, Until: until, Interval: interval.length, Group: traffic.Grouping(c.query.Get("group_by")),
 	}, nil
 }

@@ -26,6 +26,8 @@ type updateTargetRequest struct {
 	Weight optional[int]  `json:"weight,omitempty" minimum:"1" maximum:"1000" doc:"Share of the requests, compared with the weights of the other targets; null for 1." example:"2"`
 	Backup optional[bool] `json:"backup,omitempty" doc:"true makes the target take part only while no other one does; null for false." example:"false"`
 	Drain  optional[bool] `json:"drain,omitempty" doc:"true takes the target away: it gets no more requests once the call has returned; null for false." example:"true"`
+
+	Resolve optional[string] `json:"resolve,omitempty" enum:"none,a,srv" doc:"How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one; null for none." example:"a"`
 }
 
 const (
@@ -163,6 +165,7 @@ func (a *API) addTarget(c *call, req addTargetRequest) (response, error) {
 
 func (a *API) updateTarget(c *call, req updateTargetRequest) (response, error) {
 	p := control.TargetPatch{Weight: req.Weight.Optional, Backup: req.Backup.Optional, Drain: req.Drain.Optional}
+	p.Resolve.Present, p.Resolve.Null, p.Resolve.Value = req.Resolve.Present, req.Resolve.Null, gateway.Resolve(req.Resolve.Value)
 	return respond(upstreamResponse)(a.cfg.Control.PatchTarget(c.ctx, &c.actor, c.params["gateway_id"], c.params["upstream"], c.query.Get("url"), p, c.match))
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const upstreamFields = "name targets host balance hash_on ejection retries health timeout connect_timeout idle_timeout max_connection_age " +
+const upstreamFields = "name targets host balance hash_on ejection retries health refresh timeout connect_timeout idle_timeout max_connection_age " +
 	"max_connections headers ca client_certificate client_key"
 
 // wantJSON fails the test unless the field of the record is the JSON text.
@@ -53,7 +53,7 @@ func TestUpstreamIsCreatedChangedAndDeleted(t *testing.T) {
 	}
 	for field, want := range map[string]string{
 		"name": `"next"`, "host": `"target"`, "balance": `"hash"`, "hash_on": `"header:X-Session"`, "headers": `{"X-Token":"***"}`, "timeout": "null", "ca": "null", "max_connections": "null",
-		"targets":  `[{"backup":false,"drain":false,"url":"https://10.0.0.1:8443","weight":2},{"backup":true,"drain":false,"url":"https://10.0.0.2:8443","weight":1}]`,
+		"targets":  `[{"backup":false,"drain":false,"resolve":"none","url":"https://10.0.0.1:8443","weight":2},{"backup":true,"drain":false,"resolve":"none","url":"https://10.0.0.2:8443","weight":1}]`,
 		"ejection": `{"base":"20s","failures":5,"max":"300s","max_percent":50,"on":["reset","503"]}`,
 		"retries":  `{"attempts":0,"budget_percent":20,"idempotency_key":false,"on":["connect","reset"]}`,
 	} {
@@ -100,17 +100,25 @@ func TestTargetsAreAddedChangedAndRemoved(t *testing.T) {
 	at := func(u string) string { return targets + "?url=" + url.QueryEscape(u) }
 	s.post(targets, map[string]any{"url": "http://B:80/x/"}).refused(409, "conflict", "")
 	s.post(targets, map[string]any{"url": "https://c"}).refused(422, "validation_failed", "url")
-	s.post(targets, map[string]any{"url": "https://c", "resolve": "a"}).refused(422, "validation_failed", "resolve")
+	s.post(targets, map[string]any{"url": "http://c", "resolve": "aaaa"}).refused(422, "validation_failed", "resolve")
+	s.post(targets, map[string]any{"url": "http://c:80", "resolve": "srv"}).refused(422, "validation_failed", "url")
+	s.post(targets, map[string]any{"url": "http://10.0.0.1", "resolve": "srv"}).refused(422, "validation_failed", "url")
 	s.post(targets, map[string]any{"url": "https://c", "weight": 0}).refused(422, "validation_failed", "weight")
 	drained := s.patch(at("http://b/x"), `{"drain": true, "weight": null}`).want(200)
-	drained.wantJSON("targets", `[{"backup":false,"drain":false,"url":"`+first+`","weight":1},{"backup":false,"drain":true,"url":"http://b/x","weight":1}]`)
+	drained.wantJSON("targets", `[{"backup":false,"drain":false,"resolve":"none","url":"`+first+`","weight":1},{"backup":false,"drain":true,"resolve":"none","url":"http://b/x","weight":1}]`)
+	s.patch(at("http://b/x"), `{"resolve": "srv"}`).want(200).wantJSON("targets", `[{"backup":false,"drain":false,"resolve":"none","url":"`+first+`","weight":1},{"backup":false,"drain":true,"resolve":"srv","url":"http://b/x","weight":1}]`)
+	s.patch(at("http://b/x"), `{"resolve": null}`).want(200).wantJSON("targets", `[{"backup":false,"drain":false,"resolve":"none","url":"`+first+`","weight":1},{"backup":false,"drain":true,"resolve":"none","url":"http://b/x","weight":1}]`)
+	s.patch(at("http://b/x"), `{"resolve": "none "}`).refused(422, "validation_failed", "resolve")
+	s.patch(gatewayPath+"/upstreams/default", `{"refresh": "61m"}`).refused(422, "validation_failed", "refresh")
+	s.patch(gatewayPath+"/upstreams/default", `{"refresh": "5s"}`).want(200).wantJSON("refresh", `"5s"`)
+	s.patch(gatewayPath+"/upstreams/default", `{"refresh": null}`).want(200).wantJSON("refresh", `"10s"`)
 	s.patch(targets, `{"drain": true}`).refused(422, "validation_failed", "url")
 	s.patch(at("https://c"), `{"drain": true}`).refused(404, "not_found", "")
 	s.patch(at("http://b/x"), `{"weight": 1001}`).refused(422, "validation_failed", "weight")
 	s.patch(at("http://b/x")+"&drain=30s", `{}`).refused(422, "validation_failed", "drain")
 
 	s.patch(gatewayPath, `{"upstream_url": "https://c"}`).refused(409, "conflict", "upstream_url")
-	s.delete(at(first)).want(200).wantJSON("targets", `[{"backup":false,"drain":true,"url":"http://b/x","weight":1}]`)
+	s.delete(at(first)).want(200).wantJSON("targets", `[{"backup":false,"drain":true,"resolve":"none","url":"http://b/x","weight":1}]`)
 	if got := s.get(gatewayPath).want(200); got.text("upstream_url") != "http://b/x" {
 		t.Errorf("got %s, want the target that is left", got.raw)
 	}
@@ -159,8 +167,8 @@ func TestGatewayWithUpstreams(t *testing.T) {
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "mirror": null, "targets": []}]`).refused(422, "validation_failed", "upstreams[0].mirror")
 	create(`"upstream_url": "http://a", "upstreams": [{"name": "next", "ejection": true, "targets": [{"url": "http://a"}]}]`).refused(422, "validation_failed", "upstreams[0].ejection")
 	made := create(`"upstreams": [{"name": "next", "targets": [{"url": "https://n"}]}, {"name": "default", "targets": [{"url": "http://a"}, {"url": "http://b"}], "timeout": "5s", "host": "preserve"}]`).want(201)
-	wantFields(t, made.json, gatewayFields())
-	for field, want := range map[string]string{"upstream_url": `"http://a"`, "timeout": `"5s"`, "upstream_host": `"preserve"`} {
+	wantFields(t, made.json, gatewayFields()+" target_count")
+	for field, want := range map[string]string{"target_count": "3", "upstream_url": `"http://a"`, "timeout": `"5s"`, "upstream_host": `"preserve"`} {
 		made.wantJSON(field, want)
 	}
 	path := "/v1/gateways/" + made.text("gateway_id")
@@ -174,6 +182,9 @@ func TestGatewayWithUpstreams(t *testing.T) {
 	}
 	s.patch(routes+"/"+route.text("route_id"), `{"upstream": null}`).want(200).wantJSON("upstream", `"default"`)
 	s.delete(path + "/upstreams/next").want(200)
+	s.get(path).want(200).wantJSON("target_count", "2")
+	s.delete(path + "/upstreams/default/targets?url=http://b").want(200)
+	wantFields(t, s.get("/v1/gateways").want(200).data()[0], gatewayFields()) // nothing new of one with a single target
 }
 
 // Guarantee: targets.md 1, checks are set with their defaults, shown without the values of their headers, and kept, replaced or removed;

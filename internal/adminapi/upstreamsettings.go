@@ -21,10 +21,12 @@ type TargetInput struct {
 	Weight *int   `json:"weight,omitempty" nullable:"true" minimum:"1" maximum:"1000" doc:"Share of the requests, compared with the weights of the other targets. Default: 1." example:"2"`
 	Backup *bool  `json:"backup,omitempty" nullable:"true" doc:"true makes the target take part only while no other one does. Default: false." example:"false"`
 	Drain  *bool  `json:"drain,omitempty" nullable:"true" doc:"true takes the target away: it gets no more requests. Default: false." example:"false"`
+
+	Resolve *string `json:"resolve,omitempty" nullable:"true" enum:"none,a,srv" doc:"How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none." example:"a"`
 }
 
 func (t *TargetInput) target() gateway.Target {
-	return gateway.Target{URL: t.URL, Weight: value(t.Weight), Backup: value(t.Backup), Drain: value(t.Drain)}
+	return gateway.Target{URL: t.URL, Weight: value(t.Weight), Backup: value(t.Backup), Drain: value(t.Drain), Resolve: gateway.Resolve(value(t.Resolve))}
 }
 
 type targetRecord struct {
@@ -32,6 +34,8 @@ type targetRecord struct {
 	Weight int    `json:"weight" doc:"Share of the requests, compared with the weights of the other targets." example:"2"`
 	Backup bool   `json:"backup" doc:"Whether the target takes part only while no other one does." example:"false"`
 	Drain  bool   `json:"drain" doc:"Whether the target is taken away: it gets no more requests." example:"false"`
+
+	Resolve string `json:"resolve" enum:"none,a,srv" doc:"How the name in the URL is looked up: at each connect, or every refresh." example:"a"`
 }
 
 // ejectionInput is the ejection of an upstream in a request: false, or an object.
@@ -323,7 +327,7 @@ func presentTargets(list []gateway.Target) []targetRecord {
 	out := make([]targetRecord, len(list))
 	for i := range list {
 		t := &list[i]
-		out[i] = targetRecord{URL: t.URL, Weight: t.WeightOf(), Backup: t.Backup, Drain: t.Drain}
+		out[i] = targetRecord{URL: t.URL, Weight: t.WeightOf(), Backup: t.Backup, Drain: t.Drain, Resolve: string(t.ResolveOf())}
 	}
 	return out
 }

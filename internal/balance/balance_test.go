@@ -673,3 +673,40 @@ func TestWhatIsOpenAtATargetThatLeaves(t *testing.T) {
 	f.Drop(51*time.Second, u.name) // its drain timeout was 1s
 	expect(52*time.Second, true, map[*Target]bool{last: true})
 }
+
+// Guarantee (sections 5 and 6): what is in flight at a target that was reached by its name goes on when its addresses are known, and ends
+// with the drain timeout once the target itself is drained or gone. An address that is not its name's any more drains.
+func TestWhatIsOpenAtATargetByName(t *testing.T) {
+	const timeout = 30 * time.Second
+	for _, drain := range []bool{true, false} {
+		f := NewFleet(nil)
+		name := Name{Account: "a", Gateway: "g", Upstream: "u"}
+		configure := func(at time.Duration, targets ...TargetConfig) *Upstream {
+			return f.Upstream(at, name, &Config{Targets: targets, DrainTimeout: timeout})
+		}
+		by := TargetConfig{URL: "http://n", Origin: "http://n:80", Address: "n:80", Weight: 1, ByName: true}
+		one, two := by, by
+		one.Address, one.ByName, two.Address, two.ByName = "10.0.0.1:80", false, "10.0.0.2:80", false
+		u := configure(0, by)
+		open := func(at time.Duration) *Target {
+			a := &Attempts{}
+			a.Begin(at, u)
+			return a.Pick(at)
+		}
+		named := open(0)
+		configure(time.Second, one)
+		address := open(time.Second)
+		configure(2*time.Second, two)
+		if at := 50 * time.Second; named.Ends(at) || !address.Ends(at) {
+			t.Errorf("got ends %t by name and %t at the address that is gone; want the latter alone", named.Ends(at), address.Ends(at))
+		}
+		if two.Drain = drain; drain {
+			configure(60*time.Second, two)
+		} else {
+			f.Drop(60*time.Second, name)
+		}
+		if named.Ends(89*time.Second) || !named.Ends(90*time.Second) {
+			t.Errorf("drained %t: what is open by name does not end after the drain timeout", drain)
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package balance
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Name names an upstream.
 type Name struct{ Account, Gateway, Upstream string }
@@ -41,7 +44,19 @@ type TargetConfig struct {
 	Weight  int    // at least 1
 	Backup  bool
 	Drain   bool
-	Use     any // what the caller needs to use the target: see Target.Use
+	// Degraded is set if the address may be an old one: the last look-up of the target's name has failed (section 5).
+	Degraded bool
+	// ByName is set if connections look up the target's name, so it may be at any of its addresses. If the same target goes on
+	// at addresses of its name, what is in flight there goes on, too.
+	ByName bool
+	// Unchecked is set if nothing is known yet that could be checked.
+	Unchecked bool
+	Use       any // what the caller needs to use the target: see Target.Use
+}
+
+// hasTarget reports whether a target takes part at some address.
+func (c *Config) hasTarget(url string) bool {
+	return slices.ContainsFunc(c.Targets, func(t TargetConfig) bool { return t.URL == url && !t.Drain })
 }
 
 // Ejection is the field `ejection` (section 3). The zero value turns it off: the upstream ejects no address, and uses those

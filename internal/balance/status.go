@@ -11,6 +11,7 @@ type Status struct {
 	Weight   int
 	Backup   bool
 	State    State
+	Degraded bool // as in TargetConfig; false if it is gone from the configuration
 	Draining bool // also if it is gone from the configuration, with requests in flight
 	HalfOpen bool // of an ejected one
 	Waits    bool // for its first check, since others are healthy
@@ -53,7 +54,7 @@ func (u *Upstream) Observe(now time.Duration, dst []Status) []Status {
 func (t *entry) status(now time.Duration, heeds, waits bool) Status {
 	a := t.address
 	p := a.stateAt(now).state()
-	s := Status{Target: t.Target, Weight: int(t.weight / fullWeight), Backup: t.backup, Draining: t.leaves.Load(), InFlight: a.inFlight.Load(), Own: t.InFlight(), Requests: t.begun.Load()}
+	s := Status{Target: t.Target, Weight: int(t.weight / fullWeight), Backup: t.backup, Degraded: t.degraded, Draining: t.leaves.Load(), InFlight: a.inFlight.Load(), Own: t.InFlight(), Requests: t.begun.Load()}
 	for i := range t.failures {
 		s.Failures += t.failures[i].Load()
 	}

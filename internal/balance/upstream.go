@@ -36,9 +36,10 @@ type table struct {
 // entry is a target with what a configuration says about it.
 type entry struct {
 	*Target
-	weight uint64 // in thousandths; in a view, as far as it has grown
-	backup bool
-	health *Health // nil without checks
+	weight   uint64 // in thousandths; in a view, as far as it has grown
+	backup   bool
+	degraded bool
+	health   *Health // nil without checks
 }
 
 // Target is a target of an upstream at one address. Weight, backup and drain are its own; the rest is the address's. It is
@@ -54,6 +55,7 @@ type Target struct {
 	ends   atomic.Int64        // when its requests in flight end, because it leaves; 0 for never
 
 	health *Health // nil without checks; guarded by the lock of the upstream
+	byName bool    // as in TargetConfig; guarded by the lock of the upstream
 
 	begun, ended atomic.Uint64
 	failures     [results]atomic.Uint64
@@ -111,9 +113,13 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		}
 		old[k] = nil
 		t.use.Store(&c.Use)
-		health := u.fleet.takeHealth(now, t.address, cfg.Check)
+		check := cfg.Check
+		if c.Unchecked {
+			check = Check{}
+		}
+		health := u.fleet.takeHealth(now, t.address, check)
 		u.fleet.releaseHealth(t.health)
-		t.health = health
+		t.health, t.byName = health, c.ByName
 		if c.Drain {
 			t.leave(now, cfg.DrainTimeout)
 		} else {
@@ -121,14 +127,22 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 			t.leaves.Store(false)
 			next.active++
 		}
-		next.targets = append(next.targets, entry{Target: t, weight: uint64(max(1, c.Weight)) * fullWeight, backup: c.Backup, health: health})
+		next.targets = append(next.targets, entry{Target: t, weight: uint64(max(1, c.Weight)) * fullWeight, backup: c.Backup, degraded: c.Degraded, health: health})
 	}
 	u.leaving = u.leaving[:0:0]
 	for _, t := range old {
 		if t == nil {
 			continue
 		}
-		t.leave(now, cfg.DrainTimeout)
+		switch {
+		case !t.byName:
+			t.leave(now, cfg.DrainTimeout)
+		case cfg.hasTarget(t.url):
+			t.leave(now, 0)
+		default:
+			t.leave(now, 0)
+			t.endAfter(now, cfg.DrainTimeout)
+		}
 		u.fleet.releaseHealth(t.health) // what is in flight needs no more checks
 		t.health = nil
 		u.leaving = append(u.leaving, t)
@@ -144,10 +158,15 @@ func (t *Target) leave(now, timeout time.Duration) {
 	if t.leaves.Load() {
 		return
 	}
-	if timeout > 0 {
-		t.ends.Store(int64(now + timeout))
-	}
+	t.endAfter(now, timeout)
 	t.leaves.Store(true)
+}
+
+// endAfter notes that what is in flight ends after timeout, unless that is 0 or it is to end already.
+func (t *Target) endAfter(now, timeout time.Duration) {
+	if timeout > 0 {
+		t.ends.CompareAndSwap(0, int64(now+timeout))
+	}
 }
 
 // Ends reports whether requests in flight at the target must end, because it was taken away for longer than

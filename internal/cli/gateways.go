@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
@@ -162,6 +163,14 @@ func number(p *int64) string {
 	return strconv.FormatInt(*p, 10)
 }
 
+// upstreamText returns the first target of a gateway, and how many others there are.
+func upstreamText(g *client.Gateway) string {
+	if g.TargetCount == nil {
+		return g.UpstreamURL
+	}
+	return fmt.Sprintf("%s and %d more", g.UpstreamURL, *g.TargetCount-1)
+}
+
 func newGatewaysList(a *app) *cobra.Command {
 	filter := &client.GatewayFilter{}
 	c := &cobra.Command{Use: "list", Short: "List gateways, newest first", Args: noArgs}
@@ -177,7 +186,7 @@ func newGatewaysList(a *app) *cobra.Command {
 		},
 		row: func(g *client.Gateway) []string {
 			return []string{
-				g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), a.When(&g.CreatedAt),
+				g.GatewayID, g.Name, upstreamText(g), g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), a.When(&g.CreatedAt),
 			}
 		},
 		empty: func(c *cobra.Command) string {

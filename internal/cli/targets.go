@@ -56,6 +56,9 @@ func targetText(t *client.Target) string {
 	if t.Drain {
 		text += ",drain"
 	}
+	if t.Resolve != client.TargetResolveNone {
+		text += ",resolve=" + string(t.Resolve)
+	}
 	return text
 }
 
@@ -87,8 +90,10 @@ func targetsOf(texts []string) (any, error) {
 				t.Backup = new(true)
 			case part == "drain":
 				t.Drain = new(true)
+			case name == "resolve":
+				t.Resolve = new(client.TargetInputResolve(value))
 			default:
-				return nil, usagef("--target %q must be a URL, and then weight=N, backup or drain, separated by commas", text)
+				return nil, usagef("--target %q must be a URL, and then weight=N, backup, drain or resolve=a, separated by commas", text)
 			}
 		}
 		list = append(list, t)
@@ -123,9 +128,9 @@ func newTargetsList(a *app) *cobra.Command {
 			}
 			return targetsIn(func(yield func(client.Upstream, error) bool) { yield(*u, nil) }), nil
 		},
-		columns: []terminal.Column{{Name: "UPSTREAM"}, {Name: "TARGET", Flex: true}, {Name: "WEIGHT"}, {Name: "BACKUP", Rank: 1}, {Name: "DRAIN", Rank: 1}},
+		columns: []terminal.Column{{Name: "UPSTREAM"}, {Name: "TARGET", Flex: true}, {Name: "WEIGHT"}, {Name: "BACKUP", Rank: 1}, {Name: "DRAIN", Rank: 1}, {Name: "RESOLVE", Rank: 1}},
 		row: func(t *listedTarget) []string {
-			return []string{t.Upstream, t.URL, strconv.FormatInt(t.Weight, 10), yesNo(t.Backup), yesNo(t.Drain)}
+			return []string{t.Upstream, t.URL, strconv.FormatInt(t.Weight, 10), yesNo(t.Backup), yesNo(t.Drain), string(t.Resolve)}
 		},
 		empty: always("No targets."),
 	})
@@ -148,11 +153,13 @@ func targetsIn(upstreams iter.Seq2[client.Upstream, error]) iter.Seq2[listedTarg
 	}
 }
 
+const resolveUsage = "how the name in the URL is looked up: `none` at each connect, a or srv every refresh, for its addresses"
+
 func newTargetsAdd(a *app) *cobra.Command {
 	o, in := targetOf(a), client.AddTargetRequest{}
 	var weight int64
 	var backup bool
-	var key string
+	var resolve, key string
 	c := o.of(&cobra.Command{
 		Use: "add --gateway ID URL", Short: "Add a target to an upstream",
 		Long: `Add a target to an upstream. If the upstream has headers or a client key, they are given
@@ -165,6 +172,9 @@ again, unless a certificate for its host proves that the target is the same serv
 			}
 			if set.Changed("backup") {
 				in.Backup = &backup
+			}
+			if set.Changed("resolve") {
+				in.Resolve = new(client.AddTargetRequestResolve(resolve))
 			}
 			var err error
 			if in.Headers, err = a.headersAgain(set, "header"); err != nil {
@@ -188,6 +198,7 @@ again, unless a certificate for its host proves that the target is the same serv
 	f := c.Flags()
 	f.Int64Var(&weight, "weight", 1, "`share` of the requests, compared with the weights of the other targets")
 	f.BoolVar(&backup, "backup", false, "let the target take part only while no other one does")
+	f.StringVar(&resolve, "resolve", "none", resolveUsage)
 	settingFlag(f, gateway.KindHeaders, gateway.Flag{Name: "header", Usage: "header of the upstream, given again, as `NAME=VALUE`; may be repeated"}, false)
 	settingFlag(f, gateway.KindHeaders, gateway.Flag{Name: healthHeaderFlag, Usage: "header of the upstream's checks, given again, as `NAME=VALUE`; may be repeated"}, false)
 	f.StringVar(&key, "client-key", "", "`file` with the private key of the client certificate, given again, or - for standard input")
@@ -210,8 +221,9 @@ func newTargetsUpdate(a *app) *cobra.Command {
 	o, p := targetOf(a), client.TargetPatch{}
 	var weight int64
 	var backup, drain bool
+	var resolve string
 	c := o.of(&cobra.Command{
-		Use: "update --gateway ID TARGET", Short: "Change the weight of a target, or whether it takes part",
+		Use: "update --gateway ID TARGET", Short: "Change the weight of a target, whether it takes part, or how its name is looked up",
 		Example: "  keygate targets update --gateway orders https://10.0.0.3:8443 --weight 5 --backup=false",
 		PreRunE: func(c *cobra.Command, _ []string) error {
 			set := c.Flags()
@@ -224,8 +236,11 @@ func newTargetsUpdate(a *app) *cobra.Command {
 			if set.Changed("drain") {
 				p.Drain = client.Set(drain)
 			}
+			if set.Changed("resolve") {
+				p.Resolve = client.Set(resolve)
+			}
 			if p == (client.TargetPatch{}) {
-				return usagef("nothing to change: give at least one of --weight, --backup and --drain")
+				return usagef("nothing to change: give at least one of --weight, --backup, --drain and --resolve")
 			}
 			return nil
 		},
@@ -234,6 +249,7 @@ func newTargetsUpdate(a *app) *cobra.Command {
 	f.Int64Var(&weight, "weight", 1, "`share` of the requests, compared with the weights of the other targets")
 	f.BoolVar(&backup, "backup", false, "let the target take part only while no other one does")
 	f.BoolVar(&drain, "drain", false, "take the target away, or with --drain=false let it take part again")
+	f.StringVar(&resolve, "resolve", "none", resolveUsage)
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
 		return api.UpdateTarget(ctx, o.gateway, o.upstream, url, p)
 	}, upstreamFields)

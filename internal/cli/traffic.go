@@ -41,20 +41,25 @@ an interval with more groups those with the most requests.
 In a pipe or file a table has no bars, and sizes and latencies are plain numbers: bytes
 and milliseconds.
 
-With --top 10, the report has the ten routes, keys or gateways with the most requests of
-the whole time, or with the most of what --order says.
+With --top 10, the report has the ten routes, keys, gateways, upstreams or targets with
+the most requests of the whole time, or with the most of what --order says.
+
+A request counts for the target to which it was sent last; refused ones were sent to none.
+Reports of upstreams and targets cannot be combined with --route-id and --key-id.
 
 If routes have a cost, the table has the units that requests were charged, for the four
 meters with the most; JSON and YAML have them all.`,
-		Example: "  keygate traffic\n  keygate traffic --group-by route --since 1h\n  keygate traffic --top 10 --group-by key --order refused\n  keygate traffic --key-id key_01j… --interval 1d",
+		Example: "  keygate traffic\n  keygate traffic --group-by route --since 1h\n  keygate traffic --top 10 --group-by key --order refused\n  keygate traffic --key-id key_01j… --interval 1d\n  keygate traffic --gateway orders --group-by target --interval 1m",
 		Args:    noArgs, RunE: o.run,
 	}
 	f := c.Flags()
 	f.StringVar(&o.query.GatewayID, "gateway", "", "only requests of the gateway with this `id`, name or hostname")
 	f.StringVar(&o.query.RouteID, "route-id", "", "only requests of the route with this `id` or path")
 	f.StringVar(&o.query.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
+	f.StringVar(&o.query.Upstream, "upstream", "", "only requests to the upstream with this `name`, of the gateway of --gateway")
+	f.StringVar(&o.query.Target, "target", "", "only requests to the target with this `address`, as in 10.0.0.1:8443")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
-	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key or status")
+	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key, status, upstream or target")
 	f.IntVar(&o.top, "top", 0, "only this `number` of groups, up to 100, with their sums over the whole time")
 	f.StringVar(&o.order, "order", "", "order of --top: requests (default), errors, refused or bytes_out, by `field`")
 	f.IntVar(&o.limit, "limit", 0, "show at most `n` rows, the latest; 0 means all")
@@ -68,6 +73,9 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	}
 	if o.query.Since, o.query.Until, err = o.span.span(time.Now()); err != nil {
 		return err
+	}
+	if o.query.Upstream != "" && o.query.GatewayID == "" {
+		return usagef("--upstream names an upstream of a gateway: add --gateway")
 	}
 	ranked := c.Flags().Changed("top")
 	if o.order != "" && !ranked {
@@ -299,6 +307,10 @@ func (o *traffic) group(r *client.TrafficRow, names *names) string {
 		return cmp.Or(label(names.route(o.query.GatewayID, id), id), "no route")
 	case "key":
 		return cmp.Or(label(names.key(id), id), "no key")
+	case "upstream":
+		return cmp.Or(id, "no upstream")
+	case "target":
+		return cmp.Or(id, "no target")
 	default:
 		return id
 	}

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -144,8 +145,23 @@ func putURL(change func(*gateway.Gateway), url string) func(*gateway.Gateway) er
 			}
 		}
 		change(g)
+		if t := g.Upstream.AllTargets()[0]; t.Resolve == gateway.ResolveSRV {
+			return urlOfGateway(t.Check())
+		}
 		return nil
 	}
+}
+
+// urlOfGateway returns an error of the URL of a target as one of upstream_url.
+func urlOfGateway(err error) error {
+	problems := slices.Clone(fault.ProblemsOf(err))
+	for i := range problems {
+		problems[i].Field = "upstream_url"
+	}
+	if problems == nil {
+		return err
+	}
+	return fault.InvalidAll(problems, fault.LeftOut(err))
 }
 
 func (s *Service) putHostname(e *gatewayEdit, actor *Actor, h Optional[string]) error {

@@ -58,7 +58,7 @@ func withReach(g *gateway.Gateway, rows []gateway.Setting, p *gateway.Patch) *ga
 // begins the names of the fields.
 func restoreSecrets(p *gateway.Patch, now, after *gateway.Upstream, prefix string) (warnings []string) {
 	headers, hasKey := now.Headers, len(now.TLS.ClientKey) > 0
-	single := now.Name == "" && !now.Several() && !after.Several()
+	single := now.Name == "" && isSingle(now) && isSingle(after)
 	moves := originOf(now.URL) != originOf(after.URL)
 	if !single {
 		moves = now.HasSecrets() && serviceChange(now, after) != ""

@@ -162,6 +162,11 @@ func (e *gatewayEdit) keepSecret(field string, before, sealed []byte, value stri
 
 // checkUpstream checks the settings that depend on each other.
 func (e *gatewayEdit) checkUpstream(u *gateway.Upstream) error {
+	return fault.Join(u.CheckResolved(), e.checkTLS(u))
+}
+
+// checkTLS checks the settings of TLS that depend on each other.
+func (e *gatewayEdit) checkTLS(u *gateway.Upstream) error {
 	parsed, err := gateway.ParseUpstreamURL(u.URL)
 	isHTTPS := err == nil && parsed.Scheme == "https" || u.URL == "" // of a new gateway, whose file has the URL
 	if u.TLS.CA != "" && !isHTTPS {

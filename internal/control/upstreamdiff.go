@@ -200,7 +200,7 @@ func urlsOf(list []gateway.Target) []string {
 }
 
 func targetFields(t *gateway.Target) fields {
-	return fields{"weight": t.WeightOf(), "backup": t.Backup, "drain": t.Drain}
+	return fields{"weight": t.WeightOf(), "backup": t.Backup, "drain": t.Drain, "resolve": string(t.ResolveOf())}
 }
 
 // ejectionOrFalse returns an ejection as the audit log has it.

@@ -160,7 +160,7 @@ func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
 	if !before.HasSecrets() || before.URL == "" { // a gateway that is being created has given them to none yet
 		return nil
 	}
-	if u.Name == "" && !before.Several() && !u.Several() {
+	if u.Name == "" && isSingle(before) && isSingle(u) {
 		switch {
 		case originOf(before.URL) != originOf(u.URL):
 			u.DropSecrets()
@@ -190,6 +190,9 @@ func (e *gatewayEdit) guardSecrets(before, u *gateway.Upstream) error {
 	return fault.Join(headers, key, health)
 }
 
+// isSingle reports whether an upstream has one target whose requests all go to the name in its URL. SRV records lead to others.
+func isSingle(u *gateway.Upstream) bool { return !u.Several() && !u.HasSRV() }
+
 // serviceChange says why an upstream that changes may send its secrets to another service than before, or returns "" if it
 // does not. What targets prove with a certificate for host, by the authorities of ca, is the service; where the data plane
 // requires no such certificate (gateway.Upstream.ProvesHost), or the secrets were not given for it, it is the set of their
@@ -213,11 +216,15 @@ func serviceChange(before, after *gateway.Upstream) string {
 	return ""
 }
 
-// originsOf returns the origins of the targets.
+// originsOf returns the origins of the targets. The SRV records of a name lead to others than the name itself.
 func originsOf(u *gateway.Upstream) []string {
 	var origins []string
 	for _, t := range u.AllTargets() {
-		origins = append(origins, originOf(t.URL))
+		origin := originOf(t.URL)
+		if t.Resolve == gateway.ResolveSRV {
+			origin += " with resolve srv"
+		}
+		origins = append(origins, origin)
 	}
 	return origins
 }

@@ -188,17 +188,23 @@ func schemeOf(url string) string {
 
 // TargetPatch is what a change of a target may have. null restores the default.
 type TargetPatch struct {
-	Weight Optional[int]
-	Backup Optional[bool]
-	Drain  Optional[bool]
+	Weight  Optional[int]
+	Backup  Optional[bool]
+	Drain   Optional[bool]
+	Resolve Optional[gateway.Resolve]
 }
 
 // PatchTarget changes a target of an upstream.
 func (s *Service) PatchTarget(ctx context.Context, actor *Actor, gatewayID, name, url string, p TargetPatch, m Match) (*NamedUpstream, error) {
+	var badWeight, badResolve error
 	if p.Weight.Present && !p.Weight.Null {
-		if err := gateway.CheckTargetWeight(p.Weight.Value); err != nil {
-			return nil, err
-		}
+		badWeight = gateway.CheckTargetWeight(p.Weight.Value)
+	}
+	if p.Resolve.Present && !p.Resolve.Null {
+		badResolve = gateway.CheckResolve(p.Resolve.Value)
+	}
+	if err := fault.Join(badWeight, badResolve); err != nil {
+		return nil, err
 	}
 	return s.changeTargets(ctx, actor, gatewayID, name, url, m, func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error) {
 		t, action := &all[at], audit.TargetUpdate
@@ -208,6 +214,7 @@ func (s *Service) PatchTarget(ctx context.Context, actor *Actor, gatewayID, name
 		set(&t.Weight, p.Weight.Present, p.Weight.Value)
 		set(&t.Backup, p.Backup.Present, p.Backup.Value)
 		set(&t.Drain, p.Drain.Present, p.Drain.Value)
+		set(&t.Resolve, p.Resolve.Present, p.Resolve.Value)
 		return all, action, nil
 	})
 }

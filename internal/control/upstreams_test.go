@@ -87,7 +87,7 @@ func TestChangesOfUpstreamsAreRecorded(t *testing.T) {
 	u := newUpstreams(t)
 	next := upstreamPatch("next", "https://10.0.0.1")
 	next.Balance, next.UpstreamHeaders, next.Ejection = value("round_robin"), value(map[string]string{"X-Token": "s3cret"}), value(gateway.Ejection{Off: true})
-	const added = "<nil> -> map[backup:false drain:false weight:1]"
+	const added = "<nil> -> map[backup:false drain:false resolve:none weight:1]"
 	u.wantDiff(func() error { return second(u.PutUpstream(ctx(), u.caller, u.id, next, nil)) }, "upstream.create", "upstream", map[string]string{
 		"upstreams.next.targets.https://10.0.0.1": added, "upstreams.next.balance": "<nil> -> round_robin", "upstreams.next.headers": "<nil> -> map[X-Token:***]",
 		"upstreams.next.ejection": "<nil> -> false",
@@ -115,19 +115,34 @@ func TestChangesOfUpstreamsAreRecorded(t *testing.T) {
 	u.wantDiff(change(control.TargetPatch{Drain: value(false), Weight: null[int]()}), "target.update", "upstream", map[string]string{
 		"upstreams.default.targets.https://10.0.0.2.drain": "true -> false", "upstreams.default.targets.https://10.0.0.2.weight": "7 -> 1",
 	})
+	u.wantDiff(change(control.TargetPatch{Resolve: value(gateway.ResolveA)}), "target.update", "upstream", map[string]string{
+		"upstreams.default.targets.https://10.0.0.2.resolve": "none -> a",
+	})
+	u.wantDiff(change(control.TargetPatch{Resolve: null[gateway.Resolve]()}), "target.update", "upstream", map[string]string{
+		"upstreams.default.targets.https://10.0.0.2.resolve": "a -> none",
+	})
+	refresh := gateway.UpstreamPatch{Name: "next"}
+	refresh.Refresh = value("5s")
+	u.wantDiff(func() error { return second(u.PatchUpstream(ctx(), u.caller, u.id, refresh, nil)) }, "upstream.update", "upstream", map[string]string{
+		"upstreams.next.refresh": "10s -> 5s",
+	})
+	refresh.Refresh = null[string]()
+	u.wantDiff(func() error { return second(u.PatchUpstream(ctx(), u.caller, u.id, refresh, nil)) }, "upstream.update", "upstream", map[string]string{
+		"upstreams.next.refresh": "5s -> 10s",
+	})
 	u.wantNoRecords(u.caller.Account.ID, func() { u.must(change(control.TargetPatch{Drain: value(false)})()) })
 	u.wantNoRecords(u.caller.Account.ID, func() {
 		u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, gateway.UpstreamPatch{Name: "next"}, nil)))
 	})
 	u.wantDiff(func() error { return second(u.DeleteUpstream(ctx(), u.caller, u.id, "next", nil)) }, "upstream.delete", "upstream", map[string]string{
-		"upstreams.next.targets.https://10.0.0.1": "map[backup:false drain:false weight:1] -> <nil>", "upstreams.next.timeout": "5s -> <nil>",
+		"upstreams.next.targets.https://10.0.0.1": "map[backup:false drain:false resolve:none weight:1] -> <nil>", "upstreams.next.timeout": "5s -> <nil>",
 		"upstreams.next.headers": "map[X-Token:***] -> <nil>", "upstreams.next.ejection": "false -> <nil>",
 	})
 	// The last change leaves a gateway that earlier versions understand.
 	u.wantDiff(func() error {
 		return second(u.DeleteTarget(ctx(), u.caller, u.id, "default", "https://orders.internal/base", nil))
 	}, "target.delete", "settings", map[string]string{
-		"upstream_url": "https://orders.internal/base -> https://10.0.0.2", "upstreams.default.targets.https://orders.internal/base": "map[backup:false drain:false weight:1] -> <nil>",
+		"upstream_url": "https://orders.internal/base -> https://10.0.0.2", "upstreams.default.targets.https://orders.internal/base": "map[backup:false drain:false resolve:none weight:1] -> <nil>",
 	})
 	u.wantDiff(func() error {
 		p := upstreamPatch("default", "https://a")
@@ -454,7 +469,7 @@ func TestDiffsOfManyTargetsAreBounded(t *testing.T) {
 		t.Errorf("33 targets: got the paths %q", got)
 	}
 	values := u.newest(u.caller.Account.ID, 1, 0).audits[0].Diff["upstreams.next.targets"]
-	if list, ok := values[0].([]any); !ok || len(list) != 32 || fmt.Sprint(list[0]) != "map[backup:false drain:false url:https://t0 weight:1]" {
+	if list, ok := values[0].([]any); !ok || len(list) != 32 || fmt.Sprint(list[0]) != "map[backup:false drain:false resolve:none url:https://t0 weight:1]" {
 		t.Errorf("33 targets: got the value %v; want the 32 targets of before", values[0])
 	}
 	reversed := targets(16, 49)

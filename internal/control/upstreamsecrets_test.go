@@ -535,3 +535,75 @@ func TestRollbackOfSettingsBesideADefaultEntry(t *testing.T) {
 		t.Errorf("got %+v and the warnings %q; want the targets without the token, and one warning", u.now().Upstream, got.Warnings)
 	}
 }
+
+// Guarantee: targets.md 1 and 5, the addresses of a name are the same origin. SRV records may name any host, so they are another one,
+// and https needs a host that each of them proves: a target that gets or loses resolve srv needs the secrets again, unless both before and
+// after a certificate proves the service.
+func TestSecretsAndSRVRecords(t *testing.T) {
+	resolved := func(u *upstreams, name string, r gateway.Resolve, given gateway.Patch) error {
+		p := gateway.UpstreamPatch{Name: name, Patch: given}
+		p.Targets = value(u.now().UpstreamNamed(name).AllTargets())
+		p.Targets.Value = slices.Clone(p.Targets.Value)
+		p.Targets.Value[0].Resolve = r
+		return second(u.PatchUpstream(ctx(), u.caller, u.id, p, nil))
+	}
+	for _, c := range []struct {
+		name, url, host string
+		proves          bool // whatever the addresses
+	}{
+		{"next", "http://orders.internal", "target", false}, {"next", "https://orders.internal", "orders.example", true},
+		{"default", "http://orders.internal", "target", false}, {"default", "https://orders.internal", "orders.example", false},
+	} {
+		t.Run(c.name+" "+c.url, func(t *testing.T) {
+			u := newUpstreams(t)
+			p := upstreamPatch(c.name, c.url)
+			p.UpstreamHeaders, p.UpstreamHost = token("s3cret"), value(c.host)
+			u.put(p)
+			u.must(resolved(u, c.name, gateway.ResolveA, gateway.Patch{}))
+			if got := u.token(c.name); got != "s3cret" {
+				t.Errorf("with resolve a, got the token %q; want it kept", got)
+			}
+			for _, r := range []gateway.Resolve{gateway.ResolveSRV, gateway.ResolveNone} {
+				if !c.proves {
+					u.wantRefused(func() error { return resolved(u, c.name, r, gateway.Patch{}) }, fault.ValidationFailed, "headers")
+					u.wantRefused(func() error {
+						return second(u.PatchTarget(ctx(), u.caller, u.id, c.name, c.url, control.TargetPatch{Resolve: value(r)}, nil))
+					}, fault.ValidationFailed, "headers")
+					u.must(resolved(u, c.name, r, gateway.Patch{UpstreamHeaders: token("s3cret")}))
+				} else {
+					u.must(resolved(u, c.name, r, gateway.Patch{}))
+				}
+				if got := u.token(c.name); got != "s3cret" {
+					t.Errorf("with resolve %s, got the token %q; want it kept", r, got)
+				}
+			}
+		})
+	}
+}
+
+// Guarantee: https with resolve srv has a host that each target proves, whichever call would end that; upstream_url of a gateway that
+// has SRV records is their name.
+func TestSRVRecordsOverHTTPSNeedAHost(t *testing.T) {
+	u := newUpstreams(t)
+	p := gateway.UpstreamPatch{Name: "default"}
+	p.Targets = value([]gateway.Target{{URL: "https://orders.internal", Resolve: gateway.ResolveSRV}})
+	u.wantRefused(func() error { return second(u.PatchUpstream(ctx(), u.caller, u.id, p, nil)) }, fault.ValidationFailed, "host")
+	p.UpstreamHost = value("preserve")
+	u.wantRefused(func() error { return second(u.PatchUpstream(ctx(), u.caller, u.id, p, nil)) }, fault.ValidationFailed, "host")
+	p.UpstreamHost = value("orders.example")
+	u.must(second(u.PatchUpstream(ctx(), u.caller, u.id, p, nil)))
+	for _, c := range []struct {
+		field  string
+		change gateway.Patch
+	}{
+		{"upstream_host", gateway.Patch{UpstreamHost: null[string]()}},
+		{"upstream_url", gateway.Patch{UpstreamURL: value("https://orders.internal:8443")}},
+		{"upstream_url", gateway.Patch{UpstreamURL: value("https://10.0.0.1")}},
+	} {
+		u.wantRefused(func() error { return second(u.UpdateGateway(ctx(), u.caller, u.id, c.change, nil)) }, fault.ValidationFailed, c.field)
+	}
+	u.must(second(u.UpdateGateway(ctx(), u.caller, u.id, gateway.Patch{UpstreamURL: value("https://other.internal")}, nil)))
+	if got := u.now().Upstream.AllTargets(); len(got) != 1 || got[0] != (gateway.Target{URL: "https://other.internal", Resolve: gateway.ResolveSRV}) {
+		t.Errorf("got the targets %+v; want the other name with its SRV records", got)
+	}
+}

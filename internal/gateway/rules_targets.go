@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"fmt"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -42,7 +44,54 @@ func (t *Target) Check() error {
 	if t.Weight != 0 {
 		badWeight = CheckTargetWeight(t.Weight)
 	}
-	return fault.Join(OfUpstream(badURL), badWeight)
+	return fault.Join(OfUpstream(badURL), badWeight, t.checkResolve())
+}
+
+// Resolves returns the values of resolve, the default first.
+func Resolves() []string { return []string{string(ResolveNone), string(ResolveA), string(ResolveSRV)} }
+
+// CheckResolve checks how a name is looked up. The error is a validation error of the field "resolve".
+func CheckResolve(r Resolve) error {
+	if !slices.Contains(Resolves(), string(r)) {
+		return fault.Invalid("resolve", "must be one of %s", strings.Join(Resolves(), ", "))
+	}
+	return nil
+}
+
+// checkResolve checks Resolve, and whether the URL fits to it. Errors are validation errors of "resolve" or "url".
+func (t *Target) checkResolve() error {
+	if err := CheckResolve(t.ResolveOf()); err != nil || t.Resolve != ResolveSRV {
+		return err
+	}
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return nil // ParseUpstreamURL says why
+	}
+	if _, err := netip.ParseAddr(u.Hostname()); err == nil {
+		return fault.Invalid("url", "must have the name of SRV records with resolve srv, not an address: give their name, or leave resolve out")
+	}
+	if u.Port() != "" {
+		return fault.Invalid("url", "must not have a port with resolve srv, since each SRV record has one: leave the port out")
+	}
+	return nil
+}
+
+// checkRefresh checks how often names are looked up. The error is a validation error of the field "refresh".
+func checkRefresh(s string) error {
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Second || d > time.Hour {
+		return fault.Invalid("refresh", "must be a duration between 1s and 1h, such as 5s or 1m")
+	}
+	return nil
+}
+
+// CheckResolved checks what an upstream must have so that the addresses of SRV records can prove with a certificate that they
+// are the service. The error is a validation error of "upstream_host".
+func (u *Upstream) CheckResolved() error {
+	if u.HasSRV() && !u.ProvesHost() && strings.HasPrefix(strings.ToLower(u.URL), "https:") {
+		return fault.Invalid("upstream_host", "must be the name in the certificate of the targets: https with resolve srv needs it, since SRV records may name any host")
+	}
+	return nil
 }
 
 // CheckTargetWeight checks a weight that is given. The error is a validation error of the field "weight".

@@ -57,6 +57,7 @@ type UpstreamOnly struct {
 	Ejection Member[Ejection] // replaced as a whole
 	Retries  Member[Retries]  // replaced as a whole
 	Health   Member[Health]   // replaced as a whole, but for its headers if it has none
+	Refresh  Member[string]
 }
 
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and

@@ -87,7 +87,12 @@ func drawUpstream(t *rapid.T, u *gateway.Upstream, scheme string) {
 	list := make([]gateway.Target, len(urls))
 	for i, url := range urls {
 		list[i] = gateway.Target{URL: scheme + "://" + url, Weight: rapid.IntRange(0, gateway.MaxTargetWeight).Draw(t, "weight"), Backup: rapid.Bool().Draw(t, "backup"), Drain: rapid.Bool().Draw(t, "drain")}
+		list[i].Resolve = rapid.SampledFrom([]gateway.Resolve{"", gateway.ResolveNone, gateway.ResolveA}).Draw(t, "resolve")
+		if !strings.Contains(url, ":") && rapid.Bool().Draw(t, "srv") {
+			list[i].Resolve = gateway.ResolveSRV
+		}
 	}
+	u.Refresh = rapid.SampledFrom([]string{"", "1s", "1h"}).Draw(t, "refresh")
 	u.SetTargets(list)
 	u.Balance.Policy = rapid.SampledFrom([]gateway.Policy{"", gateway.RoundRobin, gateway.Hash}).Draw(t, "balance")
 	if u.Balance.Policy == gateway.Hash {

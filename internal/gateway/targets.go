@@ -26,11 +26,25 @@ const (
 
 // Target is a target of an upstream (targets.md, section 1).
 type Target struct {
-	URL    string `json:"url"`              // as given
-	Weight int    `json:"weight,omitempty"` // 1 to MaxTargetWeight; 0 for 1
-	Backup bool   `json:"backup,omitempty"` // takes part only while no other does
-	Drain  bool   `json:"drain,omitempty"`  // gets no more attempts
+	URL     string  `json:"url"`               // as given
+	Weight  int     `json:"weight,omitempty"`  // 1 to MaxTargetWeight; 0 for 1
+	Backup  bool    `json:"backup,omitempty"`  // takes part only while no other does
+	Drain   bool    `json:"drain,omitempty"`   // gets no more attempts
+	Resolve Resolve `json:"resolve,omitempty"` // "" for ResolveNone
 }
+
+// Resolve says how the name in the URL of a target is looked up (targets.md, section 5).
+type Resolve string
+
+// The ways to look up a name.
+const (
+	ResolveNone Resolve = "none" // the default: at each connect, and the target is one
+	ResolveA    Resolve = "a"    // every refresh; each A and AAAA record is an address of the target
+	ResolveSRV  Resolve = "srv"  // every refresh; each SRV record is one, with its port, weight and priority
+)
+
+// DefaultRefresh is how often names are looked up in an upstream that sets no refresh.
+const DefaultRefresh = "10s"
 
 // Policy is how an upstream chooses between its targets (targets.md, section 2).
 type Policy string
@@ -125,14 +139,25 @@ func (u *Upstream) SetTargets(list []Target) {
 	}
 }
 
-// Several reports whether there are several targets.
+// Several reports whether there are several targets in the configuration. One whose name is looked up may have several
+// addresses: see LooksUp.
 func (u *Upstream) Several() bool { return len(u.Targets) > 1 }
+
+// LooksUp reports whether the name of a target is looked up every refresh, so that the target may have several addresses.
+func (u *Upstream) LooksUp() bool {
+	return slices.ContainsFunc(u.Targets, func(t Target) bool { return t.ResolveOf() != ResolveNone })
+}
+
+// HasSRV reports whether a target has the addresses of SRV records.
+func (u *Upstream) HasSRV() bool {
+	return slices.ContainsFunc(u.Targets, func(t Target) bool { return t.Resolve == ResolveSRV })
+}
 
 // ProvesHost reports whether the certificate of each target proves that it is the service of the name in Host: its targets
 // are https, and Host is a name. The only target of the default upstream proves the name in its URL instead (contract,
-// 3.3).
+// 3.3), unless that is the name of SRV records.
 func (u *Upstream) ProvesHost() bool {
-	if u.Name == "" && !u.Several() || u.Host == "" || u.Host == PreserveHost {
+	if u.Name == "" && !u.Several() && !u.HasSRV() || u.Host == "" || u.Host == PreserveHost {
 		return false
 	}
 	return !slices.ContainsFunc(u.AllTargets(), func(t Target) bool { return !strings.HasPrefix(strings.ToLower(t.URL), "https:") })
@@ -140,6 +165,17 @@ func (u *Upstream) ProvesHost() bool {
 
 // WeightOf returns the weight of a target.
 func (t *Target) WeightOf() int { return max(1, t.Weight) }
+
+// ResolveOf returns how the name of a target is looked up.
+func (t *Target) ResolveOf() Resolve {
+	if t.Resolve == "" {
+		return ResolveNone
+	}
+	return t.Resolve
+}
+
+// RefreshOf returns how often names are looked up, as a Go duration.
+func (u *Upstream) RefreshOf() string { return cmp.Or(u.Refresh, DefaultRefresh) }
 
 // EjectionOf returns the ejection that is in force.
 func (u *Upstream) EjectionOf() Ejection {
@@ -183,7 +219,7 @@ func (g *Gateway) NeedsUpstreams() bool { return len(g.Others) > 0 || g.Upstream
 
 // isMore reports whether u has anything that the upstream_ settings cannot say.
 func (u *Upstream) isMore() bool {
-	return u.Targets != nil || u.Balance != (Balance{}) || u.Ejection != nil || u.Retries != nil || u.Health != nil
+	return u.Targets != nil || u.Balance != (Balance{}) || u.Ejection != nil || u.Retries != nil || u.Health != nil || u.Refresh != ""
 }
 
 // CountTargets returns the number of targets of all upstreams.

@@ -52,6 +52,9 @@ type Upstream struct {
 	Ejection *Ejection `json:"ejection,omitempty"` // nil for DefaultEjection
 	Retries  *Retries  `json:"retries,omitempty"`  // nil for DefaultRetries
 	Health   *Health   `json:"health,omitempty"`   // nil for no checks
+
+	// Refresh is how often names are looked up, a Go duration as given; "" for DefaultRefresh.
+	Refresh string `json:"refresh,omitempty"`
 }
 
 // setURL sets a URL that is valid. Credentials for one server are not sent to another: a new origin removes

@@ -150,7 +150,7 @@ func (p *Patch) exportUpstreams(g *Gateway) {
 // isOfGateway reports whether a row of UpstreamSettings is a setting of the gateway too, for its default upstream.
 func (s *Setting) isOfGateway() bool {
 	switch s.Name {
-	case "targets", "balance", "hash_on", "ejection", "retries", "health":
+	case "targets", "balance", "hash_on", "ejection", "retries", "health", "refresh":
 		return false
 	}
 	return true

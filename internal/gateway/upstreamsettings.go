@@ -20,7 +20,7 @@ func UpstreamSettings() []Setting {
 			Record: "Where the requests go.",
 			Patch:  "1 to 256, replaced as a whole; cannot be cleared",
 		},
-		Flag: Flag{Name: "target", Usage: "`URL` of a target, as in https://10.0.0.1:8443; then perhaps weight=N, backup and drain, separated by commas; may be repeated, and replaces all targets", Column: "TARGET"},
+		Flag: Flag{Name: "target", Usage: "`URL` of a target, as in https://10.0.0.1:8443; then perhaps weight=N, backup, drain and resolve=a or resolve=srv, separated by commas; may be repeated, and replaces all targets", Column: "TARGET"},
 		values: access[[]Target]{
 			file:   targetsValue(),
 			member: func(p *Patch) *Member[[]Target] { return &p.Targets },
@@ -191,6 +191,29 @@ func UpstreamSettings() []Setting {
 			get:    func(g *Gateway) Health { return g.Upstream.HealthOf() },
 			set:    func(g *Gateway, v Health) { g.Upstream.setHealth(v) },
 			check:  checkHealth,
+		},
+	}, {
+		Name: "refresh", Kind: KindDuration, Example: "5s",
+		Doc: Doc{
+			File:   "How often the names of targets with resolve a or srv are looked up, from 1s to 1h. Default: 10s.",
+			Update: "How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.",
+			Record: "How often the names of targets with resolve a or srv are looked up, as a Go duration.",
+			Patch:  "Go duration, 1s to 1h; default: 10s",
+		},
+		Record: Record{Example: DefaultRefresh},
+		Flag:   Flag{Name: "refresh", Usage: "how often names of targets with resolve=a or resolve=srv are looked up, as a `duration` such as 5s", Column: "REFRESH"},
+		Form:   Form{Group: "Upstream", Label: "Look up names every", Hint: "Of targets whose addresses are looked up, from 1s to 1h. Empty means 10s.", Placeholder: DefaultRefresh},
+		values: access[string]{
+			file:   durationValue(),
+			member: func(p *Patch) *Member[string] { return &p.Refresh },
+			get:    func(g *Gateway) string { return g.Upstream.RefreshOf() },
+			set: func(g *Gateway, v string) {
+				if g.Upstream.Refresh = v; v == DefaultRefresh {
+					g.Upstream.Refresh = ""
+				}
+			},
+			normal: DefaultRefresh,
+			check:  checkRefresh,
 		},
 	}, {
 		Name: "timeout", Kind: KindDuration, Example: "30s",

@@ -65,6 +65,22 @@ func boolPart(name string, to *bool, doc string) part {
 	}, orNull(schema{"type": "boolean", "description": doc})}
 }
 
+func choicePart[T ~string](name string, to *T, choices []string, doc string) part {
+	return part{name, func(m *document.Node, at string) error {
+		text, err := m.ReadText(at)
+		*to = T(text)
+		return err
+	}, orNull(schema{"type": "string", "enum": anyOf(choices), "description": doc})}
+}
+
+func anyOf(list []string) []any {
+	all := make([]any, len(list))
+	for i, s := range list {
+		all[i] = s
+	}
+	return all
+}
+
 func countPart(name string, to *int, least, most int, doc string) part {
 	return part{name, func(m *document.Node, at string) error {
 		n, err := m.ReadCount(at)
@@ -115,6 +131,7 @@ func (t *Target) parts() []part {
 		countPart("weight", &t.Weight, 1, MaxTargetWeight, "Share of the requests, compared with the weights of the other targets. Default: 1."),
 		boolPart("backup", &t.Backup, "true makes the target take part only while no other one does. Default: false."),
 		boolPart("drain", &t.Drain, "true takes the target away: it gets no more requests. Default: false."),
+		choicePart("resolve", &t.Resolve, Resolves(), "How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one. Default: none."),
 	}
 }
 
@@ -134,6 +151,9 @@ func readTarget(n *document.Node, field string) (t Target, err error) {
 func (t Target) normal() Target {
 	if t.Weight == 1 {
 		t.Weight = 0
+	}
+	if t.Resolve == ResolveNone {
+		t.Resolve = ""
 	}
 	return t
 }
@@ -173,6 +193,9 @@ func encodeTargets(b *bytes.Buffer, list []Target) {
 		}
 		if t.Drain {
 			b.WriteString(", drain: true")
+		}
+		if t.ResolveOf() != ResolveNone {
+			b.WriteString(", resolve: " + string(t.Resolve))
 		}
 		b.WriteString("}\n")
 	}

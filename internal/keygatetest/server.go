@@ -53,6 +53,8 @@ type Options struct {
 	// Log receives the server's log as JSON, from level debug on. Nil means the
 	// test's log, from level warn on.
 	Log io.Writer
+	// Resolver resolves the names of upstreams. Nil means the system's.
+	Resolver *net.Resolver
 }
 
 // Start starts a server with flags of serve and returns when it is ready. It sets the
@@ -118,7 +120,7 @@ func (s *Server) start() {
 		value, ok := s.options.Env[name]
 		return value, ok
 	}
-	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Env: env, Version: "test"}); err != nil {
+	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Env: env, Version: "test", Resolver: s.options.Resolver}); err != nil {
 		s.t.Fatalf("start a server: %v", err)
 	}
 }

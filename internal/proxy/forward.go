@@ -33,6 +33,7 @@ const (
 func OriginOf(t *snapshot.Target) upstream.Origin {
 	return upstream.OriginOf(t.Base, upstream.Origin{
 		CA: t.CA, Client: t.Client, ServerName: t.ServerName, PublicOnly: t.PublicOnly, Account: t.AccountID, Target: t.ID,
+		Address: t.Address, SRV: t.SRV,
 		ConnectTimeout: t.ConnectTimeout, IdleTimeout: t.IdleTimeout, MaxConnAge: t.MaxConnAge, MaxConns: t.MaxConns,
 	})
 }

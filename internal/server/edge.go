@@ -22,7 +22,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock, box *secret.Box) (err erro
 		return err
 	}
 	if s.pools, err = upstream.NewPools(upstream.Config{
-		Guard: s.guard, Allow: settings.UpstreamAllowNetwork, MaxDescriptors: s.descriptors.upstreams,
+		Guard: s.guard, Resolver: s.cfg.Resolver, Allow: settings.UpstreamAllowNetwork, MaxDescriptors: s.descriptors.upstreams,
 	}); err != nil {
 		return err
 	}

@@ -2,15 +2,19 @@ package server
 
 import (
 	"context"
+	"net"
+	"net/netip"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/health"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
 )
 
-// openFleet makes what chooses between the targets of upstreams. What it reports becomes events.
+// openFleet makes what chooses between the targets of upstreams, whose reports become events, and what looks up their names.
 func (s *Server) openFleet(ctx context.Context) error {
 	s.fleet = balance.NewFleet(func(t balance.Transition) {
 		if s.events != nil { // nothing is sent to a target before
@@ -19,6 +23,25 @@ func (s *Server) openFleet(ctx context.Context) error {
 	})
 	s.toCheck = service.NewSignal()
 	s.fleet.OnChecks(s.toCheck.Notify)
+	by := s.cfg.Resolver
+	if by == nil {
+		by = net.DefaultResolver
+	}
+	var err error
+	if s.names, err = resolve.New(resolve.Config{
+		Lookup: by, Now: func() time.Duration { return time.Duration(s.clock.Mono()) },
+		Changed: func(n balance.Name) { s.follower.Resolved(n) }, // it is started after the Follower is there
+	}); err != nil {
+		return err
+	}
+	s.metrics.Counter("keygate_name_lookups_total", "Look-ups of the names of targets with resolve a or srv.", func() float64 {
+		good, failed := s.names.Lookups()
+		return float64(good + failed)
+	})
+	s.metrics.Counter("keygate_name_lookups_failed_total", "Look-ups of the names of targets that have failed or found no address.", func() float64 {
+		_, failed := s.names.Lookups()
+		return float64(failed)
+	})
 	return s.running.Start(ctx, &fleetSweeper{fleet: s.fleet, now: func() time.Duration { return time.Duration(s.clock.Mono()) }})
 }
 
@@ -38,7 +61,13 @@ func (s *Server) startChecks(ctx context.Context) error {
 	return s.running.Start(ctx, checks)
 }
 
-// upstreams returns the upstreams that are checked, or have or had several targets, ordered by account, gateway and name.
+// mayReach reports whether targets of accounts that may reach only public addresses may be at an address.
+func (s *Server) mayReach(addr netip.AddrPort) bool {
+	return s.guard.Check(netguard.Policy{PublicOnly: true, Allow: s.cfg.Settings.UpstreamAllowNetwork}, addr) == nil
+}
+
+// upstreams returns the upstreams that are checked, whose names are looked up, or that have or had several targets, ordered by account,
+// gateway and name.
 func (s *Server) upstreams() (all []*balance.Upstream) {
 	current := s.follower.Current()
 	for _, name := range s.fleet.Names() {

@@ -37,6 +37,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
+	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/retention"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/service"
@@ -79,6 +80,8 @@ type Config struct {
 	// Lease says whether this node may decide, on both planes. Nil means the lease that it has as one
 	// of several nodes; a single node always may decide.
 	Lease admit.Lease
+	// Resolver resolves the names of upstreams. Nil means the system's.
+	Resolver *net.Resolver
 }
 
 // Server is a running server.
@@ -122,6 +125,7 @@ type Server struct {
 	limitStore  *limitstore.Store     // nil without --redis-url
 	fleet       *balance.Fleet
 	toCheck     service.Signal // what the fleet has to check has changed
+	names       *resolve.Resolver
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -289,7 +293,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if s.follower, err = snapshot.New(snapshot.Config{
 		Source: db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
-		Shared: s.node.shared(), Recall: s.recall, Fleet: s.fleet,
+		Shared: s.node.shared(), Recall: s.recall, Fleet: s.fleet, Names: s.names, MayReach: s.mayReach,
 	}); err != nil {
 		return err
 	}
@@ -319,6 +323,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	if settings.ServesGateway() {
+		if err := s.running.Start(ctx, s.names); err != nil {
+			return err
+		}
 		if err := s.buildGateway(s.clock, box); err != nil {
 			return err
 		}

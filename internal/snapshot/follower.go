@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -55,6 +57,13 @@ type Config struct {
 	BucketBytes int64
 	// Fleet chooses between the targets of upstreams. Nil means one of its own.
 	Fleet *balance.Fleet
+	// Names looks up the names of targets. It calls Follower.Resolved when something else is known of one. Nil means that they are
+	// looked up at each connect.
+	Names *resolve.Resolver
+	// MayReach reports whether targets of accounts that may reach only public addresses may be at an address that was looked up. One
+	// that may not is left out, so that nothing shows where a name leads in a network that is not open to the account. The guard
+	// of connections decides all the same. Nil means that it may.
+	MayReach func(netip.AddrPort) bool
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}

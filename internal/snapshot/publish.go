@@ -275,6 +275,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	f.put(next)
 	for _, name := range gone {
 		f.cfg.Fleet.Drop(time.Duration(now.Mono), name)
+		f.want(name, nil)
 	}
 	for id, t := range changed {
 		dropAnonymous(old.gateways[id], gateways[id])

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unique"
 
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/resolve"
 )
 
 // Upstream is where and how a gateway forwards the requests of some of its routes. It is immutable.
@@ -21,16 +24,28 @@ type Upstream struct {
 	Timeout time.Duration
 	// Targets are all targets, in the order of the configuration. There is at least one.
 	Targets []*Target
-	// Balance chooses between the targets. It is nil if there is one target that is not checked, and was so since the node
-	// has started, unless a split of the gateway falls back.
+	// Balance chooses between the targets and their addresses. It is nil if there is one target that is not checked and whose
+	// name is not looked up, and was so since the node has started, unless a
+	// split of the gateway falls back.
 	Balance *balance.Upstream
 	// HashOn says what the policy hash chooses by.
 	HashOn HashOn
 	// IdempotencyKey is set if POST and PATCH with Idempotency-Key may be sent to a second target.
 	IdempotencyKey bool
 
-	config balance.Config // for Balance, without the targets and the checks
-	check  *Check         // nil without checks
+	config  balance.Config // for Balance, without the targets and the checks
+	check   *Check         // nil without checks
+	names   []resolve.Name // of the targets whose names are looked up
+	refresh time.Duration  // how often they are
+
+	// resolved has the targets at the addresses of names that config of Balance has. It is guarded by Follower.publishing.
+	resolved map[resolvedAt]*Target
+}
+
+// resolvedAt is an address of a target whose name is looked up.
+type resolvedAt struct {
+	target  *Target
+	address string
 }
 
 // HashOn is what an upstream with the policy hash chooses a target by.
@@ -40,8 +55,9 @@ type HashOn struct {
 	Header    string // the name of a header; "" for none
 }
 
-// Several reports whether there are several targets.
-func (u *Upstream) Several() bool { return len(u.Targets) > 1 }
+// Several reports whether requests may have several targets or addresses to choose from: there are several targets, or the name
+// of one is looked up.
+func (u *Upstream) Several() bool { return len(u.Targets) > 1 || u.names != nil }
 
 // Retries reports whether a request may be sent to another target.
 func (u *Upstream) Retries() bool { return u.Several() && u.config.Retries.Attempts > 0 }
@@ -49,12 +65,16 @@ func (u *Upstream) Retries() bool { return u.Several() && u.config.Retries.Attem
 // Target is where requests go and how connections to it are made. It is immutable: any other setting
 // makes another Target.
 type Target struct {
-	Index     int      // in Upstream.Targets
-	ID        string   // of the target; the gateway's ID for the first target of its default upstream
-	AccountID string   // of the gateway
-	URL       string   // as stored
-	Base      *url.URL // URL parsed; must not be changed
-	Host      string   // the Host that the target gets; "" for the client's
+	Index     int    // in Upstream.Targets
+	ID        string // of the target; the gateway's ID for the first target of its default upstream
+	AccountID string // of the gateway
+	URL       string // as stored
+	// Address is the IP address and port to which connections go, if the name of the target is looked up and has addresses. "" looks the
+	// name up at each connect: its addresses, or if SRV is set its SRV records.
+	Address string
+	SRV     bool
+	Base    *url.URL // URL parsed; must not be changed
+	Host    string   // the Host that the target gets; "" for the client's
 	// ServerName is the name that the certificate of an https target must have; "" for that of URL.
 	ServerName string
 	CA         string // PEM certificates that replace the system's roots, or ""
@@ -78,6 +98,13 @@ type Target struct {
 
 	weight int
 	backup bool
+	lookup *lookup // nil if the name is not looked up
+}
+
+// lookup says what is looked up for a target.
+type lookup struct {
+	name resolve.Name
+	port uint16 // of the URL
 }
 
 // Header is one header that is set on forwarded requests.
@@ -105,6 +132,9 @@ func (f *Follower) compileUpstreams(s *Settings, g *gateway.Gateway) error {
 func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.Upstream) (*Upstream, error) {
 	c := &Upstream{Name: u.FullName()}
 	var err error
+	if c.refresh, err = time.ParseDuration(u.RefreshOf()); err != nil {
+		return nil, fmt.Errorf("read refresh: %w", err)
+	}
 	if c.Timeout, err = time.ParseDuration(cmp.Or(u.Timeout, g.Timeout, gateway.DefaultTimeout)); err != nil {
 		return nil, fmt.Errorf("read timeout: %w", err)
 	}
@@ -132,6 +162,9 @@ func (f *Follower) compileUpstream(s *Settings, g *gateway.Gateway, u *gateway.U
 			return nil, err
 		}
 		c.Targets = append(c.Targets, &target)
+		if target.lookup != nil {
+			c.names = append(c.names, target.lookup.name)
+		}
 	}
 	if c.check, err = f.compileCheck(u, c.Targets[0]); err != nil {
 		return nil, err
@@ -145,6 +178,9 @@ func (t *Target) compileURL(u *gateway.Upstream, of *gateway.Target) (err error)
 	if t.Base, err = url.Parse(of.URL); err != nil {
 		return fmt.Errorf("read the URL of a target: %w", err)
 	}
+	if err := t.compileLookup(of); err != nil {
+		return err
+	}
 	switch t.Host = u.Host; t.Host {
 	case "":
 		t.Host = t.Base.Host
@@ -155,6 +191,31 @@ func (t *Target) compileURL(u *gateway.Upstream, of *gateway.Target) (err error)
 			t.ServerName, _, _ = strings.Cut(u.Host, ":")
 		}
 	}
+	return nil
+}
+
+// compileLookup sets what is looked up for the target.
+func (t *Target) compileLookup(of *gateway.Target) error {
+	l := lookup{name: resolve.Name{Host: strings.ToLower(t.Base.Hostname())}}
+	switch of.ResolveOf() {
+	case gateway.ResolveNone:
+		return nil
+	case gateway.ResolveSRV:
+		l.name.Kind, t.SRV = resolve.Services, true
+	case gateway.ResolveA:
+		u, err := gateway.ParseUpstreamURL(of.URL)
+		if err != nil {
+			return fmt.Errorf("read the URL of a target: %w", err)
+		}
+		port, err := strconv.ParseUint(u.Port, 10, 16)
+		if err != nil {
+			return fmt.Errorf("read the URL of a target: %w", err)
+		}
+		l.port = uint16(port)
+	default:
+		return fmt.Errorf("unknown value of resolve: %q", of.Resolve)
+	}
+	t.lookup = &l
 	return nil
 }
 
@@ -182,7 +243,7 @@ func (t *Target) compileConnections(u *gateway.Upstream) (err error) {
 	if t.ConnectTimeout, err = optionalDuration(u.Timeouts.Connect); err != nil {
 		return fmt.Errorf("read upstream_connect_timeout: %w", err)
 	}
-	if t.ConnectTimeout == 0 && u.Several() {
+	if t.ConnectTimeout == 0 && (u.Several() || u.LooksUp()) {
 		t.ConnectTimeout = gateway.SeveralConnectTimeout
 	}
 	if t.IdleTimeout, err = optionalDuration(u.Timeouts.Idle); err != nil {
@@ -235,18 +296,106 @@ func resultsOf(on []string) balance.Results {
 	return all
 }
 
-// balanceConfig returns the configuration of the upstream's Balance.
-func (u *Upstream) balanceConfig() *balance.Config {
-	c := u.config
+// Bounds of the addresses of looked-up names (targets.md, section 5).
+const (
+	// maxAddresses is the most addresses of an upstream, unless it has more targets: each target has an equal part of them.
+	maxAddresses = 1024
+	// maxWeight is the highest weight of an address: that of the target times that of the SRV record.
+	maxWeight = 1_000_000
+)
+
+// balanceConfig returns the configuration of u's Balance, with the addresses that are known of the names of its targets. A
+// target of whose name none is known is one address, whose name is looked up at each connect. The caller holds f.publishing.
+func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
+	c, most := u.config, max(1, min(resolve.MaxRecords, maxAddresses/len(u.Targets)))
+	before := u.resolved
+	u.resolved = nil
 	c.Check = u.check.id(u.Targets[0].PublicOnly)
 	for _, t := range u.Targets {
-		c.Targets = append(c.Targets, balance.TargetConfig{
-			URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, Use: t,
-		})
-		of := &c.Targets[len(c.Targets)-1]
-		of.Origin, of.Address = t.sharedBy()
+		one := balance.TargetConfig{URL: t.URL, Weight: t.weight, Backup: t.backup, Drain: t.Drain, ByName: true, Unchecked: t.SRV, Use: t}
+		one.Origin, one.Address = t.sharedBy()
+		if t.lookup == nil || f.cfg.Names == nil {
+			c.Targets = append(c.Targets, one)
+			continue
+		}
+		addresses, degraded := f.addressesOf(t, account)
+		if one.Degraded = degraded; len(addresses) == 0 {
+			c.Targets = append(c.Targets, one)
+			continue
+		}
+		if u.resolved == nil {
+			u.resolved = map[resolvedAt]*Target{}
+		}
+		for _, a := range addresses[:min(len(addresses), most)] {
+			at := one
+			at.Address, at.ByName, at.Unchecked = a.to.String(), false, false
+			at.Weight = min(maxWeight, t.weight*a.Weight)
+			at.Backup = t.backup || a.Backup
+			key := resolvedAt{t, at.Address}
+			use := before[key]
+			if use == nil {
+				use = t.resolvedTo(at.Address, len(c.Targets))
+			}
+			u.resolved[key], at.Use = use, use
+			c.Targets = append(c.Targets, at)
+		}
 	}
 	return &c
+}
+
+// foundAddress is an address that was looked up.
+type foundAddress struct {
+	resolve.Record
+	to netip.AddrPort
+}
+
+// addressesOf returns the addresses that are known of the name of a target, without those that its account may not see.
+// degraded is set if they may be old, or are not all.
+func (f *Follower) addressesOf(t *Target, account string) (list []foundAddress, degraded bool) {
+	found := f.cfg.Names.Found(account, t.lookup.name)
+	hides := t.PublicOnly && f.cfg.MayReach != nil
+	for _, r := range found.Records {
+		to := netip.AddrPortFrom(r.Addr, cmp.Or(r.Port, t.lookup.port))
+		if !hides || f.cfg.MayReach(to) {
+			list = append(list, foundAddress{r, to})
+		}
+	}
+	return list, found.Degraded || len(list) > 0 && len(list) < len(found.Records)
+}
+
+// resolvedTo returns the target with connections that go to an address.
+func (t *Target) resolvedTo(address string, index int) *Target {
+	at := *t
+	at.Address, at.Index = address, index
+	at.ID += " " + address
+	return &at
+}
+
+// Resolved puts into force what is known now of the names of an upstream. A publication does that too: whichever comes last has
+// the newest configuration and the newest addresses.
+func (f *Follower) Resolved(of balance.Name) {
+	f.publishing.Lock()
+	defer f.publishing.Unlock()
+	g := f.Current().gateways[of.Gateway]
+	if g == nil || g.AccountID != of.Account {
+		return
+	}
+	for u := range g.Upstreams {
+		if u.Name == of.Upstream && u.Balance != nil {
+			f.cfg.Fleet.Upstream(time.Duration(f.cfg.Now().Mono), of, f.balanceConfig(u, of.Account))
+		}
+	}
+}
+
+// want says which names of an upstream are looked up, and how often.
+func (f *Follower) want(of balance.Name, u *Upstream) {
+	switch {
+	case f.cfg.Names == nil:
+	case u == nil:
+		f.cfg.Names.Want(of, 0, nil)
+	default:
+		f.cfg.Names.Want(of, u.refresh, u.names)
+	}
 }
 
 // sharedBy returns the origin and the address of the target, by which it shares its state with other targets.
@@ -291,6 +440,7 @@ func (s *Settings) withPublicOnly(only bool) *Settings {
 	other.others = make(map[string]*Upstream, len(s.others))
 	for u := range s.Upstreams {
 		next := *u
+		next.resolved = nil
 		next.Targets = make([]*Target, len(u.Targets))
 		for i, t := range u.Targets {
 			target := *t
@@ -323,7 +473,8 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	if now != nil {
 		for u := range now.Upstreams {
 			if u.Several() || u.check != nil || had[u.Name] || now.fallsBack() {
-				u.Balance = f.cfg.Fleet.Upstream(at, fleetName(now, u.Name), u.balanceConfig())
+				f.want(fleetName(now, u.Name), u)
+				u.Balance = f.cfg.Fleet.Upstream(at, fleetName(now, u.Name), f.balanceConfig(u, now.AccountID))
 			}
 			delete(had, u.Name)
 		}

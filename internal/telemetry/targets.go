@@ -22,7 +22,8 @@ type TargetsConfig struct {
 	MaxLines int
 }
 
-// Targets is a prometheus.Collector that exports the state of the targets of upstreams that have several or are checked (targets.md, section 9).
+// Targets is a prometheus.Collector that exports the state of the targets of upstreams that have several, are checked, or whose names
+// are looked up (targets.md, section 9). Each address is one.
 //
 // The number of series is bounded: targets have at most a quarter of the lines of a scrape, which accounts share by max-min
 // fairness. Within an account, upstreams come in the order of their gateways and names, so that which targets have series changes

@@ -24,7 +24,7 @@ func TestMetersOfReportsAreBounded(t *testing.T) {
 	m := &Merger{part: Keys, entries: map[Identity]*Entry{}}
 	const meters = 200
 	for n := range meters { // beside the Merger, which tells no more apart
-		e := m.at(Identity{Key: identifier(n%2 + 1), Gateway: identifier(1), Status: 200})
+		e := m.at(Identity{Key: identifier(n%2 + 1), Gateway: identifier(1), Status: 200}, nil)
 		e.Requests++
 		e.Amounts.Add(fmt.Sprintf("m%03d", n), 1)
 	}

@@ -16,9 +16,13 @@ const bodySize = 32 << 10
 //
 // A body with amounts has withAmounts instead. Between its identifiers and its entries are the meters, each once, and the
 // amounts of the entries that have some: how many entries lie between, and the amounts, with meters by their indexes.
+//
+// A body of part Targets has withDestinations. It is like one with amounts, even if there are none. Then follow the
+// destinations, each once, as three texts, to which the entries refer by their indexes.
 const (
-	version     = 1
-	withAmounts = 2
+	version          = 1
+	withAmounts      = 2
+	withDestinations = 3
 )
 
 // Writer encodes entries as chunks. Entries must be added in the order of the part. The
@@ -36,23 +40,29 @@ type Writer struct {
 	meters  []string // at most MaxMeters and OtherMeter of each chunk or Merger that is written
 	amounts []byte
 	without int64 // entries since the last one with amounts
+
+	to      []byte
+	toIndex map[[16]byte]uint64 // of destinations
 }
 
 // NewWriter returns a Writer whose chunks are copies of c with their own First, Last and
 // Body.
 func NewWriter(c Chunk) *Writer { return &Writer{like: c, indexes: map[[16]byte]uint64{}} }
 
-// Entry adds e. Entries must be ordered by gateway in part Gateways, by route in part
+// Entry adds e. Entries must be ordered by gateway in parts Gateways and Targets, by route in part
 // Routes, and by key in part Keys.
 func (w *Writer) Entry(e *Entry) {
 	p := w.like.Part
 	w.begin(e.bound(p))
 	w.id(e.Gateway)
-	if p != Gateways {
+	switch p {
+	case Routes:
 		w.id(e.Route)
-	}
-	if p == Keys {
+	case Keys:
+		w.id(e.Route)
 		w.key(e.Key)
+	case Targets:
+		w.destination(e)
 	}
 	w.number(int64(e.Status))
 	w.number(e.Requests)
@@ -120,7 +130,7 @@ func (w *Writer) Chunks() []Chunk {
 
 // begin starts an entry whose identifier for First and Last is bound.
 func (w *Writer) begin(bound [16]byte) {
-	if len(w.ids)+len(w.entries)+len(w.amounts) >= bodySize {
+	if len(w.ids)+len(w.entries)+len(w.amounts)+len(w.to) >= bodySize {
 		w.end()
 	}
 	if len(w.entries) == 0 {
@@ -131,27 +141,34 @@ func (w *Writer) begin(bound [16]byte) {
 
 // end completes a body.
 func (w *Writer) end() {
-	b := make([]byte, 0, 8+len(w.ids)+len(w.entries)+len(w.amounts))
-	if len(w.meters) == 0 {
-		b = append(b, version)
-	} else {
-		b = append(b, withAmounts)
+	b := make([]byte, 0, 16+len(w.ids)+len(w.entries)+len(w.amounts)+len(w.to))
+	form := byte(version)
+	switch {
+	case w.like.Part == Targets:
+		form = withDestinations
+	case len(w.meters) > 0:
+		form = withAmounts
 	}
+	b = append(b, form)
 	b = binary.AppendUvarint(b, uint64(len(w.ids)/16))
 	b = append(b, w.ids...)
-	if len(w.meters) > 0 {
+	if form != version {
 		b = binary.AppendUvarint(b, uint64(len(w.meters)))
 		for _, meter := range w.meters {
 			b = append(binary.AppendUvarint(b, uint64(len(meter))), meter...)
 		}
 		b = append(binary.AppendUvarint(b, uint64(len(w.amounts))), w.amounts...)
 	}
+	if form == withDestinations {
+		b = append(binary.AppendUvarint(b, uint64(len(w.toIndex))), w.to...)
+	}
 	b = append(b, w.entries...)
 	w.like.Body = b
 	w.made = append(w.made, w.like)
 	w.ids, w.entries, w.lastKey = w.ids[:0], w.entries[:0], 0
-	w.meters, w.amounts, w.without = w.meters[:0], w.amounts[:0], 0
+	w.meters, w.amounts, w.without, w.to = w.meters[:0], w.amounts[:0], 0, w.to[:0]
 	clear(w.indexes)
+	clear(w.toIndex)
 }
 
 func (w *Writer) number(n int64) { w.entries = binary.AppendUvarint(w.entries, uint64(n)) }
@@ -176,6 +193,21 @@ func (w *Writer) key(id [16]byte) {
 	w.entries = binary.AppendUvarint(w.entries, w.lastKey-1)
 }
 
+func (w *Writer) destination(e *Entry) {
+	index, known := w.toIndex[e.Destination]
+	if !known {
+		if w.toIndex == nil {
+			w.toIndex = map[[16]byte]uint64{}
+		}
+		index = uint64(len(w.toIndex))
+		w.toIndex[e.Destination] = index
+		for _, s := range [...]string{e.To.Upstream, e.To.Target, e.To.Side} {
+			w.to = append(binary.AppendUvarint(w.to, uint64(len(s))), s...)
+		}
+	}
+	w.entries = binary.AppendUvarint(w.entries, index)
+}
+
 func (w *Writer) sketch(s *Sketch) {
 	w.scratch = w.scratch[:0]
 	if s != nil {
@@ -191,15 +223,22 @@ type reader struct {
 	meters  []string
 	amounts *reader // nil if no later entry has amounts
 	until   int64   // entries before the next one with amounts
+	to      []destination
 	b       []byte
 	err     error
+}
+
+// destination is a Destination with its identifier.
+type destination struct {
+	Destination
+	id [16]byte
 }
 
 var errBody = errors.New("traffic chunk is damaged")
 
 func newReader(body []byte) *reader {
 	r := &reader{}
-	if len(body) == 0 || body[0] != version && body[0] != withAmounts {
+	if len(body) == 0 || body[0] < version || body[0] > withDestinations {
 		r.err = fmt.Errorf("%w: unknown version", errBody)
 		return r
 	}
@@ -209,8 +248,14 @@ func newReader(body []byte) *reader {
 	} else {
 		r.ids, r.b = r.b[:16*n], r.b[16*n:]
 	}
-	if body[0] == withAmounts {
+	if body[0] >= withAmounts {
 		r.beginAmounts()
+	}
+	if body[0] == withDestinations {
+		for n := r.number(); n > 0 && r.err == nil; n-- {
+			d := Destination{Upstream: string(r.bytes()), Target: string(r.bytes()), Side: string(r.bytes())}
+			r.to = append(r.to, destination{d, d.ID()})
+		}
 	}
 	return r
 }
@@ -303,6 +348,7 @@ func (r *reader) bytes() []byte {
 type row struct {
 	Identity
 	Counts
+	to                *Destination // in part Targets alone
 	Amounts           Amounts
 	latency, upstream []byte // encoded by Sketch.Append; slices of the body
 }
@@ -311,11 +357,13 @@ type row struct {
 func (r *reader) row(p Part, e *row) {
 	*e = row{Amounts: e.Amounts[:0]}
 	e.Gateway = r.id()
-	if p != Gateways {
+	switch p {
+	case Routes:
 		e.Route = r.id()
-	}
-	if p == Keys {
-		e.Key = r.id()
+	case Keys:
+		e.Route, e.Key = r.id(), r.id()
+	case Targets:
+		r.destination(e)
 	}
 	status := r.number()
 	if e.Status = uint16(status); status > 1<<16-1 {
@@ -326,6 +374,16 @@ func (r *reader) row(p Part, e *row) {
 		e.latency, e.upstream = r.bytes(), r.bytes()
 	}
 	e.Amounts = r.rowAmounts(e.Amounts)
+}
+
+// destination decodes the destination of an entry.
+func (r *reader) destination(e *row) {
+	index := r.number()
+	if index >= int64(len(r.to)) {
+		r.fail()
+		return
+	}
+	e.to, e.Destination = &r.to[index].Destination, r.to[index].id
 }
 
 // rows calls f for each entry of a body. f must not keep it.

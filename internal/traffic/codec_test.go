@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,6 +25,7 @@ func entries() *rapid.Generator[[]*Entry] {
 		e := &Entry{
 			Identity: Identity{Gateway: identifier(small.Draw(t, "gateway")), Route: identifier(small.Draw(t, "route")), Key: identifier(small.Draw(t, "key")),
 				Status: rapid.SampledFrom([]uint16{0, 101, 200, 204, 404, 429, 499, 502, 599, 65535}).Draw(t, "status")},
+			To:      Destination{Upstream: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "upstream"), Target: rapid.SampledFrom([]string{"", "10.0.0.1:80", "10.0.0.2:80"}).Draw(t, "target")},
 			Counts:  Counts{rapid.Int64Range(0, 1<<40).Draw(t, "requests"), 1, rapid.Int64Range(0, 1<<50).Draw(t, "in"), 2},
 			Latency: new(Sketch), Upstream: new(Sketch),
 		}
@@ -50,7 +52,7 @@ func sumOf(a Amounts) (n int64) {
 // into chunks. The entries of a chunk are sorted and within its bounds.
 func TestMergedChunksKeepAllCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.SampledFrom([]Part{Gateways, Routes, Keys}).Draw(t, "part")
+		part := rapid.SampledFrom([]Part{Gateways, Routes, Keys, Targets}).Draw(t, "part")
 		all := entries().Draw(t, "entries")
 		whole, total, units := NewMerger(part), Counts{}, int64(0)
 		var bodies [][]byte
@@ -79,7 +81,7 @@ func TestMergedChunksKeepAllCounts(t *testing.T) {
 		}
 		for i, want := range whole.entries {
 			got := merged.entries[i]
-			if got == nil || got.Counts != want.Counts || sumOf(got.Amounts) != sumOf(want.Amounts) {
+			if got == nil || got.Counts != want.Counts || got.To != want.To || sumOf(got.Amounts) != sumOf(want.Amounts) {
 				t.Fatalf("got the entry %+v, want %+v", got, want)
 			}
 			if part != Keys && (!same(got.Latency, want.Latency) || !same(got.Upstream, want.Upstream)) {
@@ -178,6 +180,24 @@ func TestAmountsBelongToTheirEntries(t *testing.T) {
 	})
 }
 
+// Guarantee: the size of bodies is bounded with long addresses, too.
+func TestBodiesOfTargetsAreBounded(t *testing.T) {
+	m := NewMerger(Targets)
+	for n := range 1000 {
+		m.Add(&Entry{To: Destination{Upstream: "default", Target: strings.Repeat("x", 250) + strconv.Itoa(n)}, Counts: Counts{Requests: 1}})
+	}
+	requests := int64(0)
+	for _, c := range m.Chunks(Chunk{}) {
+		requests += c.Requests()
+		if len(c.Body) > bodySize+400 {
+			t.Errorf("got a body of %d bytes, want at most %d", len(c.Body), bodySize+400)
+		}
+	}
+	if requests != 1000 {
+		t.Errorf("got %d requests, want 1000", requests)
+	}
+}
+
 // Guarantee: sums of the largest costs stay readable: they stop at the largest number.
 func TestAmountsDoNotOverflow(t *testing.T) {
 	var a Amounts
@@ -191,7 +211,7 @@ func TestAmountsDoNotOverflow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := m.at(Identity{}).Amounts; !slices.Equal(got, Amounts{{"tokens", math.MaxInt64}}) {
+	if got := m.at(Identity{}, nil).Amounts; !slices.Equal(got, Amounts{{"tokens", math.MaxInt64}}) {
 		t.Errorf("got %v, want %d tokens", got, int64(math.MaxInt64))
 	}
 }
@@ -233,12 +253,15 @@ func FuzzBody(f *testing.F) {
 	f.Add(byte(Routes), m.Chunks(Chunk{})[0].Body)
 	m.Add(&Entry{Identity: Identity{Gateway: identifier(3)}, Amounts: Amounts{{"tokens", 7}, {"cents", 1}}})
 	f.Add(byte(Routes), m.Chunks(Chunk{})[0].Body)
+	m = NewMerger(Targets)
+	m.Add(&Entry{Identity: Identity{Gateway: identifier(3)}, To: Destination{"next", "10.0.0.1:80", "next"}, Amounts: Amounts{{"tokens", 7}}})
+	f.Add(byte(Targets), m.Chunks(Chunk{})[0].Body)
 	a := NewArrivals()
 	a.Add(Flow{Gateway: identifier(1)}, 59, 7)
 	f.Add(byte(Seconds), a.Chunks(Chunk{})[0].Body)
 	f.Add(byte(Keys), []byte{1, 0x80})
 	f.Fuzz(func(t *testing.T, part byte, body []byte) {
-		if p := Part(part % 4); p == Seconds {
+		if p := Part(part % byte(Targets+1)); p == Seconds {
 			if a := NewArrivals(); a.AddBody(body) == nil {
 				a.Chunks(Chunk{})
 			}

@@ -9,6 +9,7 @@ import (
 // group by are zero.
 type Identity struct {
 	Gateway, Route, Key [16]byte
+	Destination         [16]byte // Destination.ID
 	Status              uint16
 }
 
@@ -17,8 +18,11 @@ func (i Identity) of(p Part) Identity {
 	if p != Keys {
 		i.Key = [16]byte{}
 	}
-	if p == Gateways {
+	if p == Gateways || p == Targets {
 		i.Route = [16]byte{}
+	}
+	if p != Targets {
+		i.Destination = [16]byte{}
 	}
 	return i
 }
@@ -31,8 +35,8 @@ func (i *Identity) compare(p Part, o *Identity) int {
 		order = cmp.Or(bytes.Compare(i.Key[:], o.Key[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]), bytes.Compare(i.Route[:], o.Route[:]))
 	case Routes:
 		order = cmp.Or(bytes.Compare(i.Route[:], o.Route[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]))
-	default:
-		order = bytes.Compare(i.Gateway[:], o.Gateway[:])
+	default: // Destination is zero unless p is Targets
+		order = cmp.Or(bytes.Compare(i.Gateway[:], o.Gateway[:]), bytes.Compare(i.Destination[:], o.Destination[:]))
 	}
 	return cmp.Or(order, cmp.Compare(i.Status, o.Status))
 }
@@ -66,6 +70,7 @@ func (c *Counts) Add(o *Counts) {
 type Entry struct {
 	Identity
 	Counts
+	To                Destination // that of Identity.Destination
 	Amounts           Amounts
 	Latency, Upstream *Sketch
 }

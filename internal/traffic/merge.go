@@ -11,20 +11,24 @@ type Merger struct {
 	entries map[Identity]*Entry
 	meters  Meters
 	amounts int // of all entries
+	to      Destinations
 }
 
-// NewMerger returns an empty Merger for part Gateways, Routes or Keys.
+// NewMerger returns an empty Merger for part Gateways, Routes, Keys or Targets.
 func NewMerger(p Part) *Merger { return &Merger{part: p, entries: map[Identity]*Entry{}} }
 
 // Len returns the number of entries and of their amounts.
 func (m *Merger) Len() int { return len(m.entries) + m.amounts }
 
-// at returns the entry of an identity, and creates it if needed.
-func (m *Merger) at(i Identity) *Entry {
-	i = i.of(m.part)
+// at returns the entry of an identity, and creates it if needed. Part Targets needs the destination.
+func (m *Merger) at(i Identity, to *Destination) *Entry {
+	var sent Destination
+	if i = i.of(m.part); m.part == Targets {
+		sent, i.Destination = m.to.Of(*to)
+	}
 	e := m.entries[i]
 	if e == nil {
-		e = &Entry{Identity: i}
+		e = &Entry{Identity: i, To: sent}
 		if m.part != Keys {
 			e.Latency, e.Upstream = new(Sketch), new(Sketch)
 		}
@@ -35,7 +39,7 @@ func (m *Merger) at(i Identity) *Entry {
 
 // Add adds e to the entry of its identity in the Merger's part.
 func (m *Merger) Add(e *Entry) {
-	to := m.at(e.Identity)
+	to := m.at(e.Identity, &e.To)
 	to.Counts.Add(&e.Counts)
 	m.addAmounts(to, e.Amounts)
 	if m.part != Keys && e.Latency != nil {
@@ -55,7 +59,7 @@ func (m *Merger) addAmounts(to *Entry, amounts Amounts) {
 // AddBody adds the entries of the body of a chunk with the Merger's part.
 func (m *Merger) AddBody(body []byte) error {
 	return rows(m.part, body, func(e *row) error {
-		to := m.at(e.Identity)
+		to := m.at(e.Identity, e.to)
 		to.Counts.Add(&e.Counts)
 		m.addAmounts(to, e.Amounts)
 		if m.part == Keys {

@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"bytes"
 	"cmp"
 	"time"
 
@@ -28,6 +29,9 @@ type query struct {
 	filter    Identity // zero fields do not filter
 	nothing   bool     // an identifier of the filter is malformed, so nothing matches
 	latencies bool
+
+	texts   []string // of groups
+	indexes map[string]uint32
 }
 
 // newPlan validates q. The default Interval is a minute, the default Until is now, and the
@@ -65,6 +69,9 @@ func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 		return nil, tooMany()
 	}
 	p.intervals = int((before - from) / p.length)
+	if err := q.checkTargets(); err != nil {
+		return nil, err
+	}
 	p.filter, p.nothing = q.filter()
 	p.chunks = ChunkQuery{AccountID: accountID, Tier: tier, From: from, Before: before}
 	p.choosePart()
@@ -75,6 +82,8 @@ func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 func (p *query) choosePart() {
 	var only *[16]byte
 	switch {
+	case p.Upstream != "" || p.Target != "" || p.Group.ofTargets():
+		p.chunks.Part, only = Targets, &p.filter.Gateway
 	case p.KeyID != "" || p.Group == ByKey:
 		p.chunks.Part, only = Keys, &p.filter.Key
 	case p.RouteID != "" || p.Group == ByRoute:
@@ -86,6 +95,34 @@ func (p *query) choosePart() {
 		p.chunks.Only = only
 	}
 	p.latencies = p.chunks.Part != Keys
+	p.chunks.Tier = p.chunks.Part.In(p.chunks.Tier)
+}
+
+// checkTargets checks that what a query asks of upstreams and targets is counted together.
+func (q *Query) checkTargets() error {
+	if q.Upstream != "" && q.GatewayID == "" {
+		return fault.Invalid("gateway_id", "must be given with upstream, because the name of an upstream belongs to a gateway")
+	}
+	what := ""
+	switch {
+	case q.Upstream != "":
+		what = "upstream"
+	case q.Target != "":
+		what = "target"
+	case q.Group.ofTargets():
+		what = "group_by=" + string(q.Group)
+	}
+	switch {
+	case what == "":
+		return nil
+	case q.RouteID != "":
+		return fault.Invalid("route_id", "cannot be combined with %s: leave one of them out", what)
+	case q.KeyID != "":
+		return fault.Invalid("key_id", "cannot be combined with %s: leave one of them out", what)
+	case q.Group == ByRoute || q.Group == ByKey:
+		return fault.Invalid("group_by", "cannot be %s with %s: use gateway, upstream or target, or leave %s out", q.Group, what, what)
+	}
+	return nil
 }
 
 // filter parses the identifiers. nothing is whether one is malformed.
@@ -106,25 +143,63 @@ func (q *Query) filter() (f Identity, nothing bool) {
 }
 
 // passes reports whether the filter matches an entry.
-func (p *query) passes(i *Identity) bool {
-	return (p.GatewayID == "" || i.Gateway == p.filter.Gateway) &&
-		(p.RouteID == "" || i.Route == p.filter.Route) &&
-		(p.KeyID == "" || i.Key == p.filter.Key)
+func (p *query) passes(e *row) bool {
+	return (p.GatewayID == "" || e.Gateway == p.filter.Gateway) &&
+		(p.RouteID == "" || e.Route == p.filter.Route) &&
+		(p.KeyID == "" || e.Key == p.filter.Key) &&
+		(p.Upstream == "" || e.to.Upstream == p.Upstream) &&
+		(p.Target == "" || e.to.Target == p.Target)
 }
 
 // group returns the group of an entry.
-func (p *query) group(i *Identity) (g group) {
+func (p *query) group(e *row) (g group) {
 	switch p.Group {
 	case ByGateway:
-		g.id = i.Gateway
+		g.id = e.Gateway
 	case ByRoute:
-		g.id = i.Route
+		g.id = e.Route
 	case ByKey:
-		g.id = i.Key
+		g.id = e.Key
 	case ByStatus:
-		g.status = i.Status
+		g.status = e.Status
+	case ByUpstream:
+		g.text = p.index(e.to.Upstream)
+	case ByTarget:
+		g.text = p.index(e.to.Target)
+	case BySide:
+		g.text = p.index(e.to.Side)
 	}
 	return g
+}
+
+// index returns the text of a group as the group has it.
+func (p *query) index(text string) uint32 {
+	if text == "" {
+		return 0
+	}
+	index := p.indexes[text]
+	if index == 0 {
+		if p.indexes == nil {
+			p.indexes = map[string]uint32{}
+		}
+		p.texts = append(p.texts, text)
+		index = uint32(len(p.texts))
+		p.indexes[text] = index
+	}
+	return index
+}
+
+// text returns the text of a group.
+func (p *query) text(g group) string {
+	if g.text == 0 {
+		return ""
+	}
+	return p.texts[g.text-1]
+}
+
+// compare orders groups.
+func (p *query) compare(a, b group) int {
+	return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.status, b.status), cmp.Compare(p.text(a), p.text(b)))
 }
 
 // tooOld returns the error for a since before the retention. It names the earliest since,

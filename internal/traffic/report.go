@@ -1,8 +1,6 @@
 package traffic
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,10 +35,11 @@ func Report(ctx context.Context, store ChunkReader, accountID string, q Query, n
 	return r.rows(), nil
 }
 
-// group is a group of a report: an identifier, a status, or neither.
+// group is a group of a report: an identifier, a status, a text of Destination, or none of them.
 type group struct {
 	id     [16]byte
 	status uint16
+	text   uint32 // its index in query.texts, plus one
 }
 
 // report builds a report. Chunks are ordered by time, so latencies are held only for the
@@ -89,8 +88,9 @@ func (r *report) known() {
 	case r.Group == Together:
 		r.groups[group{}] = make([]Row, r.intervals)
 	case r.nothing:
-	case r.Group == ByGateway && r.GatewayID != "", r.Group == ByRoute && r.RouteID != "", r.Group == ByKey && r.KeyID != "":
-		r.groups[r.group(&r.filter)] = make([]Row, r.intervals)
+	case r.Group == ByGateway && r.GatewayID != "", r.Group == ByRoute && r.RouteID != "", r.Group == ByKey && r.KeyID != "",
+		r.Group == ByUpstream && r.Upstream != "", r.Group == ByTarget && r.Target != "":
+		r.groups[r.group(&row{Identity: r.filter, to: &Destination{Upstream: r.Upstream, Target: r.Target}})] = make([]Row, r.intervals)
 	}
 }
 
@@ -101,10 +101,10 @@ func (r *report) add(c *Chunk) error {
 		r.at = at
 	}
 	err := rows(c.Part, c.Body, func(e *row) error {
-		if !r.passes(&e.Identity) {
+		if !r.passes(e) {
 			return nil
 		}
-		s, err := r.sum(r.group(&e.Identity))
+		s, err := r.sum(r.group(e))
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (r *report) rows() []Row {
 	for g := range r.groups {
 		sorted = append(sorted, g)
 	}
-	slices.SortFunc(sorted, func(a, b group) int { return cmp.Or(bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.status, b.status)) })
+	slices.SortFunc(sorted, r.compare)
 	names := make([]string, len(sorted))
 	for i := range sorted {
 		names[i] = r.name(sorted[i])
@@ -211,6 +211,8 @@ func (r *report) name(g group) string {
 		return ""
 	case ByStatus:
 		return strconv.Itoa(int(g.status))
+	case ByUpstream, ByTarget, BySide:
+		return r.text(g)
 	case ByRoute:
 		kind = id.Route
 	case ByKey:

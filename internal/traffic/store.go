@@ -10,7 +10,7 @@ import (
 // Part is what the counts of a chunk are grouped by.
 type Part uint8
 
-// The parts. Each of the first three counts every request once. A report reads the part that has
+// The parts. Each of the first three and Targets count every request once. A report reads the part that has
 // the fewest groups and is sufficient.
 const (
 	Gateways Part = iota // by gateway and status, with latencies
@@ -19,7 +19,16 @@ const (
 	Seconds              // requests that reached the limits, by gateway, route, key and second
 	Methods              // requests by gateway, route and method, in the form of Seconds: see MethodID
 	Usage                // what counts for usage records (package usage), in tier Open alone
+	Targets              // by gateway, Destination and status, with latencies, in tiers of its own
 )
+
+// In returns the tier in which the chunks of p are that have the intervals of t: Minutes, Hours or Days.
+func (p Part) In(t Tier) Tier {
+	if p == Targets {
+		return t + TargetMinutes
+	}
+	return t
+}
 
 // MethodID returns the identifier that stands for a method, instead of a key, in part Methods. Methods without a name
 // of their own in package accesslog are counted together.
@@ -38,14 +47,31 @@ const (
 	Hours
 	Days
 	Open // an hour of part Usage, until it makes usage records
+	// The tiers of part Targets are not those of the other parts, so that an earlier version, which merges whatever it
+	// finds in its tiers, does not find chunks that it cannot read.
+	TargetMinutes
+	TargetHours
+	TargetDays
 )
+
+// Shortest returns the tier from which chunks move up to t.
+func (t Tier) Shortest() Tier {
+	switch {
+	case t >= TargetMinutes:
+		return TargetMinutes
+	case t == Open:
+		return Open
+	default:
+		return Minutes
+	}
+}
 
 // Length returns the length of the tier's interval in seconds.
 func (t Tier) Length() int64 {
 	switch t {
-	case Minutes:
+	case Minutes, TargetMinutes:
 		return 60
-	case Hours, Open:
+	case Hours, TargetHours, Open:
 		return 3600
 	default:
 		return 86400
@@ -72,16 +98,16 @@ type Chunk struct {
 	State     State
 	Start     int64 // Unix second of the start of the interval
 	// First and Last are the least and the greatest identifier that the entries are
-	// sorted by: the gateway in Gateways, Seconds and Methods, the route in Routes, the key in
+	// sorted by: the gateway in Gateways, Seconds, Methods and Targets, the route in Routes, the key in
 	// Keys.
 	First, Last [16]byte
 	Body        []byte
 }
 
-// Requests returns the number of requests that a chunk counts. It is 0 for parts Seconds and Methods, and
+// Requests returns the number of requests that a chunk counts. It is 0 for parts Seconds, Methods and Usage, and
 // for a damaged body.
 func (c *Chunk) Requests() (n int64) {
-	if c.Part >= Seconds {
+	if c.Part >= Seconds && c.Part != Targets {
 		return 0
 	}
 	if err := rows(c.Part, c.Body, func(e *row) error {

@@ -1,7 +1,6 @@
 package traffic
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -26,7 +25,7 @@ const (
 // Total is the sum of a group over the whole time of a query. It has no latencies.
 type Total struct {
 	Row
-	GatewayID string // of a route or of a gateway; "" for requests without a route or gateway, and for keys
+	GatewayID string // of a route or of a gateway; "" for requests without a route or gateway, and for other groups
 }
 
 // maxGroups is the maximum number of groups that Top adds up: some 50 MB.
@@ -44,10 +43,10 @@ func Top(ctx context.Context, store ChunkReader, accountID string, q Query, by O
 	totals, told := map[group]*total{}, amounts{}
 	err = store.ReadTraffic(ctx, p.chunks, func(c *Chunk) error {
 		err := rows(c.Part, c.Body, func(e *row) error {
-			if !p.passes(&e.Identity) {
+			if !p.passes(e) {
 				return nil
 			}
-			g := p.group(&e.Identity)
+			g := p.group(e)
 			t := totals[g]
 			if t == nil {
 				if len(totals) == maxGroups {
@@ -84,7 +83,7 @@ func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 		}
 	}
 	slices.SortFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(by.of(&totals[b].Row), by.of(&totals[a].Row)), bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.status, b.status))
+		return cmp.Or(cmp.Compare(by.of(&totals[b].Row), by.of(&totals[a].Row)), p.compare(a, b))
 	})
 	groups = groups[:min(limit, len(groups))]
 	r := &report{query: p}
@@ -93,7 +92,7 @@ func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 		out[i].Row = totals[g].Row
 		out[i].Meters.sort()
 		out[i].Start, out[i].Group = time.Unix(p.chunks.From, 0).UTC(), r.name(g)
-		if gateway := totals[g].gateway; p.Group != ByKey && gateway != ([16]byte{}) {
+		if gateway := totals[g].gateway; (p.Group == ByGateway || p.Group == ByRoute) && gateway != ([16]byte{}) {
 			out[i].GatewayID = id.Format(id.Gateway, gateway)
 		}
 	}

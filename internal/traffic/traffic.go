@@ -25,20 +25,31 @@ const (
 	ByRoute   Grouping = "route"
 	ByKey     Grouping = "key"
 	ByStatus  Grouping = "status"
+	// Those of Destination. The names of upstreams and sides belong to a gateway: in a report about several gateways, those
+	// of the same name are counted together.
+	ByUpstream Grouping = "upstream"
+	ByTarget   Grouping = "target"
+	BySide     Grouping = "side"
 )
+
+// ofTargets reports whether g groups by something that only part Targets has.
+func (g Grouping) ofTargets() bool { return g == ByUpstream || g == ByTarget || g == BySide }
 
 // Query selects a report. Since is inclusive, Until exclusive.
 type Query struct {
 	GatewayID, RouteID, KeyID string // "" does not filter
-	Since, Until              time.Time
-	Interval                  Interval
-	Group                     Grouping
+	// Upstream is the name of an upstream of the gateway GatewayID, Target the host and port of a target. Both are those
+	// to which requests were sent last. They do not go with RouteID or KeyID, and not with a report by route or key.
+	Upstream, Target string
+	Since, Until     time.Time
+	Interval         Interval
+	Group            Grouping
 }
 
 // Row is one interval of one group of a report.
 type Row struct {
 	Start          time.Time
-	Group          string // an identifier or a status code; "" for requests without one
+	Group          string // an identifier, a status code, or a text of Destination; "" for requests without one
 	Requests       int64
 	Status         [4]int64 // 2xx to 5xx
 	Limited        int64    // 429

@@ -2,8 +2,10 @@ package upstream
 
 import (
 	"cmp"
+	"context"
 	"math/rand/v2"
 	"net"
+	"strconv"
 	"time"
 
 	"github.com/keygate/keygate/internal/netguard"
@@ -24,6 +26,36 @@ func (c *Config) dialer(o *Origin) *net.Dialer {
 		Resolver:       c.Resolver,
 		ControlContext: c.Guard.Control(netguard.Policy{PublicOnly: o.PublicOnly, Allow: c.Allow}),
 	}
+}
+
+// connect connects to the origin by d. address is the host and port of its URL.
+func (o *Origin) connect(ctx context.Context, d *net.Dialer, address string) (net.Conn, error) {
+	if o.SRV && o.Address == "" {
+		return o.connectSRV(ctx, d)
+	}
+	return d.DialContext(ctx, "tcp", cmp.Or(o.Address, address))
+}
+
+// connectSRV connects to the first host of the SRV records that takes the connection, in the order of RFC 2782. The timeout of d
+// is for all of them together.
+func (o *Origin) connectSRV(ctx context.Context, d *net.Dialer) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, errConnectTimeout)
+	defer cancel()
+	by := d.Resolver
+	if by == nil {
+		by = net.DefaultResolver
+	}
+	_, records, err := by.LookupSRV(ctx, "", "", o.Host)
+	if len(records) == 0 {
+		return nil, cmp.Or[error](err, &net.DNSError{Err: "no such host", Name: o.Host, IsNotFound: true})
+	}
+	for _, r := range records {
+		var conn net.Conn
+		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(r.Target, strconv.Itoa(int(r.Port)))); err == nil || ctx.Err() != nil {
+			return conn, err
+		}
+	}
+	return nil, err
 }
 
 // lifetime returns how long a connection may be used for new requests, so that it is not used after age. It

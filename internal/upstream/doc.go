@@ -12,7 +12,7 @@
 //
 // Gateways of an account whose upstreams have the same Origin share a pool, so a change of any other
 // setting leaves their connections alone. Every attempt to connect resolves the name
-// again and asks the netguard.Guard.
+// again, unless Origin.Address is set, and asks the netguard.Guard.
 //
 // # Age
 //

@@ -250,7 +250,7 @@ func (p *H1Pool) dial(ctx context.Context, deadline time.Time, secure bool) (*H1
 	if err := p.owner.takeForDial(&p.spends); err != nil {
 		return nil, err
 	}
-	conn, err := p.dialer.DialContext(ctx, "tcp", p.address)
+	conn, err := p.origin.connect(ctx, p.dialer, p.address)
 	if err != nil {
 		p.owner.budget.give(&p.spends, dialCost)
 		return nil, errors.Join(err, ctx.Err())

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
+	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 )
@@ -355,6 +358,53 @@ func TestPlainPublicOnly(t *testing.T) {
 	}
 	if _, err := tenant.Acquire(t.Context(), time.Time{}, nil); !isFault(err, fault.UpstreamUnreachable) {
 		t.Errorf("loopback address: got %v, want code upstream_unreachable", err)
+	}
+}
+
+// Guarantee: connections of an origin with an address go there alone, whatever its name resolves to, and only if the guard allows
+// it; each address has a pool of its own. SRV records are taken in their order until a host takes the connection.
+func TestPlainAtAnAddress(t *testing.T) {
+	p := newPeer(t)
+	var z dnstest.Zone
+	z.SetHost("up.test", "127.0.0.1")
+	z.SetHost("down.test", "0.0.0.0") // refused
+	port, err := strconv.ParseUint(p.addr[strings.LastIndexByte(p.addr, ':')+1:], 10, 16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	z.SetServices("services.test", net.SRV{Target: "down.test.", Port: uint16(port)}, net.SRV{Target: "up.test.", Port: uint16(port), Priority: 1})
+	pools, _ := newPlain(t, Config{Resolver: z.Resolver()}, p.addr)
+	seen := map[*H1Pool]bool{}
+	for _, c := range []struct {
+		origin Origin
+		code   fault.Code
+	}{
+		{Origin{Scheme: "http", Host: "nowhere.test", Address: p.addr}, ""},
+		{Origin{Scheme: "http", Host: "nowhere.test"}, fault.UpstreamUnreachable},
+		{Origin{Scheme: "http", Host: "up.test:9", Address: p.addr}, ""},
+		{Origin{Scheme: "http", Host: "up.test", Address: p.addr, PublicOnly: true}, fault.UpstreamUnreachable},
+		{Origin{Scheme: "http", Host: "services.test", SRV: true}, ""},
+		{Origin{Scheme: "http", Host: "services.test", SRV: true, PublicOnly: true}, fault.UpstreamUnreachable},
+		{Origin{Scheme: "http", Host: "up.test", SRV: true}, fault.UpstreamUnreachable},
+		{Origin{Scheme: "http", Host: "services.test", SRV: true, Address: "127.0.0.1:9"}, fault.UpstreamUnreachable},
+	} {
+		pool, err := pools.Plain(c.origin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[pool] = true
+		conn, err := pool.Acquire(t.Context(), time.Time{}, nil)
+		switch {
+		case c.code != "" && !isFault(err, c.code):
+			t.Errorf("%+v: got %v, want code %s", c.origin, err, c.code)
+		case c.code == "" && err != nil:
+			t.Errorf("%+v: got %v, want a connection", c.origin, err)
+		case err == nil:
+			conn.Release()
+		}
+	}
+	if len(seen) != 8 {
+		t.Errorf("got %d pools; want one for each origin", len(seen))
 	}
 }
 

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -59,7 +60,7 @@ func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, 
 	case <-timeout:
 		p.stopWaiting(got)
 		if p.limit == 0 { // for one of many dials to end
-			return nil, TimedOut(At(p.address, errConnectTimeout))
+			return nil, TimedOut(At(cmp.Or(p.origin.Address, p.address), errConnectTimeout))
 		}
 		return nil, noFreeConnection()
 	}

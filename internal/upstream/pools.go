@@ -49,7 +49,11 @@ type Config struct {
 type Origin struct {
 	Scheme string // http, https or h2c
 	Host   string // includes the port if the URL has one
-	CA     string // PEM certificates that replace the system's roots, or ""
+	// Address is the IP address and port to which connections go, for a server that has the name in Host. "" looks that name
+	// up at each connect: its addresses, or if SRV is set its SRV records.
+	Address string
+	SRV     bool
+	CA      string // PEM certificates that replace the system's roots, or ""
 	// Client is the client certificate with its chain, and its private key, both in PEM.
 	// The zero Handle means none. Handles compare by identity, and print as an address
 	// rather than as the key.

@@ -38,7 +38,7 @@ func (p *Pools) Visit(ctx context.Context, o *Origin, address string, cfg *tls.C
 	defer p.budget.give(&spends, dialCost)
 	d := p.cfg.dialer(o)
 	d.KeepAlive = -1 // the connection ends soon
-	conn, err := d.DialContext(ctx, "tcp", address)
+	conn, err := o.connect(ctx, d, address)
 	if err != nil {
 		return err
 	}

@@ -118,6 +118,7 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['upstreams', `gateways/${id.billing}/upstreams`],
   ['upstream', `gateways/${id.billing}/upstreams/next`],
   ['upstream-edit', `gateways/${id.billing}/upstreams/next/edit`],
+  ['target', `gateways/${id.billing}/upstreams/next/target?url=${encodeURIComponent('https://10.20.0.4:8443')}`],
   ['upstream-new', `gateways/${id.billing}/new-upstream`],
   ['routes', 'routes'],
   ['keys', 'keys'],

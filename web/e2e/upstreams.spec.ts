@@ -65,6 +65,20 @@ test('a second target is added, weighed, drained and removed', async ({ page, ke
   await dialog.getByRole('button', { name: 'Save' }).click();
   await expect(line).toContainText('Weight 5');
 
+  await line.getByRole('button', { name: 'Edit' }).click();
+  await dialog.getByLabel('Look up its name').selectOption('srv');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(dialog.getByRole('alert')).toContainText('resolve srv');
+  await dialog.getByLabel('Look up its name').selectOption('a');
+  await dialog.getByRole('button', { name: 'As code' }).click();
+  await expect(page.getByLabel('As CLI', { exact: true })).toHaveText(
+    `keygate targets update --gateway ${gateway_id} ${second.url} --resolve a`,
+  );
+  await page.keyboard.press('Escape');
+  await dialog.getByRole('button', { name: 'Save' }).click();
+  await expect(line).toContainText('Addresses of its name');
+  for (let i = 0; i < 20; i++) expect(await keygate.request('/a', key)).toBe(200);
+
   await line.getByRole('button', { name: 'Drain' }).click();
   await expect(dialog).toContainText('gets no more requests, on every node');
   await dialog.getByRole('button', { name: 'Drain the target' }).click();
@@ -102,6 +116,52 @@ test('a second target is added, weighed, drained and removed', async ({ page, ke
   await tabs.getByRole('link', { name: 'Overview' }).click();
   await expect(way).toContainText(upstream.url);
   await expect(tabs.getByRole('link', { name: 'Upstreams' })).toHaveCount(0);
+  await second.stop();
+});
+
+// Guarantee: targets.md, 9. The way of a request ends in the targets with their share of the last hour, and each has a page with
+// its traffic, on which it is drained and takes part again. What is not a target any more is said to be none.
+test('targets have their share of the requests, and a page', async ({ page, keygate, upstream }) => {
+  const second = await Service.start();
+  const { gateway_id } = await gateway(keygate, upstream);
+  const path = `/v1/gateways/${gateway_id}/upstreams/default`;
+  await keygate.call('PATCH', path, { targets: [{ url: upstream.url }, { url: second.url }], balance: 'round_robin' });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  for (let i = 0; i < 10; i++) expect(await keygate.request('/a', key)).toBe(200);
+  expect(await keygate.request('/a', 'none')).toBe(401);
+  await signIn(page, keygate, '');
+  const top = page.getByRole('table', { name: 'Top targets' });
+  for (const { url } of [upstream, second]) await expect(top.getByRole('row').filter({ hasText: new URL(url).host })).toContainText('5');
+  await page.goto(`${keygate.url}gateways`);
+  await expect(page.getByRole('row').filter({ hasText: 'orders' })).toContainText('and 1 more');
+  await page.goto(`${keygate.url}gateways/${gateway_id}`);
+  const row = page.getByRole('list', { name: 'The way of a request' }).getByRole('row').filter({ hasText: second.url });
+  await expect(row).toContainText('50 %');
+  await row.getByRole('link', { name: second.url }).click();
+
+  await expect(page.getByRole('heading', { level: 2, name: second.url })).toBeVisible();
+  const figures = page.locator('section').filter({ has: page.getByRole('heading', { name: 'Traffic', exact: true }) });
+  await expect(figures).toContainText('50 %');
+  await expect(figures).toContainText(/Requests\s*5,/);
+  await expect(figures).toContainText(/Errors\s*0/);
+  await page.getByRole('group', { name: 'Range' }).getByRole('button', { name: '15m' }).click();
+  await expect(page).toHaveURL(/range=15m/);
+  await expect(figures).toContainText(/Requests\s*5,/);
+  await accessible(page);
+  const dialog = page.getByRole('dialog');
+  await page.getByRole('button', { name: 'Drain' }).click();
+  await dialog.getByRole('button', { name: 'Drain the target' }).click();
+  await expect(page.getByText('Draining', { exact: true })).toBeVisible();
+  await page.getByRole('button', { name: 'End draining' }).click();
+  await dialog.getByRole('button', { name: 'End draining' }).click();
+  await expect(page.getByText('Draining', { exact: true })).toHaveCount(0);
+  await page.getByRole('navigation', { name: 'Breadcrumb' }).getByRole('link', { name: 'default' }).click();
+  const line = page.getByRole('list', { name: 'Targets' }).getByRole('listitem').filter({ hasText: second.url });
+  await expect(line).toContainText('Share, 1 h 50 %');
+  await line.getByRole('link', { name: second.url }).click();
+  await keygate.call('DELETE', `${path}/targets?url=${encodeURIComponent(second.url)}`);
+  await page.reload();
+  await expect(page.getByText('It is not a target of this upstream any more')).toBeVisible();
   await second.stop();
 });
 

@@ -79,6 +79,12 @@ const editUpstream = createRoute({
   path: '/upstreams/$upstream/edit',
   component: lazyRouteComponent(() => import('./screens/upstreams/edit')),
 });
+const gatewayTarget = createRoute({
+  getParentRoute: () => gateway,
+  path: '/upstreams/$upstream/target',
+  validateSearch: pick('url', 'range'),
+  component: lazyRouteComponent(() => import('./screens/upstreams/target')),
+});
 // Not below /upstreams, where it could be the name of one.
 const newUpstream = createRoute({
   getParentRoute: () => gateway,
@@ -242,6 +248,7 @@ export const router = createRouter({
       gatewaySettings,
       gatewayUpstreams,
       gatewayUpstream,
+      gatewayTarget,
       editUpstream,
       newUpstream,
     ]),

@@ -69,8 +69,9 @@ func ChunkQuery(q *traffic.ChunkQuery) (query string, args []any) {
 		args, only = append(args, q.Only[:]), ` AND first <= $6 AND last >= $6`
 	}
 	query = `SELECT seq, start FROM traffic WHERE account_id = $1 AND part = $2 AND tier = $3 AND start >= $4 AND start < $5` + only
-	for tier := int64(q.Tier) - 1; tier >= 0; tier-- {
-		args = append(args, tier)
+	for tier := q.Tier; tier > q.Tier.Shortest(); {
+		tier--
+		args = append(args, int64(tier))
 		query += fmt.Sprintf(` UNION ALL SELECT seq, start FROM traffic INDEXED BY traffic_open WHERE state < 2 AND tier = $%d AND state IN (0, 1)
 			AND start >= $4 AND start < $5 AND account_id = $1 AND part = $2`, len(args)) + only
 	}

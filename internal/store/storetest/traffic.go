@@ -62,6 +62,9 @@ func testTraffic(h *harness) {
 		newChunk(a, traffic.Routes, traffic.Minutes, 60, 1, 9),
 		newChunk(b, traffic.Keys, traffic.Minutes, 60, 1, 9),
 		newChunk(a, traffic.Keys, traffic.Hours, 0, 1, 9),
+		newChunk(a, traffic.Targets, traffic.TargetMinutes, 60, 1, 4),
+		newChunk(a, traffic.Targets, traffic.TargetMinutes, 60, 5, 9),
+		newChunk(a, traffic.Targets, traffic.TargetHours, 0, 1, 9),
 	)
 	all := traffic.ChunkQuery{AccountID: a, Part: traffic.Keys, From: 0, Before: 3600}
 	got := h.readTraffic(all)
@@ -97,6 +100,10 @@ func testTraffic(h *harness) {
 	// A query for a longer tier includes chunks that were not rolled up yet.
 	count("hours", 4, func(q *traffic.ChunkQuery) { q.Tier = traffic.Hours })
 	count("days", 4, func(q *traffic.ChunkQuery) { q.Tier = traffic.Days })
+
+	for tier, chunks := range map[traffic.Tier]int{traffic.Minutes: 0, traffic.Days: 0, traffic.TargetMinutes: 2, traffic.TargetHours: 3, traffic.TargetDays: 3} {
+		count("the tiers of targets", chunks, func(q *traffic.ChunkQuery) { q.Part, q.Tier = traffic.Targets, tier })
+	}
 
 	stop := errors.New("stop")
 	if err := h.ReadTraffic(h.Context(), all, func(*traffic.Chunk) error { return stop }); !errors.Is(err, stop) {

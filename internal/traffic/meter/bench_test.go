@@ -17,7 +17,7 @@ import (
 )
 
 // mixed returns batches of requests of an account with that many routes and keys: nearly all
-// within one second, and 1 of 16 refused.
+// within one second, 1 of 16 refused, and the others sent to three targets.
 func mixed(routes, keys int) [][]accesslog.Entry {
 	gateway, account := id.NewFast(), id.NewFast()
 	routeIDs, keyIDs := make([][16]byte, routes), make([][16]byte, keys)
@@ -27,6 +27,7 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 	for i := range keyIDs {
 		keyIDs[i] = id.NewFast()
 	}
+	targets := [...]string{"10.0.0.1:8443", "10.0.0.2:8443", "10.0.0.3:8443"}
 	batches := make([][]accesslog.Entry, 512)
 	n := uint64(1)
 	for b := range batches {
@@ -40,6 +41,7 @@ func mixed(routes, keys int) [][]accesslog.Entry {
 				r.Status, r.Result, r.Upstream = 429, accesslog.Limited, -1
 			} else {
 				r.SetPeriod(0, math.MaxInt64)
+				batches[b][i].UpstreamName, batches[b][i].Target = "default", targets[n>>37%uint64(len(targets))]
 			}
 		}
 	}
@@ -135,6 +137,7 @@ func BenchmarkReport(b *testing.B) {
 		{"hours", traffic.Query{Interval: traffic.Hour}},
 		{"hours_by_status", traffic.Query{Interval: traffic.Hour, Group: traffic.ByStatus}},
 		{"hours_of_a_route", traffic.Query{Interval: traffic.Hour, RouteID: route}},
+		{"hours_by_target", traffic.Query{Interval: traffic.Hour, Group: traffic.ByTarget}},
 		{"hours_of_a_key", traffic.Query{Interval: traffic.Hour, KeyID: key}},
 		{"a_day_of_hours_by_route", traffic.Query{Interval: traffic.Hour, Group: traffic.ByRoute, Since: end.Add(-24 * time.Hour)}},
 	} {
@@ -204,10 +207,10 @@ func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog
 			if c.Part == traffic.Seconds {
 				continue
 			}
-			c.Tier, c.State, c.Start = traffic.Hours, traffic.Merged, end.Unix()-(hour+1)*3600
+			c.Tier, c.State, c.Start = c.Part.In(traffic.Hours), traffic.Merged, end.Unix()-(hour+1)*3600
 			chunks = append(chunks, c)
 			if hour%24 == 0 {
-				c.Tier, c.State, c.Start = traffic.Days, traffic.Rolled, end.Unix()-(hour/24+1)*86400
+				c.Tier, c.State, c.Start = c.Part.In(traffic.Days), traffic.Rolled, end.Unix()-(hour/24+1)*86400
 				chunks = append(chunks, c)
 			}
 		}

@@ -101,6 +101,49 @@ func TestMetersOfUsageAreBounded(t *testing.T) {
 	}
 }
 
+// Guarantee: the memory for counts by target is bounded between two writes, for an account and in all. Further requests are
+// counted together, none is lost, and other accounts and known targets are not concerned.
+func TestTargetsAreBounded(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := m.active
+	take := func(account byte, target string) {
+		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: [16]byte{account}, Gateway: [16]byte{1}, Start: 1_800_000_000_000_000, Status: 200}, UpstreamName: "default", Target: target}})
+	}
+	of := func(account byte, upstream, target string) (n int64) {
+		for _, s := range w.sent {
+			if s.account[0] == account && s.to == (traffic.Destination{Upstream: upstream, Target: target}) {
+				n += s.Requests
+			}
+		}
+		return n
+	}
+	for n := range traffic.MaxDestinations + 7 {
+		take(1, strconv.Itoa(n))
+	}
+	take(1, "3")
+	if got, other := of(1, "default", "3"), of(1, "default", traffic.OtherDestination); got != 2 || other != 7 || len(w.sent) != traffic.MaxDestinations+1 {
+		t.Errorf("a known target has %d requests, further ones %d, of %d destinations; want 2, 7 and %d", got, other, len(w.sent), traffic.MaxDestinations+1)
+	}
+	w.sentShares.add([16]byte{2}, maxSent/(accountShare+1)*accountShare) // as after so many targets
+	take(2, "a")
+	take(2, "b")
+	take(3, "a")
+	if got, other := of(2, traffic.OtherDestination, traffic.OtherDestination), of(3, "default", "a"); got != 2 || other != 1 || m.Lost() != 0 {
+		t.Errorf("an account at its bound has %d requests of others, another one %d of its target, %d are lost; want 2, 1 and none", got, other, m.Lost())
+	}
+	w.reset()
+	if len(w.sent) != 0 || len(w.spareSent) == 0 {
+		t.Error("after a flush, the memory is not kept")
+	}
+	take(1, "new")
+	if got := of(1, "default", "new"); got != 1 || len(w.sent) != 1 {
+		t.Errorf("after a flush, a new target has %d requests of %d destinations, want 1 of 1", got, len(w.sent))
+	}
+}
+
 // Guarantee: between two writes, the counts tell at most 64 meters of an account apart, whatever other accounts have; the
 // others are counted together. What an account could make of this in memory is bounded: further requests are lost and counted.
 func TestMetersOfTrafficAreBounded(t *testing.T) {

@@ -44,6 +44,7 @@ func (w *window) chunks() (made []traffic.Chunk) {
 	slices.SortFunc(measured, func(a, b identity) int {
 		return cmp.Or(a.compareInterval(&b), bytes.Compare(a.route[:], b.route[:]))
 	})
+	sent := w.sortedSent()
 	for len(sorted) > 0 {
 		of := w.cells[sorted[0].cell].identity
 		n := 1
@@ -54,12 +55,17 @@ func (w *window) chunks() (made []traffic.Chunk) {
 		for m < len(measured) && measured[m].compareInterval(&of) == 0 {
 			m++
 		}
+		s := 0
+		for s < len(sent) && sent[s].compareInterval(&of) == 0 {
+			s++
+		}
 		c := traffic.Chunk{AccountID: id.Format(id.Account, of.account), Tier: traffic.Minutes, State: traffic.Fresh, Start: int64(of.minute) * 60}
 		made = append(made, w.byKey(c, sorted[:n])...)
 		made = append(made, w.bySecond(c, sorted[:n])...)
 		made = append(made, w.measuredChunks(c, measured[:m])...)
 		made = append(made, w.byMethod(c, measured[:m])...)
-		sorted, measured = sorted[n:], measured[m:]
+		made = append(made, byTarget(c, sent[:s])...)
+		sorted, measured, sent = sorted[n:], measured[m:], sent[s:]
 	}
 	return append(made, w.usageChunks()...)
 }

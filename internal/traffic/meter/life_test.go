@@ -3,6 +3,7 @@ package meter_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,12 +20,12 @@ import (
 )
 
 // total returns the number of stored requests of an account, by part.
-func total(t *testing.T, store traffic.Store, account [16]byte) (by [3]int64) {
+func total(t *testing.T, store traffic.Store, account [16]byte) (by [4]int64) {
 	t.Helper()
-	for _, p := range []traffic.Part{traffic.Gateways, traffic.Routes, traffic.Keys} {
-		q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: p, Tier: traffic.Days, Before: 1 << 40}
+	for i, p := range []traffic.Part{traffic.Gateways, traffic.Routes, traffic.Keys, traffic.Targets} {
+		q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: p, Tier: p.In(traffic.Days), Before: 1 << 40}
 		err := store.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
-			by[p] += c.Requests()
+			by[i] += c.Requests()
 			return nil
 		})
 		if err != nil {
@@ -37,8 +38,8 @@ func total(t *testing.T, store traffic.Store, account [16]byte) (by [3]int64) {
 // wantTotal checks the number of stored requests of an account.
 func wantTotal(t *testing.T, when string, store traffic.Store, account [16]byte, want int64) {
 	t.Helper()
-	if got := total(t, store, account); got != [3]int64{want, want, want} {
-		t.Errorf("%s: got %v requests by gateway, route and key, want %d each", when, got, want)
+	if got := total(t, store, account); got != [4]int64{want, want, want, want} {
+		t.Errorf("%s: got %v requests by gateway, route, key and target, want %d each", when, got, want)
 	}
 }
 
@@ -59,7 +60,8 @@ func (f *flaky) AppendTraffic(ctx context.Context, batch accesslog.BatchID, chun
 
 // entry returns an access record with one of seven routes and one of 100 keys, by n.
 func entry(account [16]byte, n int, at time.Time) accesslog.Entry {
-	return accesslog.Entry{Record: accesslog.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200}}
+	return accesslog.Entry{Record: accesslog.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200},
+		UpstreamName: "default", Target: fmt.Sprintf("10.0.0.%d:80", n%3)}
 }
 
 // Guarantee: counts that the store did not take are written later, once, and Sync returns
@@ -228,18 +230,57 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		for tier, want := range []int64{step.minutes, step.hours, step.days} {
-			got := int64(0)
-			q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: traffic.Keys, Tier: traffic.Tier(tier), Before: 1 << 40}
-			if err := db.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
-				got += c.Requests()
-				return nil
-			}); err != nil {
-				t.Fatal(err)
-			}
-			if got != want {
-				t.Errorf("after %s tier %d has %d requests, want %d", step.after, tier, got, want)
+			for _, part := range []traffic.Part{traffic.Keys, traffic.Targets} {
+				got := int64(0)
+				q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: part, Tier: part.In(traffic.Tier(tier)), Before: 1 << 40}
+				if err := db.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
+					got += c.Requests()
+					return nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				if got != want {
+					t.Errorf("after %s tier %d of part %d has %d requests, want %d", step.after, tier, part, got, want)
+				}
 			}
 		}
+	}
+}
+
+// Guarantee: a version that does not know part Targets, and merges what it finds in the tiers that it knows, finds none of
+// its chunks, at any time.
+func TestEarlierVersionsDoNotFindTargets(t *testing.T) {
+	db := sqlitetest.Open(t, sqlite.Config{})
+	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
+	m, account := newMeter(t, db, c), id.NewFast()
+	found := false
+	for range 50 {
+		for range 2 {
+			m.Take([]accesslog.Entry{entry(account, 1, c.now())})
+			if err := m.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for tier := traffic.Minutes; tier <= traffic.TargetDays; tier++ {
+			for state := traffic.Fresh; state < traffic.Rolled; state++ {
+				list, err := db.TrafficBacklog(t.Context(), tier, state, 1<<40, 1000)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, b := range list {
+					if found = found || b.Part == traffic.Targets; (b.Part == traffic.Targets) != (tier >= traffic.TargetMinutes) {
+						t.Fatalf("got a chunk of part %d in tier %d", b.Part, tier)
+					}
+				}
+			}
+		}
+		if err := m.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.add(33 * time.Minute)
+	}
+	if !found {
+		t.Error("got no chunk of part Targets")
 	}
 }
 

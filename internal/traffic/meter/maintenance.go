@@ -29,13 +29,15 @@ const (
 // small transaction. The next call continues after a failure.
 func (m *Meter) Maintain(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
-	return errors.Join(
-		m.joinUsage(ctx),
-		m.raise(ctx, traffic.Minutes, traffic.Fresh, now-traffic.Minutes.Length()+1),
-		m.raise(ctx, traffic.Minutes, traffic.Merged, now-now%traffic.Hours.Length()),
-		m.raise(ctx, traffic.Hours, traffic.Merged, now-now%traffic.Days.Length()),
-		m.trim(ctx),
-	)
+	errs := []error{m.joinUsage(ctx)}
+	for _, minutes := range [...]traffic.Tier{traffic.Minutes, traffic.TargetMinutes} {
+		hours := minutes + 1
+		errs = append(errs,
+			m.raise(ctx, minutes, traffic.Fresh, now-minutes.Length()+1),
+			m.raise(ctx, minutes, traffic.Merged, now-now%hours.Length()),
+			m.raise(ctx, hours, traffic.Merged, now-now%(hours+1).Length()))
+	}
+	return errors.Join(append(errs, m.trim(ctx))...)
 }
 
 // errEnough stops reading chunks early.
@@ -105,10 +107,10 @@ func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, t
 	switch {
 	case to.part == traffic.Seconds || to.part == traffic.Methods:
 		made.State = traffic.Rolled
-	case s == traffic.Merged && t == traffic.Hours:
-		made.Tier, made.State = traffic.Days, traffic.Rolled
+	case s == traffic.Merged && t == to.part.In(traffic.Hours):
+		made.Tier, made.State = t+1, traffic.Rolled
 	case s == traffic.Merged:
-		made.Tier = traffic.Hours
+		made.Tier = t + 1
 	}
 	if s == traffic.Fresh && len(seqs) == 1 { // a single chunk is its own sum
 		err := m.cfg.Store.ReplaceTraffic(ctx, nil, seqs, made.State, nil)
@@ -191,14 +193,17 @@ func (m *Meter) trim(ctx context.Context) error {
 		{traffic.Gateways, traffic.Minutes, traffic.MinutesKept},
 		{traffic.Routes, traffic.Minutes, traffic.MinutesKept},
 		{traffic.Keys, traffic.Minutes, traffic.MinutesKept},
+		{traffic.Targets, traffic.TargetMinutes, traffic.MinutesKept},
 		{traffic.Seconds, traffic.Minutes, traffic.SecondsKept},
 		{traffic.Methods, traffic.Minutes, traffic.SecondsKept},
 		{traffic.Gateways, traffic.Hours, traffic.HoursKept},
 		{traffic.Routes, traffic.Hours, traffic.HoursKept},
 		{traffic.Keys, traffic.Hours, traffic.HoursKept},
+		{traffic.Targets, traffic.TargetHours, traffic.HoursKept},
 		{traffic.Gateways, traffic.Days, traffic.DaysKept},
 		{traffic.Routes, traffic.Days, traffic.DaysKept},
 		{traffic.Keys, traffic.Days, traffic.DaysKept},
+		{traffic.Targets, traffic.TargetDays, traffic.DaysKept},
 	} {
 		// Keep an interval as long as a report may start within it.
 		before := now.Add(-kept.age).Unix() - 2*kept.tier.Length()

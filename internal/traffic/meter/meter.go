@@ -33,8 +33,10 @@ const (
 	flushCells    = 1 << 17 // starts an early flush
 	flushArrivals = 1 << 20
 	flushCharges  = 1 << 18
-	maxCells      = 1 << 20   // further records are lost; accounts share them, as the next two, by the rule of shares
-	maxCharges    = 1 << 21   // further records are lost; one takes 40 bytes
+	maxCells      = 1 << 20 // further records are lost; accounts share them, as the next two, by the rule of shares
+	maxCharges    = 1 << 21 // further records are lost; one takes 40 bytes
+	flushSent     = 1 << 15
+	maxSent       = 1 << 16   // further destinations are counted together; one takes about 1.5 KB
 	maxUses       = 1 << 18   // requests of further identities are missing from usage records; one takes about 500 bytes
 	maxPending    = 256 << 20 // bytes of bodies that the store has not taken
 )
@@ -120,7 +122,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 			m.unbilled.Add(1)
 		}
 	}
-	full := len(w.cells) >= flushCells || w.useShares.all >= flushCells || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
+	full := len(w.cells) >= flushCells || w.useShares.all >= flushCells || len(w.sent) >= flushSent || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
 	m.mu.Unlock()
 	if full {
 		m.wake.Notify()

@@ -3,6 +3,7 @@ package meter_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -75,10 +76,11 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 		r := e.Record
 		at := time.UnixMicro(r.Start).UTC()
 		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == accesslog.Started ||
-			!passes(q.GatewayID, id.Gateway, r.Gateway) || !passes(q.RouteID, id.Route, r.Route) || !passes(q.KeyID, id.Key, r.Key) {
+			!passes(q.GatewayID, id.Gateway, r.Gateway) || !passes(q.RouteID, id.Route, r.Route) || !passes(q.KeyID, id.Key, r.Key) ||
+			q.Upstream != "" && e.UpstreamName != q.Upstream || q.Target != "" && e.Target != q.Target {
 			continue
 		}
-		row := traffic.Row{Start: at.Truncate(length), Group: groupOf(q.Group, &r)}
+		row := traffic.Row{Start: at.Truncate(length), Group: groupOf(q.Group, &e)}
 		k := row.Start.String() + row.Group
 		if old, ok := out[k]; ok {
 			row = old
@@ -129,13 +131,22 @@ func passes(filter string, k id.Kind, u [16]byte) bool {
 }
 
 // groupOf returns the group of a request.
-func groupOf(g traffic.Grouping, r *accesslog.Record) string {
+func groupOf(g traffic.Grouping, r *accesslog.Entry) string {
 	k, u := id.Gateway, r.Gateway
 	switch g {
 	case traffic.Together:
 		return ""
 	case traffic.ByStatus:
 		return strconv.Itoa(int(r.Status))
+	case traffic.ByUpstream:
+		return r.UpstreamName
+	case traffic.ByTarget:
+		return r.Target
+	case traffic.BySide:
+		if !r.Split {
+			return ""
+		}
+		return r.UpstreamName
 	case traffic.ByRoute:
 		k, u = id.Route, r.Route
 	case traffic.ByKey:
@@ -147,13 +158,29 @@ func groupOf(g traffic.Grouping, r *accesslog.Record) string {
 	return id.Format(k, u)
 }
 
-var groupings = []traffic.Grouping{traffic.Together, traffic.ByGateway, traffic.ByRoute, traffic.ByKey, traffic.ByStatus}
+var groupings = []traffic.Grouping{
+	traffic.Together, traffic.ByGateway, traffic.ByRoute, traffic.ByKey, traffic.ByStatus, traffic.ByUpstream, traffic.ByTarget, traffic.BySide,
+}
+
+// isCounted reports whether what q asks for is counted together.
+func isCounted(q *traffic.Query) bool {
+	ofTargets := q.Upstream != "" || q.Target != ""
+	switch q.Group {
+	case traffic.ByUpstream, traffic.ByTarget, traffic.BySide:
+		ofTargets = true
+	case traffic.ByRoute, traffic.ByKey:
+		return !ofTargets
+	}
+	return !ofTargets || q.RouteID == "" && q.KeyID == ""
+}
 
 // check compares reports with every grouping, and with the filters of q, with the model.
 func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffic.Query) {
 	t.Helper()
 	for _, g := range groupings {
-		q.Group = g
+		if q.Group = g; !isCounted(&q) {
+			continue
+		}
 		got, err := report.Report(context.Background(), id.Format(id.Account, account), q)
 		if err != nil {
 			t.Fatalf("%+v: %v", q, err)
@@ -268,7 +295,12 @@ func (h *harness) request(t *rapid.T) accesslog.Entry {
 	for _, meter := range rapid.SampledFrom([][]string{nil, nil, {"tokens"}, {"cents", "tokens"}, {"requests"}}).Draw(t, "meters") {
 		costs = accesslog.AppendCost(costs, &accesslog.Cost{Meter: meter, Units: rapid.Int64Range(0, 1<<40).Draw(t, meter), Reserved: 1})
 	}
-	return accesslog.Entry{Record: r, Cost: string(costs)}
+	e := accesslog.Entry{Record: r, Cost: string(costs)}
+	e.UpstreamName = rapid.SampledFrom([]string{"", "default", "default", "next"}).Draw(t, "upstream name")
+	if e.UpstreamName != "" {
+		e.Target, e.Split = fmt.Sprintf("10.0.0.%d:80", small().Draw(t, "target")), rapid.Bool().Draw(t, "split")
+	}
+	return e
 }
 
 // take hands requests to the meter and the model.
@@ -289,6 +321,12 @@ func (h *harness) report(t *rapid.T) {
 	}
 	if rapid.Bool().Draw(t, "route filter") {
 		q.RouteID = id.Format(id.Route, identifier(small().Draw(t, "route")+1))
+	}
+	if q.GatewayID != "" && rapid.Bool().Draw(t, "upstream filter") {
+		q.Upstream = "default"
+	}
+	if rapid.Bool().Draw(t, "target filter") {
+		q.Target = "10.0.0.1:80"
 	}
 	if rapid.Bool().Draw(t, "key filter") {
 		q.KeyID = id.Format(id.Key, identifier(small().Draw(t, "key")+1))

@@ -3,6 +3,7 @@ package meter
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/maphash"
 	"math/bits"
 	"strings"
 
@@ -28,6 +29,7 @@ type cell struct {
 	// indexes in window.arrivals, plus one.
 	first, last uint32
 	charges     uint32 // the first of a linked list in window.charges: its index, plus one
+	sent        uint32 // where the last request of the cell was sent: an index in window.sent, plus one
 }
 
 // measured is the latencies of the cells that differ only in their keys.
@@ -68,6 +70,22 @@ type charge struct {
 	next uint32 // index in window.charges, plus one; 0 at the end
 }
 
+// sent is the counts of the requests of a gateway that were sent to one destination and have one status. Its identity has
+// no route and no key.
+type sent struct {
+	identity
+	traffic.Counts
+	to                traffic.Destination
+	id                [16]byte // of to
+	amounts           traffic.Amounts
+	latency, upstream traffic.Sketch
+}
+
+// went reports whether a request was sent to the destination.
+func (s *sent) went(e *accesslog.Entry) bool {
+	return s.to.Target == e.Target && s.to.Upstream == e.UpstreamName && (s.to.Side != "") == e.Split
+}
+
 // window is the counts since the last flush. Its memory is reused.
 type window struct {
 	cells    []cell
@@ -78,9 +96,15 @@ type window struct {
 
 	used map[[16]byte]*usage.Table // by account
 
-	// What accounts have of cells, of charges, and of identities in used and meters of costs that they have.
-	cellShares, chargeShares, useShares shares
-	names                               map[string]string // of the meters of costs, so that each is in memory once
+	sent      []*sent
+	sentSlots []uint32                           // a hash table as slots, of sent
+	sentTo    map[[16]byte]*traffic.Destinations // those of sent that are told apart, by account
+	spareSent []*sent
+	seed      maphash.Seed
+
+	// What accounts have of cells, of charges, of sent, and of identities in used and meters of costs that they have.
+	cellShares, chargeShares, sentShares, useShares shares
+	names                                           map[string]string // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
@@ -89,7 +113,8 @@ type window struct {
 func newWindow() *window {
 	return &window{
 		slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{},
-		cellShares: newShares(maxCells), chargeShares: newShares(maxCharges), useShares: newShares(maxUses),
+		sentSlots: make([]uint32, 64), sentTo: map[[16]byte]*traffic.Destinations{}, seed: maphash.MakeSeed(),
+		cellShares: newShares(maxCells), chargeShares: newShares(maxCharges), sentShares: newShares(maxSent), useShares: newShares(maxUses),
 	}
 }
 
@@ -107,6 +132,8 @@ func (w *window) reset() {
 	clear(w.byRoute)
 	w.cellShares.reset()
 	w.chargeShares.reset()
+	w.sentShares.reset()
+	w.resetSent()
 	w.useShares.reset()
 	if len(w.used) > keptTables {
 		clear(w.used)
@@ -167,12 +194,19 @@ func (w *window) add(e *accesslog.Entry) bool {
 	c.Requests++
 	c.BytesIn += max(r.BytesIn, 0)
 	c.BytesOut += max(r.BytesOut, 0)
+	s := w.sentOf(c, e)
+	s.Requests++
+	s.BytesIn += max(r.BytesIn, 0)
+	s.BytesOut += max(r.BytesOut, 0)
 	if r.Result == accesslog.Unreachable || r.Result == accesslog.TimedOut || r.UpstreamStatus >= 500 {
 		c.UpstreamErrors++
+		s.UpstreamErrors++
 	}
 	c.measured.latency.Add(r.Duration)
+	s.latency.Add(r.Duration)
 	if r.Upstream >= 0 {
 		c.measured.upstream.Add(r.Upstream)
+		s.upstream.Add(r.Upstream)
 	}
 	if r.Route != [16]byte{} {
 		c.measured.add(r.Method)
@@ -209,6 +243,7 @@ func (w *window) charge(c *cell, e *accesslog.Entry) {
 			c.charges = at
 		}
 		w.charges[at-1].Add(one.Units)
+		w.sent[c.sent-1].amounts.Add(meter, one.Units)
 	}
 }
 

@@ -1061,7 +1061,7 @@ export interface paths {
         };
         /**
          * Get what has the most traffic
-         * @description Returns the routes, keys or gateways with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
+         * @description Returns the routes, keys, gateways, upstreams or targets with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
          */
         get: operations["reportTop"];
         put?: never;
@@ -1759,6 +1759,12 @@ export interface components {
             } | null;
             /** @description What checks of the upstream send, given again. */
             health?: components["schemas"]["TargetHealthInput"];
+            /**
+             * @description How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+             * @example a
+             * @enum {string|null}
+             */
+            resolve?: "none" | "a" | "srv" | null;
             /**
              * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
              * @example https://10.0.0.1:8443
@@ -2939,6 +2945,12 @@ export interface components {
             self_service: components["schemas"]["SelfService"];
             /** @description Which requests go to another upstream than that of their route, on all routes without a split of their own. Absent if there is none. */
             split?: components["schemas"]["Split"][];
+            /**
+             * Format: int64
+             * @description Number of targets of its upstreams. Absent if upstream_url is the only one.
+             * @example 3
+             */
+            target_count?: number;
             /**
              * @description Timeout for the upstream's response headers, as a Go duration.
              * @example 60s
@@ -5459,6 +5471,12 @@ export interface components {
              */
             drain: boolean;
             /**
+             * @description How the name in the URL is looked up: at each connect, or every refresh.
+             * @example a
+             * @enum {string}
+             */
+            resolve: "none" | "a" | "srv";
+            /**
              * @description Base URL.
              * @example https://10.0.0.1:8443
              */
@@ -5531,6 +5549,12 @@ export interface components {
              */
             drain?: boolean | null;
             /**
+             * @description How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one, with its port, weight and priority. Default: none.
+             * @example a
+             * @enum {string|null}
+             */
+            resolve?: "none" | "a" | "srv" | null;
+            /**
              * @description Base URL: http, https or h2c (cleartext HTTP/2), with the same scheme as the other targets of the upstream.
              * @example https://10.0.0.1:8443
              */
@@ -5543,7 +5567,7 @@ export interface components {
             weight?: number | null;
         };
         Top: {
-            /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
+            /** @description One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
             /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
             incomplete?: boolean;
@@ -5573,12 +5597,12 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Gateway of the route, or the gateway itself; null for keys.
+             * @description Gateway of the route, or the gateway itself; null for keys, upstreams and targets.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
             /**
-             * @description Identifier of the route, key or gateway; null for requests that have none.
+             * @description Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
@@ -5666,7 +5690,7 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Identifier of the gateway, route or key, or the status code; null without group_by, and for requests that have no such value.
+             * @description Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
@@ -6135,6 +6159,12 @@ export interface components {
              */
             drain?: boolean | null;
             /**
+             * @description How the name in the URL is looked up: none, at each connect; a, every refresh, and each of its addresses is an address of the target; srv, every refresh, and each SRV record is one; null for none.
+             * @example a
+             * @enum {string|null}
+             */
+            resolve?: "none" | "a" | "srv" | null;
+            /**
              * Format: int64
              * @description Share of the requests, compared with the weights of the other targets; null for 1.
              * @example 2
@@ -6257,6 +6287,11 @@ export interface components {
              * @example 200
              */
             max_connections: number | null;
+            /**
+             * @description How often the names of targets with resolve a or srv are looked up, as a Go duration.
+             * @example 10s
+             */
+            refresh: string;
             /** @description When a request is tried again, with another target if there is one. */
             retries: components["schemas"]["Retries"];
             /** @description Where the requests go. */
@@ -6399,6 +6434,11 @@ export interface components {
              * @example 200
              */
             max_connections?: number | null;
+            /**
+             * @description How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.
+             * @example 5s
+             */
+            refresh?: string | null;
             /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
             retries?: components["schemas"]["RetriesInput"];
             /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
@@ -6510,6 +6550,11 @@ export interface components {
              * @example 200
              */
             max_connections?: number | null;
+            /**
+             * @description How often the names of targets with resolve a or srv are looked up, as a Go duration from 1s to 1h. Null, the default, means 10s.
+             * @example 5s
+             */
+            refresh?: string | null;
             /** @description When a request is tried again, with another target if there is one. Replaces the whole object, whose absent parts have their defaults; null restores the default. */
             retries?: components["schemas"]["RetriesInput"];
             /** @description Where the requests go: targets with one scheme, and no two with the same URL. Replaces all of them; absent keeps those in force. Required for a new upstream. */
@@ -11281,6 +11326,16 @@ export interface operations {
                  */
                 key_id?: string;
                 /**
+                 * @description Only requests that were sent to the upstream with this name, of the gateway gateway_id.
+                 * @example default
+                 */
+                upstream?: string;
+                /**
+                 * @description Only requests that were sent to the target with this address, the last time if they were sent several times: its host and port. upstream and target cannot be combined with route_id or key_id, or with group_by=route or key.
+                 * @example 10.0.0.1:8443
+                 */
+                target?: string;
+                /**
                  * @description Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole.
                  * @example 2026-03-01T12:00:00Z
                  */
@@ -11293,7 +11348,7 @@ export interface operations {
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
                 /** @description What is listed. */
-                group_by?: "route" | "key" | "gateway";
+                group_by?: "route" | "key" | "gateway" | "upstream" | "target";
                 /** @description What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out. */
                 order?: "requests" | "errors" | "refused" | "bytes_out";
                 /** @description Maximum number of rows. */
@@ -11347,6 +11402,16 @@ export interface operations {
                  */
                 key_id?: string;
                 /**
+                 * @description Only requests that were sent to the upstream with this name, of the gateway gateway_id.
+                 * @example default
+                 */
+                upstream?: string;
+                /**
+                 * @description Only requests that were sent to the target with this address, the last time if they were sent several times: its host and port. upstream and target cannot be combined with route_id or key_id, or with group_by=route or key.
+                 * @example 10.0.0.1:8443
+                 */
+                target?: string;
+                /**
                  * @description Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole.
                  * @example 2026-03-01T12:00:00Z
                  */
@@ -11358,8 +11423,8 @@ export interface operations {
                 until?: string;
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
-                /** @description Returns separate rows for each gateway, route, key or status code. */
-                group_by?: "gateway" | "route" | "key" | "status";
+                /** @description Returns separate rows for each gateway, route, key, status code, upstream or target. Upstreams of the same name in several gateways are counted together. upstream and target cannot be combined with route_id or key_id. */
+                group_by?: "gateway" | "route" | "key" | "status" | "upstream" | "target";
             };
             header?: never;
             path?: never;

@@ -417,6 +417,14 @@ export const upstreamGroups: Group[] = [
         "maximum": 135
       },
       {
+        "name": "refresh",
+        "kind": "duration",
+        "flag": "refresh",
+        "label": "Look up names every",
+        "hint": "Of targets whose addresses are looked up, from 1s to 1h. Empty means 10s.",
+        "placeholder": "10s"
+      },
+      {
         "name": "timeout",
         "kind": "duration",
         "flag": "timeout",

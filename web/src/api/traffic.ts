@@ -8,6 +8,8 @@ interface Period {
   gateway_id?: string;
   route_id?: string;
   key_id?: string;
+  upstream?: string;
+  target?: string;
 }
 
 interface Live {

@@ -1,6 +1,7 @@
 import { expect, test } from 'vitest';
 import type { Schemas } from '../api/client';
 import {
+  addressOf,
   newTarget,
   isPlain,
   settingRows,
@@ -17,6 +18,7 @@ const target = (url: string, rest: Partial<Schemas['Target']> = {}): Schemas['Ta
   weight: 1,
   backup: false,
   drain: false,
+  resolve: 'none',
   ...rest,
 });
 const record: Schemas['Upstream'] = {
@@ -27,6 +29,7 @@ const record: Schemas['Upstream'] = {
   ejection: { failures: 5, on: ['connect', 'reset'], base: '10s', max: '300s', max_percent: 50 },
   retries: { attempts: 1, budget_percent: 20, on: ['connect', 'reset'], idempotency_key: false },
   health: null,
+  refresh: '10s',
   timeout: null,
   host: 'target',
   headers: { 'X-Token': '***' },
@@ -50,6 +53,7 @@ test('a target in its form', () => {
   const [, second] = upstreamValues(record).targets;
   expect(targetBody(second!)).toEqual({ url: 'https://b', weight: 2, backup: true });
   expect(targetFlag(second!)).toBe('https://b,weight=2,backup');
+  expect(targetFlag({ ...newTarget, url: 'http://d', resolve: 'srv' })).toBe('http://d,resolve=srv');
   expect(targetBody({ ...newTarget, url: ' http://c ', drain: true })).toEqual({ url: 'http://c', drain: true });
   expect(targetBody({ ...newTarget, url: 'http://c', weight: 'lots' })).toEqual({ url: 'http://c', weight: 'lots' });
 });
@@ -72,6 +76,7 @@ test('an upstream in its form', () => {
 test('a plain gateway', () => {
   expect(isPlain([{ targets: [target('http://a')] }])).toBe(true);
   expect(isPlain([{ targets: [target('http://a', { drain: true })] }])).toBe(false);
+  expect(isPlain([{ targets: [target('http://a', { resolve: 'a' })] }])).toBe(false);
   expect(isPlain([record])).toBe(false);
   expect(isPlain([{ targets: [target('http://a')] }, { targets: [target('http://b')] }])).toBe(false);
 });
@@ -114,4 +119,12 @@ test('the settings of an upstream in words', () => {
     'Root certificates': 'given',
     'Most connections': '7',
   });
+  const named = settingRows({ ...record, targets: [target('https://a', { resolve: 'a' })] });
+  expect(Object.fromEntries(named)).toMatchObject({ 'Look up names every': '10s' });
+});
+
+test('the address of a target', () => {
+  expect(
+    ['http://10.0.0.1:3000', 'HTTPS://orders.internal/v2', 'h2c://[::1]:80/a?b', 'https://orders.internal:443'].map(addressOf),
+  ).toEqual(['10.0.0.1:3000', 'orders.internal', '[::1]:80', 'orders.internal:443']);
 });

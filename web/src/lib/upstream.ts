@@ -5,14 +5,19 @@ import { quote } from './shell';
 
 type Upstream = Schemas['Upstream'];
 type Target = Schemas['Target'];
+export type Resolve = Target['resolve'];
 
 export const defaultUpstream = 'default'; // the upstream of routes that name none
 export const maxTargets = 256; // of an upstream
 export const maxUpstreams = 64; // of a gateway
 
-// isPlain reports whether upstreams are what a gateway with one address has: no more than one target that takes part.
+// isPlain reports whether upstreams are what a gateway with one address has: no more than one target that takes part, whose name is
+// looked up at each connect.
 export const isPlain = (list: Pick<Upstream, 'targets'>[]): boolean =>
-  list.length === 1 && list[0]!.targets.length === 1 && !list[0]!.targets[0]!.drain;
+  list.length === 1 && list[0]!.targets.length === 1 && !list[0]!.targets[0]!.drain && !looksUp(list[0]!.targets[0]!);
+
+// looksUp reports whether the addresses of a target are looked up again and again.
+export const looksUp = (t: { resolve: Resolve }): boolean => t.resolve !== 'none';
 
 // A TargetDraft is a target as its form has it.
 export interface TargetDraft {
@@ -20,24 +25,28 @@ export interface TargetDraft {
   weight: string; // "" for 1
   backup: boolean;
   drain: boolean;
+  resolve: Resolve;
 }
 
-export const newTarget: TargetDraft = { url: '', weight: '1', backup: false, drain: false };
+export const newTarget: TargetDraft = { url: '', weight: '1', backup: false, drain: false, resolve: 'none' };
 
 export const targetDraft = (t: Target): TargetDraft => ({ ...t, weight: String(t.weight) });
 
 // targetBody returns what a call takes for a target, without what is the default.
-export const targetBody = ({ url, weight, backup, drain }: TargetDraft) => ({
+export const targetBody = ({ url, weight, backup, drain, resolve }: TargetDraft) => ({
   url: url.trim(),
   ...(!['', '1'].includes(weight.trim()) && { weight: wholeNumber(weight) }),
   ...(backup && { backup }),
   ...(drain && { drain }),
+  ...(looksUp({ resolve }) && { resolve }),
 });
 
 // targetFlag is the value of --target.
 export const targetFlag = (t: TargetDraft): string => {
-  const { url, weight, backup, drain } = targetBody(t);
-  return [url || 'URL', weight !== undefined && `weight=${weight}`, backup && 'backup', drain && 'drain'].filter(Boolean).join(',');
+  const { url, weight, backup, drain, resolve } = targetBody(t);
+  return [url || 'URL', weight !== undefined && `weight=${weight}`, backup && 'backup', drain && 'drain', resolve && `resolve=${resolve}`]
+    .filter(Boolean)
+    .join(',');
 };
 
 // UpstreamValues are those of the form of an upstream: the targets, and its settings by path.
@@ -53,6 +62,10 @@ export const upstreamValues = (u?: Upstream): UpstreamValues =>
   Object.assign(upstreamSettings.valuesOf(u) as Record<string, string | TargetDraft[]>, {
     targets: u ? u.targets.map(targetDraft) : [newTarget],
   });
+
+// isShown reports whether a setting of the form has an effect: hash_on only with balance hash, and refresh only if names are looked up.
+export const isShown = (path: string, v: UpstreamValues): boolean =>
+  path === 'hash_on' ? isHashed(v) : path !== 'refresh' || v.targets.some(looksUp);
 
 // isHashed reports whether an upstream chooses its targets by hash_on.
 export const isHashed = (v: UpstreamValues): boolean => v.balance === 'hash';
@@ -82,6 +95,9 @@ export const showValue = (value: string | TargetDraft[]): string =>
 // upstreamCommand is the begin of a command on an upstream or its targets.
 export const upstreamCommand = (words: string, gatewayId: string, upstream: string): string =>
   `keygate ${words} --gateway ${gatewayId}${upstream === defaultUpstream ? '' : ` --upstream ${upstream}`}`;
+
+// addressOf returns the host and port of a URL as they are written, which is what reports call its target.
+export const addressOf = (url: string): string => url.replace(/^[a-z0-9]+:\/\//i, '').replace(/[/?#].*$/, '');
 
 const partOf = (t: Target): string => (t.drain ? 'draining' : t.backup ? 'backup' : '');
 
@@ -142,7 +158,7 @@ export function settingRows(u: Upstream): [name: string, value: string][] {
     ['Ejection', ejectionWords(u)],
     ['Retries', retriesWords(u)],
     ...set
-      .filter((f) => values[f.path])
+      .filter((f) => values[f.path] && (f.path !== 'refresh' || u.targets.some(looksUp)))
       .map((f): [string, string] => {
         if (f.kind === 'headers') return [f.label, Object.keys(u.headers).join(', ')];
         return [f.label, f.kind === 'certificate' || f.kind === 'key' ? 'given' : (values[f.path] ?? '')];

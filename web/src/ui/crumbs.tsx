@@ -26,6 +26,7 @@ const words: Record<string, string> = {
   revisions: 'Revisions',
   repository: 'Repository',
   upstreams: 'Upstreams',
+  target: 'Target',
   'new-upstream': 'New upstream',
 };
 

@@ -1,8 +1,9 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useRefusal } from '../../api/session';
+import { useShares } from '../../api/shares';
 import type { Target, Upstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
-import { defaultUpstream } from '../../lib/upstream';
+import { defaultUpstream, looksUp } from '../../lib/upstream';
 import { Button } from '../../ui/basic';
 import { Table } from '../../ui/table';
 import { TargetState } from '../upstreams/state';
@@ -11,6 +12,7 @@ const most = 12; // targets that are shown
 
 // UpstreamTable shows the end of the way of a request: the upstreams of a gateway with their targets.
 export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; upstreams: Upstream[] }) {
+  const share = useShares({ gateway_id: gatewayId });
   const all = upstreams.flatMap(({ name, targets }) => targets.map((target, i): [string, Target, boolean] => [name, target, i === 0]));
   return (
     <div className="-mx-4 my-1 border-y border-line">
@@ -36,18 +38,24 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
           {
             title: 'Target',
             className: 'w-full max-w-0',
-            cell: ([, target]) => (
-              <code className="line-clamp-2 font-mono text-sm break-all @lg:line-clamp-1" title={target.url}>
+            cell: ([name, target]) => (
+              <Link
+                to="/gateways/$gatewayId/upstreams/$upstream/target"
+                params={{ gatewayId, upstream: name }}
+                search={{ url: target.url }}
+                className="line-clamp-2 font-mono text-sm break-all hover:underline @lg:line-clamp-1"
+                title={target.url}>
                 {target.url}
-              </code>
+              </Link>
             ),
           },
+          { title: 'Share, 1 h', number: true, className: 'hidden @sm:table-cell', cell: ([, target]) => share(target.url) },
           { title: 'Weight', number: true, className: 'hidden @lg:table-cell', cell: ([, target]) => String(target.weight) },
           {
             title: 'State',
             cell: ([, target]) => (
               <span className="flex flex-wrap gap-1">
-                {target.backup || target.drain ? <TargetState target={target} /> : <span className="text-muted">–</span>}
+                {target.backup || target.drain || looksUp(target) ? <TargetState target={target} /> : <span className="text-muted">–</span>}
               </span>
             ),
           },

@@ -3,6 +3,7 @@ import { useBusiest } from '../../api/busiest';
 import type { Schemas } from '../../api/client';
 import { useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { count } from '../../lib/format';
 import { refusals } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { buttonClass, Button, Empty, Page, Panel, Status, Time } from '../../ui/basic';
@@ -50,9 +51,10 @@ export default function Gateways() {
       title: 'Upstream',
       className: 'w-1/3 max-w-0 hidden @2xl:table-cell',
       cell: (g) => (
-        <code className="block truncate font-mono text-sm" title={g.upstream_url}>
-          {g.upstream_url}
-        </code>
+        <span className="flex gap-1 text-sm" title={g.upstream_url}>
+          <code className="truncate font-mono">{g.upstream_url}</code>
+          {g.target_count !== undefined && <span className="shrink-0 text-muted">and {count(Number(g.target_count) - 1)} more</span>}
+        </span>
       ),
     },
     { title: 'Requests, 1 h', number: true, cell: (g) => lastHour(g.gateway_id, (r) => Number(r.requests)) },

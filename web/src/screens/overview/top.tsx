@@ -7,35 +7,39 @@ import { RouteName } from '../../ui/routename';
 import { Table } from '../../ui/table';
 
 interface Props {
-  by: 'route' | 'key';
+  by: 'route' | 'key' | 'target';
   period: { since?: string; until?: string; gateway_id?: string };
   live: { refetchInterval: number | false; staleTime: number };
 }
 
-// Top lists the routes or keys with the most requests of an interval.
+const titles = { route: 'Top routes', key: 'Top keys', target: 'Top targets' };
+const nouns = { route: 'Route', key: 'Key', target: 'Target' };
+
+// Top lists the routes, keys or targets with the most requests of an interval. Targets are shown only if there are several.
 export function Top({ by, period, live }: Props) {
   const query = useRecord(
     '/v1/reports/top',
     { query: { ...period, group_by: by, order: 'requests', limit: 8 } },
     { ...live, placeholderData: (old) => old },
   );
-  const rows = query.data?.data.data.filter((r) => Number(r.requests) > 0);
+  const rows = query.data?.data.data.filter((r) => Number(r.requests) > 0 && (by !== 'target' || r.group !== null));
   const { nameOf } = useNames(by === 'key' ? (rows ?? []).map((r) => ({ id: r.group })) : []);
+  if (by === 'target' && (rows?.length ?? 0) < 2) return null;
   return (
     <Panel
       flush
       className="min-h-[368px]"
-      title={by === 'route' ? 'Top routes' : 'Top keys'}
+      title={titles[by]}
       actions={
         by === 'key' ? (
           <Link to="/keys" className="link">
             All keys
           </Link>
-        ) : (
+        ) : by === 'route' ? (
           <Link to="/routes" className="link">
             All routes
           </Link>
-        )
+        ) : null
       }>
       {query.error ? (
         <div className="p-4">
@@ -43,17 +47,21 @@ export function Top({ by, period, live }: Props) {
         </div>
       ) : (
         <Table
-          label={by === 'route' ? 'Top routes' : 'Top keys'}
+          label={titles[by]}
           rows={rows}
           rowKey={(r) => r.group ?? ''}
           skeletons={8}
-          empty={<Empty icon={by} title="No requests in this time" />}
+          empty={<Empty icon={by === 'target' ? 'external' : by} title="No requests in this time" />}
           columns={[
             {
-              title: by === 'route' ? 'Route' : 'Key',
+              title: nouns[by],
               className: 'w-full max-w-0', // its width never depends on the names, which come later
               cell: (r) =>
-                !r.group ? (
+                by === 'target' ? (
+                  <code className="block truncate font-mono text-sm" title={r.group ?? ''}>
+                    {r.group}
+                  </code>
+                ) : !r.group ? (
                   <Link to="/requests" search={{ status: by === 'route' ? '404' : '401' }} className="row-link text-muted hover:text-text">
                     {by === 'route' ? 'no route' : 'no key'}
                   </Link>

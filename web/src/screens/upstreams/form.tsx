@@ -1,10 +1,10 @@
 import type { useForm } from '../../lib/form';
 import { isSwitch, matches, upstreamSettings } from '../../lib/settings';
-import { isHashed, maxTargets, newTarget, type TargetDraft, type UpstreamValues } from '../../lib/upstream';
+import { isShown, maxTargets, newTarget, type TargetDraft, type UpstreamValues } from '../../lib/upstream';
 import { Button, IconButton, Panel } from '../../ui/basic';
 import { CheckField, TextField } from '../../ui/form';
 import { SettingField } from '../../ui/setting';
-import { BackupField, WeightField } from './targets';
+import { BackupField, ResolveField, WeightField } from './targets';
 
 // A FormOf has what the fields need of a form.
 type FormOf = Pick<ReturnType<typeof useForm<UpstreamValues>>, 'values' | 'set' | 'errorAt'>;
@@ -61,7 +61,7 @@ export function UpstreamFields({ form }: { form: FormOf }) {
           {s.text && <p className="mb-3 text-muted">{s.text}</p>}
           <div className="grid gap-4 sm:grid-cols-2 lg:grid-cols-3">
             {s.fields
-              .filter((f) => f.path !== 'hash_on' || isHashed(v))
+              .filter((f) => isShown(f.path, v))
               .filter((f) => isSwitch(f) || v[f.setting.name] !== 'false')
               .map((f) => (
                 <div key={f.path} className={isSwitch(f) ? 'col-span-full' : 'contents'}>
@@ -109,6 +109,9 @@ function TargetEditor({
             onChange={(url) => onChange({ url })}
           />
           <WeightField value={target.weight} error={error('weight')} onChange={(weight) => onChange({ weight })} />
+          <div className="col-span-full">
+            <ResolveField value={target.resolve} error={error('resolve')} onChange={(resolve) => onChange({ resolve })} />
+          </div>
           <div className="col-span-full flex flex-wrap gap-x-6 gap-y-2">
             <BackupField value={target.backup} onChange={(backup) => onChange({ backup })} />
             <CheckField label="Draining" hint="It gets no requests." checked={target.drain} onChange={(drain) => onChange({ drain })} />

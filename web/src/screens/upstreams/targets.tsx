@@ -1,19 +1,21 @@
+import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type Answer, api, type CallOptions } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useShares } from '../../api/shares';
 import type { Target, Upstream } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
 import { useForm } from '../../lib/form';
 import { upstreamSettings } from '../../lib/settings';
 import { quote } from '../../lib/shell';
-import { healthHeaders, maxTargets, newTarget, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
+import { healthHeaders, maxTargets, newTarget, type Resolve, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode, type Command } from '../../ui/ascode';
 import { Button, Notice, Panel } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog, Dialog } from '../../ui/dialog';
-import { AreaField, CheckField, Submit, TextField } from '../../ui/form';
+import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { TargetState } from './state';
 
@@ -51,6 +53,7 @@ export function Targets(of: Of) {
   const admin = useRefusal('admin', part);
   const [{ add }, change] = useUrl<'add'>();
   const [open, setOpen] = useState<Open | null>(null);
+  const share = useShares({ gateway_id: of.gatewayId, upstream: name });
   const onClose = () => setOpen(null);
   return (
     <Panel
@@ -74,14 +77,24 @@ export function Targets(of: Of) {
         <ul aria-label="Targets" className="flex flex-col divide-y divide-line">
           {targets.map((t) => (
             <li key={t.url} className="flex flex-wrap items-center gap-x-4 gap-y-2 py-2 first:pt-0 last:pb-0">
-              <code className="min-w-0 flex-1 basis-64 truncate font-mono text-sm" title={t.url}>
+              <Link
+                to="/gateways/$gatewayId/upstreams/$upstream/target"
+                params={{ gatewayId: of.gatewayId, upstream: name }}
+                search={{ url: t.url }}
+                className="link min-w-0 flex-1 basis-64 truncate font-mono text-sm"
+                title={t.url}>
                 {t.url}
-              </code>
+              </Link>
               <span className="flex items-center gap-2">
                 <TargetState target={t} />
                 <span className="text-muted">
                   Weight <span className="text-text tabular-nums">{String(t.weight)}</span>
                 </span>
+                {targets.length > 1 && (
+                  <span className="text-muted">
+                    Share, 1 h <span className="text-text tabular-nums">{share(t.url)}</span>
+                  </span>
+                )}
               </span>
               <span role="group" aria-label={t.url} className="flex gap-2">
                 <Button size="sm" why={write} onClick={() => setOpen({ action: 'edit', target: t })}>
@@ -128,6 +141,7 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
     quote(target.url || 'URL'),
     target.weight !== undefined && `--weight ${quote(String(target.weight))}`,
     target.backup && '--backup',
+    target.resolve && `--resolve ${target.resolve}`,
     'headers' in secrets && '--headers-file FILE',
     'client_key' in secrets && '--client-key FILE',
     health && '--health-headers-file FILE',
@@ -163,6 +177,7 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
           onChange={(weight) => form.set('weight', weight)}
           error={form.fieldError('weight')}
         />
+        <ResolveField value={v.resolve} onChange={(resolve) => form.set('resolve', resolve)} error={form.fieldError('resolve')} />
         <BackupField value={v.backup} onChange={(backup) => form.set('backup', backup)} />
         {Object.keys(u.headers).length > 0 && (
           <AreaField
@@ -230,31 +245,55 @@ export function BackupField({ value, onChange }: FieldOf<boolean>) {
   return <CheckField label="Backup" hint="It takes part only while no other target does." checked={value} onChange={onChange} />;
 }
 
+const resolves: { value: Resolve; label: string }[] = [
+  { value: 'none', label: 'At each connect: one target' },
+  { value: 'a', label: 'Again and again: each address is a target' },
+  { value: 'srv', label: 'Again and again: each SRV record is a target' },
+];
+
+// ResolveField says how the name of a target is looked up.
+export function ResolveField({ onChange, ...rest }: FieldOf<Resolve>) {
+  return (
+    <SelectField
+      label="Look up its name"
+      hint="SRV records have ports, so the URL has none; over https they need a host."
+      onChange={(v) => onChange(v as Resolve)}
+      options={resolves}
+      {...rest}
+    />
+  );
+}
+
 interface Props extends Of {
   target: Target;
   onClose: () => void;
 }
 
-// EditTarget changes the weight of a target, or whether it is a backup.
+// EditTarget changes the weight of a target, whether it is a backup, or how its name is looked up.
 function EditTarget({ target, onClose, ...of }: Props) {
   const form = useEdit({
     first: of.answer,
     valuesOf: (u: Upstream) => {
-      const { weight, backup } = targetDraft(u.targets.find((t) => t.url === target.url) ?? target);
-      return { weight, backup };
+      const { weight, backup, resolve } = targetDraft(u.targets.find((t) => t.url === target.url) ?? target);
+      return { weight, backup, resolve };
     },
-    labels: { weight: 'Weight', backup: 'Backup' },
+    labels: { weight: 'Weight', backup: 'Backup', resolve: 'Look up its name' },
     show: String,
     read: () => api.get(paths.upstream, { path: pathOf(of) }),
     othersKept: true,
   });
   const v = form.values;
-  const { weight = 1, backup = false } = targetBody({ ...newTarget, ...v });
-  const body = { ...('weight' in form.changes && { weight }), ...('backup' in form.changes && { backup }) };
+  const { weight = 1, backup = false, resolve = 'none' } = targetBody({ ...newTarget, ...v });
+  const body = {
+    ...('weight' in form.changes && { weight }),
+    ...('backup' in form.changes && { backup }),
+    ...('resolve' in form.changes && { resolve }),
+  };
   const flags = [
     quote(target.url),
     ...('weight' in body ? [`--weight ${quote(String(weight))}`] : []),
     ...('backup' in body ? [`--backup=${backup}`] : []),
+    ...('resolve' in body ? [`--resolve ${resolve}`] : []),
   ];
   const submit = () =>
     form.save({
@@ -276,6 +315,7 @@ function EditTarget({ target, onClose, ...of }: Props) {
         {form.conflict && <Conflict {...form.conflict} />}
         <code className="font-mono break-all">{target.url}</code>
         <WeightField hint={weightHint} value={v.weight} onChange={(w) => form.set('weight', w)} error={form.fieldError('weight')} />
+        <ResolveField value={v.resolve} onChange={(r) => form.set('resolve', r)} error={form.fieldError('resolve')} />
         <BackupField value={v.backup} onChange={(b) => form.set('backup', b)} />
         <Submit
           beside={
@@ -304,7 +344,7 @@ async function setDrain(of: Of, target: Target, drain: boolean) {
 }
 
 // DrainTarget says what draining does before it is done.
-function DrainTarget({ target, onClose, ...of }: Props) {
+export function DrainTarget({ target, onClose, ...of }: Props) {
   const left = of.answer.data.targets.filter((t) => !t.drain && t.url !== target.url);
   return (
     <ConfirmDialog title="Drain the target" action="Drain the target" onClose={onClose} run={() => setDrain(of, target, true)}>
@@ -325,7 +365,7 @@ function DrainTarget({ target, onClose, ...of }: Props) {
 }
 
 // EndDraining lets a target take part again.
-function EndDraining({ target, onClose, ...of }: Props) {
+export function EndDraining({ target, onClose, ...of }: Props) {
   return (
     <ConfirmDialog harmless title="End draining" action="End draining" onClose={onClose} run={() => setDrain(of, target, false)}>
       <p>
