@@ -29,6 +29,7 @@ type GatewayPatch struct {
 	CutStreams                Change[bool]              `json:"cut_streams,omitzero"`                 // default: true
 	DrainTimeout              Change[string]            `json:"drain_timeout,omitzero"`               // Go duration, 1s to 24h; default: 30s
 	SelfService               Change[SelfServiceInput]  `json:"self_service,omitzero"`                // absent fields stay; default: nothing
+	Split                     Change[[]SplitInput]      `json:"split,omitzero"`                       // replaced as a whole; default: none
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate
 	AllowDuplicate            bool                      `json:"allow_duplicate,omitzero"`             // allow a name that another gateway of the account has
 }

@@ -32,6 +32,7 @@ type RoutePatch struct {
 	Concurrency Change[ConcurrencyInput] `json:"concurrency,omitzero"` // replaced as a whole; cleared: no bound of requests in flight
 	Cost        Change[[]Cost]           `json:"cost,omitzero"`        // replaced as a whole; cleared: a request costs 1 of the meter requests
 	Upstream    Change[string]           `json:"upstream,omitzero"`    // by name; cleared: default
+	Split       Change[[]SplitInput]     `json:"split,omitzero"`       // replaced as a whole; cleared: that of the gateway
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

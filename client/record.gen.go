@@ -879,6 +879,7 @@ const (
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
 	RouteEffectChangesRemoved         RouteEffectChanges = "removed"
+	RouteEffectChangesSplit           RouteEffectChanges = "split"
 	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
 )
 
@@ -898,6 +899,8 @@ func (e RouteEffectChanges) Valid() bool {
 	case RouteEffectChangesRateLimit:
 		return true
 	case RouteEffectChangesRemoved:
+		return true
+	case RouteEffectChangesSplit:
 		return true
 	case RouteEffectChangesUpstream:
 		return true
@@ -1540,6 +1543,10 @@ type CreateGatewayRequest struct {
 	// OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1.
 	Spec *string `json:"spec,omitempty"`
 
+	// Which requests go to another upstream than that of their route, on all routes without
+	// a split of their own.
+	Split *[]SplitInput `json:"split,omitempty"`
+
 	// Timeout Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s.
 	//
 	// Example: 30s
@@ -1758,6 +1765,10 @@ type CreateRouteRequest struct {
 	// Example: /orders/{id}
 	Path      string          `json:"path"`
 	RateLimit *RateLimitInput `json:"rate_limit,omitempty"`
+
+	// Which requests go to another upstream: the first entry whose when holds decides, else
+	// the one with a weight. null or absent means the split of the gateway, [] none.
+	Split *[]SplitInput `json:"split,omitempty"`
 
 	// Upstream Name of the upstream that gets the requests. Default: default.
 	//
@@ -2008,6 +2019,10 @@ type Gateway struct {
 	// Example: 3
 	Revision    *int64      `json:"revision"`
 	SelfService SelfService `json:"self_service"`
+
+	// Which requests go to another upstream than that of their route, on all routes without
+	// a split of their own. Absent if there is none.
+	Split *[]Split `json:"split,omitempty"`
 
 	// TargetCount Number of targets of its upstreams. Absent if upstream_url is the only one.
 	//
@@ -2537,6 +2552,16 @@ type LoggedRequest struct {
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	RouteID *string `json:"route_id"`
 
+	// Side Name of the upstream that a split of the route or of the gateway decided for; null without a split.
+	//
+	// Example: next
+	Side *string `json:"side"`
+
+	// SideReason Why the split decided so, in words; null without a split.
+	//
+	// Example: 5 % of callers, by the key
+	SideReason *string `json:"side_reason"`
+
 	// Status HTTP status of the response.
 	//
 	// Example: 429
@@ -2719,6 +2744,11 @@ type PatchRouteRequest struct {
 	// Example: /orders/{id}
 	Path      *string         `json:"path,omitempty"`
 	RateLimit *RateLimitPatch `json:"rate_limit,omitempty"`
+
+	// Which requests go to another upstream: the first entry whose when holds decides, else
+	// the one with a weight. Replaces the whole list; null means the split of the gateway,
+	// [] none.
+	Split *[]SplitInput `json:"split,omitempty"`
 
 	// Upstream Name of the upstream that gets the requests; null for default.
 	//
@@ -3515,6 +3545,10 @@ type Route struct {
 	// How the route was created.
 	Source RouteSource `json:"source"`
 
+	// Which requests go to another upstream; null for the split of the gateway, [] for
+	// none.
+	Split *[]Split `json:"split"`
+
 	// Upstream Name of the upstream that gets the requests.
 	//
 	// Example: default
@@ -3535,8 +3569,8 @@ type RouteSource string
 // RouteChange is the schema RouteChange of the OpenAPI document.
 type RouteChange struct {
 	// What changes about a route that exists before and after: rate_limit, concurrency,
-	// cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent
-	// for other routes.
+	// cost, auth, upstream, split. Beyond 1 MiB of costs in all, further ones are digests.
+	// Absent for other routes.
 	Changes *[]SettingChange `json:"changes,omitempty"`
 
 	// Methods HTTP methods of the route.
@@ -3565,7 +3599,8 @@ type RouteEffect struct {
 	// longer, rate_limit for another limit of a route, cost for another cost (what limits
 	// of plans refuse because of it is not counted), concurrency for another bound of
 	// requests in flight (what it refuses is not counted), upstream for another upstream,
-	// global_rate_limit for another global limit.
+	// split for another split of the route or of the gateway, global_rate_limit for another
+	// global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.
@@ -3817,6 +3852,90 @@ type SpecPushedEvent struct {
 
 // SpecPushedEventSource is an enumerated string; see its constants.
 type SpecPushedEventSource string
+
+// Split is the schema Split of the OpenAPI document.
+type Split struct {
+	// Fallback Whether the other side serves while no target of a side takes part.
+	//
+	// Example: false
+	Fallback bool `json:"fallback"`
+
+	// Sticky Whether a caller stays on its side.
+	//
+	// Example: true
+	Sticky bool `json:"sticky"`
+
+	// Upstream Name of the upstream that gets the requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Weight Share of the requests that go to the upstream, in percent, with at most 2 decimals. An entry has either this or when, and only one has this.
+	//
+	// Example: 5
+	Weight *float64   `json:"weight"`
+	When   *SplitWhen `json:"when"`
+}
+
+// SplitInput is the schema SplitInput of the OpenAPI document.
+type SplitInput struct {
+	// Fallback Whether the other side serves while no target of a side takes part. Default: false.
+	//
+	// Example: false
+	Fallback *bool `json:"fallback,omitempty"`
+
+	// Sticky Whether a caller stays on its side: its key, those of a rotation as one, or its address without one (IPv6 by /64). false sends any request of a caller there. Default: true.
+	//
+	// Example: true
+	Sticky *bool `json:"sticky,omitempty"`
+
+	// Upstream Name of the upstream that gets the requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Weight Share of the requests that go to the upstream, in percent, with at most 2 decimals. An entry has either this or when, and only one has this.
+	//
+	// Example: 5
+	Weight *float64        `json:"weight,omitempty"`
+	When   *SplitWhenInput `json:"when,omitempty"`
+}
+
+// SplitWhen is the schema SplitWhen of the OpenAPI document.
+type SplitWhen struct {
+	// Header One header with its value.
+	//
+	// Example: {"X-Beta":"1"}
+	Header *map[string]string `json:"header,omitempty"`
+
+	// Key Identifiers of keys.
+	//
+	// Example: ["key_01jz8y5c3te9b8r2m6q4v7x0dd"]
+	Key *[]string `json:"key,omitempty"`
+
+	// Owner External IDs of owners.
+	//
+	// Example: ["customer-42"]
+	Owner *[]string `json:"owner,omitempty"`
+}
+
+// SplitWhenInput is the schema SplitWhenInput of the OpenAPI document.
+type SplitWhenInput struct {
+	// Header One header with its value, of at most 256 bytes. It is the caller's choice, and no access control.
+	//
+	// Example: {"X-Beta":"1"}
+	Header *map[string]string `json:"header,omitempty"`
+
+	// Key Identifiers of keys of the account, each with the other keys of its rotations.
+	//
+	// Example: ["key_01jz8y5c3te9b8r2m6q4v7x0dd"]
+	Key *[]string `json:"key,omitempty"`
+
+	// Owner External IDs of the owners of keys.
+	//
+	// Example: ["customer-42"]
+	Owner *[]string `json:"owner,omitempty"`
+}
 
 // SyncFailedEvent is the schema SyncFailedEvent of the OpenAPI document.
 type SyncFailedEvent struct {

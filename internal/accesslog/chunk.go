@@ -26,7 +26,7 @@ type chunk struct {
 }
 
 // add appends an entry. It reports false if there is no room. It copies the texts, except
-// for a long path, the owner, the plan, the upstream and the target.
+// for a long path, the owner, the plan, the upstream, the reason of its side and the target.
 func (c *chunk) add(r *Record, t *Texts) bool {
 	long := len(t.Path) > longPath
 	need := len(t.Method) + len(t.Path) + len(t.Detail) + len(t.Cost) + len(t.AttemptList)
@@ -38,6 +38,7 @@ func (c *chunk) add(r *Record, t *Texts) bool {
 	}
 	e := &c.entries[c.n]
 	e.Record, e.Owner, e.Plan, e.UpstreamName, e.Target = *r, t.Owner, t.Plan, t.UpstreamName, t.Target
+	e.SideReason = t.SideReason
 	e.MethodText = c.copyText(t.Method)
 	e.Detail = c.copyText(t.Detail)
 	e.Cost = c.copyText(t.Cost)

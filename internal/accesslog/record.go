@@ -129,7 +129,8 @@ type Entry struct {
 	Path         string // without the query, byte for byte; at most 16 KiB
 	Owner        string // external ID of the key's owner; "" if it has none
 	Plan         string // name of the plan of the key, of its owner, or of the gateway: the first there is; or ""
-	UpstreamName string // name of the gateway's upstream to which the request was sent; "" if it was not
+	UpstreamName string // name of the gateway's upstream to which the request was sent, or was to be by a split; "" if it was not
+	SideReason   string // why a split decided for that upstream, in words; "" without a split
 	Target       string // host and port of the target to which it was sent last, as in the target's URL; "" if it was not
 	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
 	// addresses, which only the operator may see, but no secrets. For the results NoGateway, NoRoute and NoMethod
@@ -140,6 +141,14 @@ type Entry struct {
 	// AttemptList has the attempts of a request to an upstream with several targets, if there were several or the only one
 	// failed; otherwise "". See the function Attempts.
 	AttemptList string
+}
+
+// Side returns the name of the upstream that a split decided for; "" without a split.
+func (e *Entry) Side() string {
+	if e.SideReason == "" {
+		return ""
+	}
+	return e.UpstreamName
 }
 
 // Sink consumes the records. One goroutine at a time calls Take, with each record exactly

@@ -18,6 +18,8 @@ type Shard struct {
 // Texts are the texts of a record. Method is used only for OtherMethod.
 type Texts struct {
 	Method, Path, Owner, Plan, UpstreamName, Target, Detail string
+	// SideReason says why a split decided for the upstream.
+	SideReason string
 	// Cost has the costs of the request, by AppendCost.
 	Cost string
 	// AttemptList has its attempts, by AppendAttempt.
@@ -29,7 +31,7 @@ func (s *Shard) Emit(r *Record, methodText, path string) {
 	s.EmitTexts(r, &Texts{Method: methodText, Path: path})
 }
 
-// EmitTexts adds a record. It copies its arguments, except the owner, the plan, the upstream and the target, which must not
+// EmitTexts adds a record. It copies its arguments, except the owner, the plan, the upstream, the reason of its side and the target, which must not
 // share the memory of a request. It does not block, and allocates only while the Collector's
 // memory grows to its bound, and for a path of more than 1 KiB. Long texts are cut. A record
 // for which there is no room is counted as lost.

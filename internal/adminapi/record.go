@@ -40,6 +40,7 @@ type routeRecord struct {
 	Concurrency *concurrencyRecord `json:"concurrency" doc:"Bound of the requests of the route that are in flight; null for none."`
 	Cost        *costList          `json:"cost" doc:"What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests."`
 	Upstream    string             `json:"upstream" doc:"Name of the upstream that gets the requests." example:"default"`
+	Split       []SplitRecord      `json:"split" nullable:"true" doc:"Which requests go to another upstream; null for the split of the gateway, [] for none."`
 	Auth        string             `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
 	Source      string             `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt   time.Time          `json:"created_at" doc:"When the route was created."`
@@ -64,7 +65,7 @@ type routeChangeRecord struct {
 	Methods []string `json:"methods" nullable:"false" doc:"HTTP methods of the route." example:"GET"`
 	RouteID *string  `json:"route_id" doc:"Identifier of the route; null for a route that a dry run would add."`
 
-	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes."`
+	Changes []settingChangeRecord `json:"changes,omitempty" nullable:"false" doc:"What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream, split. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes."`
 }
 
 type pushRecord struct {
@@ -230,7 +231,7 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
 		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
-		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Upstream: routeUpstream(r), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
+		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Upstream: routeUpstream(r), Split: presentSplit(r.Split), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
 		Warnings: gateway.RouteWarnings(r.Methods),
 	}
 }

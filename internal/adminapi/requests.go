@@ -31,8 +31,11 @@ type loggedRequestRecord struct {
 	Decision   DecisionRecord `json:"decision" doc:"Why the request was refused or failed; for a request that is kept for its cost or its attempts, what ended it."`
 	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that were refused or failed and are not in the list because there were more than 1,000." example:"0"`
 
-	Cost     map[string]requestCostRecord `json:"cost" nullable:"true" doc:"What the request was charged by the cost of its route, by meter; null if nothing."`
-	Attempts []requestAttemptRecord       `json:"attempts" nullable:"true" doc:"Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests."`
+	Cost       map[string]requestCostRecord `json:"cost" nullable:"true" doc:"What the request was charged by the cost of its route, by meter; null if nothing."`
+	Side       *string                      `json:"side" doc:"Name of the upstream that a split of the route or of the gateway decided for; null without a split." example:"next"`
+	SideReason *string                      `json:"side_reason" doc:"Why the split decided so, in words; null without a split." example:"5 % of callers, by the key"`
+
+	Attempts []requestAttemptRecord `json:"attempts" nullable:"true" doc:"Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests."`
 }
 
 // requestAttemptRecord is one attempt of a request at a target.
@@ -151,7 +154,7 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 	return loggedRequestRecord{
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
-		LeftOut:  r.LeftOut,
+		LeftOut: r.LeftOut, Side: optionalText(r.Side), SideReason: optionalText(r.SideReason),
 		Decision: presentDecision(&r.Decision), Cost: presentCosts(r.Costs), Attempts: presentAttempts(r.Attempts),
 	}
 }

@@ -146,7 +146,7 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 		want = '['
 	case huma.TypeString:
 		want = '"'
-	case huma.TypeInteger:
+	case huma.TypeInteger, huma.TypeNumber:
 		want = '0'
 	case huma.TypeBoolean:
 		if want = 'f'; kind == 't' {
@@ -166,7 +166,7 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 		return c.array(s, field)
 	case want == '"':
 		return c.text(s, field)
-	case want == 'f':
+	case want == 'f', s.Type == huma.TypeNumber: // whose value is checked with its setting
 		return c.dec.SkipValue()
 	default:
 		return c.integer(s, field)
@@ -345,6 +345,8 @@ func describeType(s *huma.Schema) string {
 		return "a string"
 	case s.Type == huma.TypeBoolean:
 		return "true or false"
+	case s.Type == huma.TypeNumber && s.Minimum != nil && s.Maximum != nil:
+		return fmt.Sprintf("a number between %g and %g", *s.Minimum, *s.Maximum)
 	case s.Minimum != nil && s.Maximum != nil:
 		return fmt.Sprintf("an integer between %d and %d", int64(*s.Minimum), int64(*s.Maximum))
 	case s.Minimum != nil:

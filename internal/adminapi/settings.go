@@ -71,6 +71,9 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 		kind, nullable = reflect.TypeFor[ejectionInput](), false
 	case gateway.KindRetries:
 		kind, nullable = reflect.TypeFor[retriesInput](), false
+	case gateway.KindSplit:
+		kind = reflect.TypeFor[[]SplitInput]()
+		tags += tagsOf("maxItems", most)
 	case gateway.KindHealth:
 		kind, nullable = reflect.TypeFor[healthInput](), false
 	case gateway.KindBool:
@@ -188,6 +191,9 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 			list[i] = in[i].target()
 		}
 		return list, err
+	case gateway.KindSplit:
+		in, err := decoded[[]SplitInput](content)
+		return splitOf(in), err
 	case gateway.KindEjection:
 		in, err := decoded[ejectionInput](content)
 		return in.Ejection, err
@@ -315,6 +321,8 @@ func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Sche
 	switch s.Kind {
 	case gateway.KindTargets:
 		kind = reflect.TypeFor[[]targetRecord]()
+	case gateway.KindSplit:
+		kind = reflect.TypeFor[[]SplitRecord]()
 	case gateway.KindEjection:
 		kind = reflect.TypeFor[ejectionRecord]()
 	case gateway.KindRetries:
@@ -378,6 +386,8 @@ func presentSetting(value any) any {
 		return &corsRecord{Origins: orEmpty(v.Origins), Methods: orEmpty(v.Methods), Headers: orEmpty(v.Headers), MaxAge: v.MaxAge}
 	case []gateway.Target:
 		return presentTargets(v)
+	case gateway.Split:
+		return presentSplit(v)
 	case gateway.Ejection:
 		return ejectionRecord{v}
 	case gateway.Retries:

@@ -368,6 +368,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 	admitted, decided := d.take()
 	if admitted {
 		v.Action, v.Cost = Forward, r.Cost()
+		d.split(g, r)
 	}
 	return decided
 }

@@ -20,6 +20,9 @@ type Request struct {
 	Header Header
 	// Length is the declared length of the body in bytes: 0 without a body, and negative if it is not known.
 	Length int64
+	// Bound is the name of the upstream to which the client's connection is bound, because it has authenticated itself there; "" for
+	// none.
+	Bound string
 	// Client is the client's address, as limits for each address count it.
 	Client netip.Addr
 	// Origin and PreflightMethod are the headers Origin and Access-Control-Request-Method,

@@ -42,10 +42,12 @@ type Verdict struct {
 	Close bool
 
 	Gateway *snapshot.Settings // nil if no gateway was found
-	// Upstream is the route's, if the action is Forward or Wait.
+	// Upstream is where the request goes, if the action is Forward. If it is Wait, it is the route's.
 	Upstream *snapshot.Upstream
-	Route    [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
-	Caller   *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
+	// SideReason says why the request goes to Upstream, if a split has decided that; otherwise it is "".
+	SideReason string
+	Route      [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
+	Caller     *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
 	// Cost is what the request costs beside itself, if it was admitted; nil for nothing.
 	Cost *cost.Program
 
@@ -106,7 +108,7 @@ func (v *Verdict) resetDecision() {
 	v.RevokedKey, v.KeyReason = [16]byte{}, accesslog.NoReason
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
-	v.Service, v.private, v.denied, v.Cost = NoService, false, nil, nil
+	v.Service, v.private, v.denied, v.Cost, v.SideReason = NoService, false, nil, nil, ""
 	v.Charge.Clear()
 }
 

@@ -1,6 +1,9 @@
 package balance
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Status is the state of a target at one address, as it is shown (section 3).
 type Status struct {
@@ -105,6 +108,20 @@ func (u *Upstream) AllUnhealthy(now time.Duration) bool {
 func (u *Upstream) Serves(now time.Duration) bool {
 	v := u.view(now)
 	return v.open > 0 && !v.allUnhealthy
+}
+
+// trialEvery is how often Tries is true.
+const trialEvery = time.Second
+
+// Tries reports whether a request may go to a target of an upstream that does not serve, because one is half-open: it would never
+// take part again otherwise. This is so for one request in a second.
+func (u *Upstream) Tries(now time.Duration) bool {
+	v := u.view(now)
+	if !v.allUnhealthy || !slices.ContainsFunc(v.targets, func(e entry) bool { return e.level(now, v.heeds()) == halfOpened }) {
+		return false
+	}
+	last := u.trial.Load()
+	return (last == 0 || now-time.Duration(last) >= trialEvery) && u.trial.CompareAndSwap(last, max(1, int64(now)))
 }
 
 // WithoutHealthy returns how many attempts were chosen while no target took part.

@@ -17,6 +17,7 @@ type Upstream struct {
 	stale   atomic.Bool // something has changed that the view does not show
 	budget  budget
 	without atomic.Uint64 // picks while no target took part
+	trial   atomic.Int64  // when Tries was true last
 	dropped atomic.Bool
 
 	mu       sync.Mutex // held to change the table or to make a view

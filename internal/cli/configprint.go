@@ -28,6 +28,10 @@ func settingText(value any) string {
 		return "-"
 	case string:
 		return v
+	case []any:
+		if text := splitChangeText(v); text != "" && len(v) > 0 {
+			return text
+		}
 	case map[string]any:
 		if most, isCount := wholeText(v["max"]); isCount { // of requests in flight
 			if per, isText := v["per"].(string); isText {

@@ -233,9 +233,17 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		fields = append(fields, terminal.Field{"COST", text})
 	}
 	return append(fields, filled([]terminal.Field{
-		{"ATTEMPTS", attempts(r)}, {"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
+		{"SIDE", side(r)}, {"ATTEMPTS", attempts(r)}, {"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
 		{"DETAIL", str(d.Detail)}, {"LEFT OUT", leftOut},
 	}...)...)
+}
+
+// side says what a split decided, and why.
+func side(r *client.LoggedRequest) string {
+	if r.Side == nil {
+		return ""
+	}
+	return *r.Side + ": " + str(r.SideReason)
 }
 
 // attempts says how the attempts of a request ended.

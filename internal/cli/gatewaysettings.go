@@ -55,7 +55,7 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 	case gateway.KindHeaders:
 		f.StringArray(flag.Name, nil, flag.Usage)
 		f.String(flag.Name+headersFileFlag, "", headersFileUsage)
-	case gateway.KindTargets:
+	case gateway.KindTargets, gateway.KindSplit:
 		f.StringArray(flag.Name, nil, flag.Usage)
 	case gateway.KindEjection, gateway.KindRetries, gateway.KindHealth:
 		f.String(flag.Name, "", flag.Usage)
@@ -112,6 +112,9 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return switchesOf(f, s.Parts)
 	case gateway.KindTargets:
 		return targetsOf(listFlag(f, s.Flag))
+	case gateway.KindSplit:
+		list, err := splitOf(listFlag(f, s.Flag))
+		return orNil(list, len(list) == 0), err
 	case gateway.KindEjection:
 		return ejectionOf(f.Lookup(s.Flag.Name).Value.String())
 	case gateway.KindRetries:
@@ -294,6 +297,8 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, switchedOn)
 	case gateway.KindTargets:
 		return showAs(content, targetsText)
+	case gateway.KindSplit:
+		return showAs(content, splitText)
 	case gateway.KindEjection:
 		return showAs(content, ejectionText)
 	case gateway.KindRetries:

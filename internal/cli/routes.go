@@ -62,6 +62,9 @@ func routeFields(r *client.Route) []terminal.Field {
 	if r.Upstream != gateway.DefaultUpstream {
 		fields = append(fields, terminal.Field{"UPSTREAM", r.Upstream})
 	}
+	if r.Split != nil {
+		fields = append(fields, terminal.Field{"SPLIT", splitText(*r.Split)})
+	}
 	return append(append(fields, costFields(r.Cost)...),
 		terminal.Field{"AUTH", string(r.Auth)}, terminal.Field{"SOURCE", string(r.Source)}, terminal.Field{"CREATED", terminal.Moment(&r.CreatedAt)})
 }
@@ -120,7 +123,7 @@ func parseConcurrency(text string) (c client.ConcurrencyInput, err error) {
 type routesCreate struct {
 	*routeCommand
 	path, auth, sustained, burst, daily, per, concurrency, upstream string
-	methods                                                         []string
+	methods, split                                                  []string
 	cost                                                            costFlag
 }
 
@@ -140,6 +143,7 @@ func newRoutesCreate(a *app) *cobra.Command {
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit, address each client address")
 	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage)
 	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that gets the requests (default: default)")
+	f.StringArrayVar(&o.split, "split", nil, splitUsage)
 	o.cost.add(f, "")
 	return c
 }
@@ -169,6 +173,13 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 		in.Concurrency = &concurrency
+	}
+	split, err := splitOf(o.split)
+	if err != nil {
+		return err
+	}
+	if split != nil {
+		in.Split = &split
 	}
 	api, err := o.connectFor(&o.gateway)
 	if err != nil {
@@ -225,7 +236,7 @@ func newRoutesDelete(a *app) *cobra.Command {
 type routesUpdate struct {
 	*routeCommand
 	path, auth, sustained, burst, daily, per, concurrency, upstream string
-	methods                                                         []string
+	methods, split                                                  []string
 	noLimit                                                         bool
 	cost                                                            costFlag
 	patch                                                           client.RoutePatch
@@ -250,6 +261,7 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
 	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage+"; an empty value removes the bound")
 	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that gets the requests; an empty value means default")
+	f.StringArrayVar(&o.split, "split", nil, splitUsage+", and an empty value means the split of the gateway")
 	o.cost.add(f, "; an empty value removes it")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)
@@ -277,6 +289,15 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		return err
 	}
 	p.Cost = o.cost.change(c)
+	if set.flags.Changed("split") {
+		split, err := splitOf(o.split)
+		if err != nil {
+			return err
+		}
+		if p.Split = client.Set(split); split == nil {
+			p.Split = client.Clear[[]client.SplitInput]()
+		}
+	}
 	switch {
 	case o.concurrency != "":
 		concurrency, err := parseConcurrency(o.concurrency)
@@ -299,8 +320,8 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case changed:
 		p.RateLimit = client.Set(limit)
-	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Upstream.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}):
-		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency, --cost and --upstream")
+	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Upstream.IsZero() && p.Split.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}):
+		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency, --cost, --upstream and --split")
 	}
 	return nil
 }

@@ -133,7 +133,7 @@ func compareTables(before, after []gateway.Route) delta {
 		switch {
 		case was == nil:
 			d.added = append(d.added, *r)
-		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || was.Auth != r.Auth || was.Upstream != r.Upstream || !d.costs.same(was.Cost, r.Cost):
+		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || was.Auth != r.Auth || was.Upstream != r.Upstream || !was.Split.Equal(r.Split) || !d.costs.same(was.Cost, r.Cost):
 			d.changed, d.replaced = append(d.changed, *r), append(d.replaced, was)
 		default:
 			d.unchanged++

@@ -139,7 +139,7 @@ func (s *Service) readDocument(ctx context.Context, actor *Actor, in NewGateway,
 	}
 	defer release()
 	if in.Spec != "" {
-		n.doc, err = readSpec([]byte(content))
+		n.doc, err = s.readSpec(ctx, actor, []byte(content))
 		return inField("spec", err)
 	}
 	n.doc, err = s.readConfiguration(ctx, actor, []byte(content))

@@ -68,7 +68,7 @@ func routeFields(r *gateway.Route) fields {
 	return fields{
 		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
 		"rate_limit": limitOrNil(r.RateLimit), "concurrency": concurrencyOrNil(r.Concurrency), "cost": costOrNil(r.Cost),
-		"upstream": orNil(r.Upstream),
+		"upstream": orNil(r.Upstream), "split": routeSplitOrNil(r.Split),
 	}
 }
 
@@ -124,6 +124,11 @@ func settingOrNil(kind gateway.Kind, value any) any {
 			return map[string]bool{"usage": s.Usage, "rotate": s.Rotate}
 		}
 		return nil
+	case gateway.Split:
+		if len(v) == 0 {
+			return nil
+		}
+		return v.Fields()
 	case gateway.Ejection:
 		return ejectionOrFalse(v)
 	case gateway.Health:
@@ -169,6 +174,14 @@ func concurrencyOrNil(c ratelimit.Concurrency) any {
 		return nil
 	}
 	return c
+}
+
+// routeSplitOrNil returns the split of a route: nil for that of the gateway.
+func routeSplitOrNil(s gateway.Split) any {
+	if s == nil {
+		return nil
+	}
+	return s.Fields()
 }
 
 func costOrNil(rules cost.Rules) any {

@@ -29,6 +29,7 @@ type document struct {
 
 	// upstreams says where the routes name their upstreams, by their indexes.
 	upstreams map[int]openapi.Reference
+	splits    map[int]*openapi.SplitReference
 
 	warnings func(upstreamURL string) []string
 
@@ -39,12 +40,13 @@ type document struct {
 	within func(ctx context.Context, w *work) error
 }
 
-func readSpec(content []byte) (*document, error) {
+func (s *Service) readSpec(ctx context.Context, actor *Actor, content []byte) (*document, error) {
 	spec, err := openapi.Parse(content)
 	if err != nil {
 		return nil, err
 	}
-	return &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, upstreams: spec.Upstreams, warnings: spec.Warnings}, nil
+	d := &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, upstreams: spec.Upstreams, splits: spec.Splits, warnings: spec.Warnings}
+	return d, d.findSplitKeys(ctx, s, actor)
 }
 
 // readConfiguration reads a configuration file. Its content is the file as received. If the file has
@@ -56,8 +58,8 @@ func (s *Service) readConfiguration(ctx context.Context, actor *Actor, content [
 	}
 	d := &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, section: config.Gateway, positions: positions}
 	edit, err := s.readPatchOf(ctx, actor, Optional[string]{}, &config.Gateway, true)
-	if err != nil {
-		return nil, d.located(fault.Prefixed("gateway", err))
+	if err := fault.Join(d.located(fault.Prefixed("gateway", err)), d.findSplitKeys(ctx, s, actor)); err != nil {
+		return nil, err
 	}
 	d.edit = *edit
 	d.warnings = func(string) []string { return config.Warnings() }
@@ -81,10 +83,13 @@ func (d *document) locatedConflict(err error) error {
 	return &fault.Error{Code: fault.Conflict, Field: field, Message: fault.MessageOf(d.located(fault.Invalid(field, "%s", f.Message)))}
 }
 
-// checkUpstreams checks that g has the upstreams that the routes of d name. Errors have the positions of the names.
+// checkUpstreams checks that g has the upstreams that the routes of d and their splits name. Errors have the positions of the names.
 func (d *document) checkUpstreams(g *gateway.Gateway) error {
 	var problems []error
 	for i := range d.routes {
+		if len(d.routes[i].Split) > 0 {
+			problems = append(problems, d.inSplit(i, g.CheckSplit(d.routes[i].Split)))
+		}
 		name := d.routes[i].Upstream
 		if g.UpstreamNamed(name) != nil {
 			continue
@@ -98,9 +103,12 @@ func (d *document) checkUpstreams(g *gateway.Gateway) error {
 	}
 	missing := map[string]bool{}
 	for i := range d.restored {
-		if r := &d.restored[i]; g.UpstreamNamed(r.Upstream) == nil && !missing[r.Upstream] {
-			missing[r.Upstream] = true
-			problems = append(problems, fault.Invalid("number", "the route %s of the revision names the upstream %s, which the gateway does not have: create it first", r.Path, r.Upstream))
+		r := &d.restored[i]
+		for name := range namesOf(r) {
+			if g.UpstreamNamed(name) == nil && !missing[name] {
+				missing[name] = true
+				problems = append(problems, fault.Invalid("number", "the route %s of the revision names the upstream %s, which the gateway does not have: create it first", r.Path, name))
+			}
 		}
 	}
 	return fault.Join(problems...)
@@ -198,7 +206,7 @@ func (d *document) table() []gateway.Route {
 	table := make([]gateway.Route, len(d.routes))
 	for i, r := range d.routes {
 		r.Auth = cmp.Or(r.Auth, gateway.AuthKey)
-		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Auth: r.Auth, Source: source}
+		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth, Source: source}
 	}
 	return table
 }

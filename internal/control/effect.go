@@ -61,6 +61,7 @@ const (
 	EffectCost        EffectChange = "cost"              // another cost; what limits of plans then refuse is not counted
 	EffectConcurrency EffectChange = "concurrency"       // another bound of requests in flight; what it refuses is not counted
 	EffectUpstream    EffectChange = "upstream"          // another upstream
+	EffectSplit       EffectChange = "split"             // another split, of the route or of the gateway
 	EffectGlobal      EffectChange = "global_rate_limit" // another global limit of the gateway
 )
 
@@ -315,6 +316,9 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.ChangedRoute) {
 	auth, limit, keyless := false, false, len(to) > 0
 	upstream := slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Upstream != e.Upstream })
+	split := slices.ContainsFunc(to, func(i int) bool {
+		return !b.pushChange.after.SplitOf(b.delta.table[i].Split).Equal(b.before.SplitOf(e.Split))
+	})
 	if len(to) > 0 {
 		e.cost = slices.ContainsFunc(to, func(i int) bool { return !b.costs.same(b.delta.table[i].Cost, e.Cost) })
 		e.concurrency = slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Concurrency != e.Concurrency })
@@ -346,6 +350,9 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	}
 	if upstream {
 		e.changes = append(e.changes, EffectUpstream)
+	}
+	if split {
+		e.changes = append(e.changes, EffectSplit)
 	}
 }
 

@@ -119,6 +119,39 @@ routes:
 	}
 }
 
+// Guarantee: a dry run lists the routes whose requests another split would decide about: one of their own, or that of the gateway
+// if they have none.
+func TestEffectOfSplits(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("a", "admin")
+	g := h.gateway(c)
+	file := func(split, own string) []byte {
+		return []byte("gateway: {name: orders, split: " + split + ", upstreams: [{name: next, targets: [{url: https://next.internal}]}]}\nroutes:\n" +
+			"- {path: /a, methods: [GET]}\n- {path: /none, methods: [GET], split: []}\n- {path: /own, methods: [GET], split: " + own + "}\n")
+	}
+	five, ten := "[{upstream: next, weight: 5}]", "[{upstream: next, weight: 10}]"
+	must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(five, five), false, nil))
+	p := h.withPlane(c.Account.ID, g.ID, nil)
+	for _, r := range h.routes(c, g.ID) {
+		p.end(r.ID, "", accesslog.Forwarded, 200)
+	}
+	for _, c2 := range []struct {
+		split, own string
+		want       []string
+	}{
+		{five, five, []string{}},
+		{ten, five, []string{"/a split 1/0/0 0"}},
+		{five, ten, []string{"/own split 1/0/0 0"}},
+		{"null", "null", []string{"/a split 1/0/0 0", "/own split 1/0/0 0"}},
+		{five, "null", []string{}}, // the same for its requests
+	} {
+		r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(c2.split, c2.own), true, nil))
+		if got := effects(must[*control.Effect](h)(h.Effect(ctx(), c, r))); !slices.Equal(got, c2.want) {
+			t.Errorf("split %s, of the route %s: got %q, want %q", c2.split, c2.own, got, c2.want)
+		}
+	}
+}
+
 // Guarantee: a lower global limit is replayed with what the limits of the routes admit, and only routes
 // with more refusals than before are listed. A push has no effect, only a dry run.
 func TestEffectOfGlobalLimit(t *testing.T) {

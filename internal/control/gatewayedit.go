@@ -17,6 +17,7 @@ type gatewayEdit struct {
 
 	upstreams []*upstreamEdit // of the list of upstreams
 	hasList   bool            // it is given, so upstreams that are not in it are removed
+	hasSplit  bool            // the split is given
 	moved     moved           // into the list
 
 	isDefault     Optional[bool]
@@ -46,7 +47,7 @@ func sure(set func(*gateway.Gateway)) func(*gateway.Gateway) error {
 func (s *Service) readPatch(actor *Actor, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
 	p, moved := withDefaultEntry(p)
 	e := s.newEdit(p, fromFile)
-	e.moved = moved
+	e.moved, e.hasSplit = moved, p.Split.Present
 	var problems []error
 	for _, setting := range gateway.Settings() {
 		problems = append(problems, s.putSetting(e, actor, p, &setting))
@@ -79,12 +80,14 @@ func (e *gatewayEdit) allNew(headers map[string]string) bool {
 }
 
 // readPatchOf is readPatch for a patch that a call gives. The call may give the default plan by its identifier instead of its
-// name. readPatchOf also checks that the account has that plan: everything that is wrong is said at once. The transaction
+// name. readPatchOf also checks that the account has that plan, and the keys of a split: everything that is wrong is said at once. The transaction
 // finds the plan again.
 func (s *Service) readPatchOf(ctx context.Context, actor *Actor, planID Optional[string], p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
+	badKeys := fault.Prefixed("split", s.findSplitKeys(ctx, actor, &p.Split.Value))
 	choice := PlanChoice{ID: planID, Name: p.DefaultPlan}
 	if !choice.given() {
-		return s.readPatch(actor, p, fromFile)
+		e, err := s.readPatch(actor, p, fromFile)
+		return e, fault.Join(err, badKeys)
 	}
 	found, bad := read(ctx, s, actor, func(tx ReadTx) (*plan.Plan, error) { return choice.find(ctx, tx, actor, "default_") })
 	if planID.Present && bad == nil {
@@ -93,7 +96,7 @@ func (s *Service) readPatchOf(ctx context.Context, actor *Actor, planID Optional
 		}
 	}
 	e, err := s.readPatch(actor, p, fromFile)
-	return e, fault.Join(err, bad)
+	return e, fault.Join(err, bad, badKeys)
 }
 
 // putSetting makes e set one setting, if p has it.
@@ -187,6 +190,9 @@ func (e *gatewayEdit) apply(g *gateway.Gateway) error {
 		return err
 	}
 	err := fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+	if err == nil {
+		err = e.checkSplit(g)
+	}
 	if err == nil && e.hasList {
 		err = inField(upstreamsField, g.CheckUpstreamBytes(&before))
 	}

@@ -18,7 +18,7 @@ import (
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
 // revision. With dryRun, it only returns what would change.
 func (s *Service) PushSpec(ctx context.Context, actor *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return readSpec(content) }, dryRun, m)
+	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readSpec(ctx, actor, content) }, dryRun, m)
 }
 
 // PushConfiguration does the same as PushSpec with a configuration file, which may also change
@@ -286,12 +286,15 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 }
 
 // applySettings changes p.after as p's document says, and returns the settings that change.
-func (s *Service) applySettings(ctx context.Context, tx PlanReader, actor *Actor, p *pushChange) ([]SettingChange, error) {
+func (s *Service) applySettings(ctx context.Context, tx ReadTx, actor *Actor, p *pushChange) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
 		var section gateway.Patch
 		section, p.warnings = restorable(p.doc.section, p.before)
-		var err error
+		err := restoreSplitKeys(ctx, tx, p.before.AccountID, &section)
+		if err != nil {
+			return nil, err
+		}
 		if edit, err = s.readPatch(actor, &section, true); err != nil {
 			return nil, fault.Prefixed("gateway", err)
 		}

@@ -73,7 +73,7 @@ func (s *Service) readKind(ctx context.Context, actor *Actor, kind gateway.Docum
 	if kind == gateway.ConfigDocument {
 		return s.readConfiguration(ctx, actor, content)
 	}
-	return readSpec(content)
+	return s.readSpec(ctx, actor, content)
 }
 
 // authorName returns the author of a commit in a form that is safe to store and to show: a single

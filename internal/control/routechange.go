@@ -23,12 +23,14 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 // used of its limits. Its path and methods must fit the other routes, as if the route were new. A
 // later push keeps the limit as after UpdateRouteLimit, and a cost and a bound of requests in flight likewise, and takes everything else from the document.
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
+	badKeys := fault.Prefixed("split", s.findSplitKeys(ctx, actor, &p.Split.Value))
 	edit, err := p.read()
+	err = fault.Join(err, badKeys)
 	if err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value)), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value, p.Split.Value)), errOnlyChecked)
 	}
 	var check func(tx ReadTx) error // nil if nothing of it changes
-	if p.Path.Present || p.Methods.Present || p.Cost.Present {
+	if p.Path.Present || p.Methods.Present || p.Cost.Present || p.Split.Present {
 		check = func(tx ReadTx) error {
 			before, err := route(ctx, tx, actor, gatewayID, routeID)
 			if err != nil {
@@ -50,12 +52,12 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		if err != nil {
 			return nil, err
 		}
-		if p.Upstream.Present {
+		if p.Upstream.Present || p.Split.Present {
 			g, err := w.Gateway(ctx, actor.Account.ID, gatewayID)
 			if err != nil {
 				return nil, err
 			}
-			invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream))
+			invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
 		}
 		invalid = fault.Join(misfit, invalid)
 		if invalid != nil {
@@ -112,7 +114,7 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		badConcurrency = fault.Prefixed("concurrency", given.Concurrency.Validate())
 	}
 	limit, badLimit := readLimit(&p.RateLimit)
-	given.Upstream = p.Upstream.Value
+	given.Upstream, given.Split = p.Upstream.Value, p.Split.Value
 	if err := fault.Join(badPath, badMethods, checkRoute(&given), badConcurrency, badLimit); err != nil {
 		return nil, err
 	}
@@ -121,6 +123,7 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		set(&r.Methods, p.Methods.Present, given.Methods)
 		set(&r.Auth, p.Auth.Present, given.Auth)
 		set(&r.Upstream, p.Upstream.Present, given.Upstream)
+		set(&r.Split, p.Split.Present, given.Split)
 		before := r.RateLimit
 		var err error
 		if r.RateLimit, err = limit(before); err != nil {

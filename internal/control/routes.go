@@ -87,8 +87,9 @@ func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID stri
 // CreateRoute adds a route to the gateway. If another route already has one of its methods for the same
 // pattern, the error is fault.ValidationFailed.
 func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
-	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)}), s.checkUpstreamOf(ctx, actor, gatewayID, in.Upstream)), errOnlyChecked)
+	err := checkRoute(&in)
+	if err = fault.Join(err, fault.Prefixed("split", s.findSplitKeys(ctx, actor, &in.Split))); err != nil || onlyChecks(ctx) {
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)}), s.checkUpstreamOf(ctx, actor, gatewayID, in.Upstream, in.Split)), errOnlyChecked)
 	}
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
@@ -97,7 +98,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 			return nil, err
 		}
 		misfit, err := bad()
-		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream))); err != nil {
+		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream, in.Split))); err != nil {
 			return nil, err
 		}
 		if err := s.roomFor(ctx, w, actor, 1, "path"); err != nil {
@@ -108,7 +109,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
-			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Auth: in.Auth,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Split: in.Split, Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {
@@ -146,7 +147,8 @@ func checkRoute(in *gateway.RouteSpec) error {
 	if in.Upstream = gateway.StoredUpstreamName(in.Upstream); in.Upstream != "" && gateway.CheckUpstreamName(in.Upstream) != nil {
 		badUpstream = fault.Invalid("upstream", "is not the name of an upstream, which has 1 to 64 characters of a-z, 0-9, - and _")
 	}
-	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badConcurrency, badCost, badUpstream, badAuth)
+	badSplit := fault.Prefixed("split", in.Split.Check())
+	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badConcurrency, badCost, badUpstream, badSplit, badAuth)
 }
 
 // adviceOn refuses what is certainly a mistake in one route, and would be a warning about a document. What may be
@@ -198,13 +200,19 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 	return bad
 }
 
-// checkUpstreamOf checks that a gateway has the upstream that a route names, for a call that fails anyway. Other errors are
+// checkUpstreamOf checks that a gateway has the upstreams that a route and its split name, for a call that fails anyway. Other errors are
 // ignored, and so is a name that no upstream has, which is an error of its own.
-func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, name string) error {
-	if name == "" || gateway.CheckUpstreamName(name) != nil {
+func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, name string, split gateway.Split) error {
+	if name != "" && gateway.CheckUpstreamName(name) != nil {
+		name = ""
+	}
+	if split.Check() != nil {
+		split = nil
+	}
+	if name == "" && len(split) == 0 {
 		return nil
 	}
-	bad, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (error, error) { return checkUpstreamOf(g, name), nil })
+	bad, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (error, error) { return checkUpstreamOf(g, name, split), nil })
 	if err != nil {
 		return nil
 	}
@@ -327,7 +335,7 @@ func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, mor
 }
 
 func specOf(r *gateway.Route) gateway.RouteSpec {
-	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Upstream: r.Upstream, Auth: r.Auth}
+	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
 }
 
 // DeleteRoute deletes a route and returns it as it was.

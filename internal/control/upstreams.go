@@ -89,7 +89,7 @@ func (s *Service) PatchUpstream(ctx context.Context, actor *Actor, gatewayID str
 	})
 }
 
-// DeleteUpstream deletes an upstream, and returns it as it was. The default one, and one that a route names, is
+// DeleteUpstream deletes an upstream, and returns it as it was. The default one, and one that a route or a split names, is
 // fault.Conflict.
 func (s *Service) DeleteUpstream(ctx context.Context, actor *Actor, gatewayID, name string, m Match) (*NamedUpstream, error) {
 	check := func(tx ReadTx) error { return namedByRoute(ctx, tx, gatewayID, name) }
@@ -108,6 +108,9 @@ func (s *Service) DeleteUpstream(ctx context.Context, actor *Actor, gatewayID, n
 		if gone.Name == "" {
 			return nil, fault.New(fault.Conflict, "the upstream %s cannot be deleted: routes that name no upstream use it", gateway.DefaultUpstream)
 		}
+		if before.Requests.Split.NamesUpstream(name) {
+			return nil, fault.New(fault.Conflict, "the split of the gateway names the upstream %s: change the split first", name)
+		}
 		if named, err := bad(); err != nil || named != nil {
 			return nil, cmp.Or(err, asConflict(named))
 		}
@@ -123,9 +126,12 @@ func namedByRoute(ctx context.Context, tx RouteReader, gatewayID, name string) e
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(table, func(r gateway.Route) bool { return r.Upstream == name })
+	at := slices.IndexFunc(table, func(r gateway.Route) bool { return r.Upstream == name || r.Split.NamesUpstream(name) })
 	if at < 0 {
 		return nil
+	}
+	if r := &table[at]; r.Upstream != name {
+		return fault.Invalid("upstream", "the split of the route %s (%s) names the upstream: change that split and all others that name it first", r.Path, r.ID)
 	}
 	return fault.Invalid("upstream", "the route %s (%s) names the upstream: give that route and all others that name it another one first", table[at].Path, table[at].ID)
 }
@@ -338,13 +344,14 @@ func (w *work) gatewayChanged(ctx context.Context, g *gateway.Gateway) error {
 	return w.changed(ctx, snapshot.GatewayChange, g.ID)
 }
 
-// checkUpstreamOf checks that g has the upstream that a route names. The error is a validation error of the field
-// "upstream".
-func checkUpstreamOf(g *gateway.Gateway, name string) error {
+// checkUpstreamOf checks that g has the upstreams that a route and its split name. The error is a validation error of the
+// fields "upstream" and "split".
+func checkUpstreamOf(g *gateway.Gateway, name string, split gateway.Split) error {
+	var bad error
 	if g.UpstreamNamed(name) == nil {
-		return unknownUpstream("upstream", name)
+		bad = unknownUpstream("upstream", name)
 	}
-	return nil
+	return fault.Join(bad, fault.Prefixed("split", g.CheckSplit(split)))
 }
 
 func unknownUpstream(field, name string) error {

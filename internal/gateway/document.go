@@ -33,7 +33,7 @@ func ParseDocument(content []byte) (*Document, error) {
 	return d, err
 }
 
-// LocateDocument is ParseDocument, and returns the positions of the settings too, and of the upstreams that routes name.
+// LocateDocument is ParseDocument, and returns the positions of the settings too, and of the upstreams and splits of routes.
 func LocateDocument(content []byte) (*Document, Positions, error) {
 	d := &Document{Routes: []RouteSpec{}}
 	root, err := ReadFile(content, d.read)
@@ -49,6 +49,11 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 			if d.Routes[i].Upstream != "" {
 				positions[UpstreamOfRoute(i)] = routes.Nodes[i].Member("upstream").Position
 			}
+			if len(d.Routes[i].Split) > 0 {
+				for item, at := range SplitPositions(routes.Nodes[i].Member(splitField)) {
+					positions[fmt.Sprintf("%s[%d]", SplitOfRoute(i), item)] = at
+				}
+			}
 		}
 	}
 	return d, positions, nil
@@ -56,6 +61,9 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 
 // UpstreamOfRoute returns the field of a configuration file with the upstream of route i.
 func UpstreamOfRoute(i int) string { return fmt.Sprintf("routes[%d].upstream", i) }
+
+// SplitOfRoute returns the field of a configuration file with the split of route i.
+func SplitOfRoute(i int) string { return fmt.Sprintf("routes[%d].%s", i, splitField) }
 
 // ReadFile parses a file in YAML or JSON whose content read reads, and refuses each value with ${env:NAME}. The error is
 // as that of ParseDocument: it has what read returns, except for the values that are not known because of their
@@ -170,8 +178,10 @@ func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, er
 			r.Auth, err = ReadAuth(m, at)
 		case "upstream":
 			r.Upstream, err = ReadUpstreamName(m, at)
+		case splitField:
+			r.Split, err = ReadSplit(m, at)
 		default:
-			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost, auth or upstream")
+			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost, auth, upstream or split")
 		}
 		return err
 	}, missing("path"), missing("methods"))

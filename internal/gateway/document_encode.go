@@ -21,7 +21,7 @@ func Export(g *Gateway, routes []Route) *Document {
 	}
 	d.Gateway.exportUpstreams(g)
 	for i, r := range routes {
-		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Auth: r.Auth}
+		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
 	}
 	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
@@ -65,6 +65,10 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 	}
 	if r.Upstream != "" {
 		fmt.Fprintf(b, "    upstream: %s\n", document.Scalar(r.Upstream))
+	}
+	if r.Split != nil {
+		b.WriteString("    split:")
+		encodeSplit(b, r.Split, "      ")
 	}
 	if r.Auth == AuthNone {
 		fmt.Fprintf(b, "    auth: %s\n", r.Auth)

@@ -95,6 +95,7 @@ type Route struct {
 	Concurrency      ratelimit.Concurrency
 	ConcurrencyByAPI bool
 	Upstream         string // by name; "" for DefaultUpstream
+	Split            Split  // nil for that of the gateway
 	Auth             Auth
 	Source           Source
 	CreatedAt        time.Time
@@ -109,6 +110,7 @@ type RouteSpec struct {
 	Cost        cost.Rules
 	Concurrency ratelimit.Concurrency
 	Upstream    string // by name; "" for DefaultUpstream
+	Split       Split  // nil for that of the gateway
 	Auth        Auth
 }
 

@@ -36,6 +36,9 @@ type Requests struct {
 
 	// SelfService says what holders of keys may do themselves.
 	SelfService SelfService `json:"self_service,omitzero"`
+
+	// Split is that of routes which have none; nil for none.
+	Split Split `json:"split,omitempty"`
 }
 
 // AnonymousLimit is a rate limit of each client address. The zero value is no limit.

@@ -65,9 +65,14 @@ func routeSchema() schema {
 			"cost": costSchema(),
 			"upstream": orNull(schema{"type": "string", "pattern": `^([a-z0-9_-]+|.*\$\{env:.*)$`, "maxLength": maxUpstreamName,
 				"description": "Name of the upstream that gets the requests. Default: the upstream with the name default.", "examples": []any{"next"}}),
-			"auth": schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
+			splitField: routeSplitSchema(),
+			"auth":     schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
 		},
 	}
+}
+
+func routeSplitSchema() schema {
+	return withDescription(orNull(splitSchema()), "Which requests go to another upstream. The first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none.")
 }
 
 // rateSchema returns the schema of a rate. units is the group of a pattern that its unit must match.

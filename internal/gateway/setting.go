@@ -50,6 +50,7 @@ const (
 	KindTargets     Kind = "targets"     // []Target
 	KindEjection    Kind = "ejection"    // Ejection
 	KindRetries     Kind = "retries"     // Retries
+	KindSplit       Kind = "split"       // Split
 	KindHealth      Kind = "health"      // Health, whose headers are secret
 )
 
@@ -110,6 +111,7 @@ func Groups() []Group {
 	return []Group{
 		{Title: "Addressing"},
 		{Title: "Upstream"},
+		{Title: "Split of requests", Text: "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control."},
 		{Title: "Limit of all requests", Text: "Across all keys and routes of this gateway."},
 		{Title: "Limit of public routes", Text: "Of each client address, on routes that need no key."},
 		{Title: "Holders of keys", Text: "What they may do themselves, at paths below /.keygate/, which then reach no route."},

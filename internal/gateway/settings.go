@@ -28,6 +28,7 @@ type Patch struct {
 	CutStreams          Member[bool]
 	DrainTimeout        Member[string]
 	SelfService         Member[SelfServicePatch]
+	Split               Member[Split] // replaced as a whole
 
 	// In a file, a value or key may be Masked, which stands for the value or key that the gateway has.
 	UpstreamHeaders           Member[map[string]string] // replaces the whole map
@@ -571,6 +572,29 @@ func Settings() []Setting {
 			normal: SelfService{}.Patch(),
 		},
 	}, {
+		Name: "split", Kind: KindSplit, Most: MaxSplitEntries,
+		Doc: Doc{
+			File:   "Which requests go to another upstream than that of their route, on all routes without a split of their own. The first entry whose when holds decides, else the one with a weight. null, the default, means none.",
+			Create: "Which requests go to another upstream than that of their route, on all routes without a split of their own.",
+			Update: "Which requests go to another upstream than that of their route, on all routes without a split of their own. The first entry whose when holds decides, else the one with a weight. Replaces the whole list; null, the default, means none.",
+			Record: "Which requests go to another upstream than that of their route, on all routes without a split of their own. Absent if there is none.",
+			Patch:  "replaced as a whole; default: none",
+		},
+		Record: Record{OmitEmpty: true},
+		Flag:   Flag{Name: "split", Usage: "`entry` of the split: the upstream, then =PERCENT, :header:NAME=VALUE, :key:KEY_ID,… or :owner:ID,…, as in next=5% or next:header:X-Beta=1; ,random and ,fallback may follow a percentage, and ,fallback any entry; may be repeated, and replaces all entries; an empty value removes them", Column: "SPLIT"},
+		Form:   Form{Group: "Split of requests", Label: "Split", Hint: "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route. One entry in a line, as in next:header:X-Beta=1 or next=5%; ,random behind a percentage takes any request, and ,fallback lets the other side serve while one is down.", Placeholder: "next=5%"},
+		values: access[Split]{
+			file:   splitValue(),
+			member: func(p *Patch) *Member[Split] { return &p.Split },
+			get:    func(g *Gateway) Split { return g.Requests.Split },
+			set: func(g *Gateway, s Split) {
+				if g.Requests.Split = s; len(s) == 0 {
+					g.Requests.Split = nil
+				}
+			},
+			check: checkSplit,
+		},
+	}, {
 		Name: "error_format", Kind: KindText, Choices: fault.Formats(), Example: string(fault.FormatOpenAI),
 		Doc: Doc{
 			File:   "Form of the gateway's own errors: keygate, openai or problem (RFC 9457). Default: keygate.",
@@ -632,6 +656,8 @@ func checkGlobalLimit(c ratelimit.Config) error {
 func checkAnonymousLimit(c ratelimit.Config) error {
 	return fault.Prefixed("anonymous_limit", cmp.Or(c.Validate(), CheckAnonymousLimit(c)))
 }
+
+func checkSplit(s Split) error { return fault.Prefixed(splitField, s.Check()) }
 
 func checkCORS(c CORS) error {
 	c = c.Normal()

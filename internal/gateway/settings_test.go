@@ -141,6 +141,9 @@ const everySetting = `gateway:
   self_service:
     usage: true
     rotate: true
+  split:
+    - {upstream: next, when: {header: {X-Beta: "1"}}, fallback: true}
+    - {upstream: next, weight: 0.25, sticky: false}
   error_format: openai
   upstreams:
     - name: next

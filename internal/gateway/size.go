@@ -10,10 +10,11 @@ import (
 const segmentBytes = 16
 
 // RouteBytes is how many bytes routes count towards the bound of an account's configuration: their texts, and
-// segmentBytes for each segment of a path. A cost counts as JSON, for each route that has it: a table is changed in parts,
-// and no part knows which costs are in the others.
+// segmentBytes for each segment of a path. A cost and a split count as JSON, for each route that has them: a table is changed in parts,
+// and no part knows which of them are in the others.
 func RouteBytes(routes []Route) (n int64) {
 	sizes := map[*cost.Rule]int64{} // of costs that routes share
+	splits := map[*SplitEntry]int64{}
 	for i := range routes {
 		r := &routes[i]
 		n += int64(len(r.Path) + len(r.Upstream) + segmentBytes*strings.Count(r.Path, "/"))
@@ -22,6 +23,14 @@ func RouteBytes(routes []Route) (n int64) {
 			if !known {
 				size = int64(len(r.Cost.AppendJSON(nil)))
 				sizes[&r.Cost[0]] = size
+			}
+			n += size
+		}
+		if len(r.Split) > 0 {
+			size, known := splits[&r.Split[0]]
+			if !known {
+				size = splitBytes(r.Split)
+				splits[&r.Split[0]] = size
 			}
 			n += size
 		}

@@ -44,12 +44,15 @@ const MaxAccountGateways = 10_000
 
 // The public messages about routes beyond a bound.
 const (
-	manySegments = "has more than 64 segments, the most that a path may have: end a shorter path in /*, which matches everything below"
-	manyTexts    = "is one of more than 1000 templates with text around a parameter at one place, the most that a gateway may have: fold some into one parameter, as in /files/{name}"
-	manyMethods  = "make more than 64 methods of one path, the most that it may have: remove some"
-	manyCosts    = "is one of more than 1000 different costs, the most that a gateway may have: give routes the same cost, or split them between several gateways"
-	largeCosts   = "makes the different costs of the gateway longer than 1 MiB as JSON, the most that they may have together: give routes the same cost, leave out prices, or split the routes between several gateways"
-	manyRoutes   = "the gateway would have more than 100000 routes, the most that it may have: fold routes with parameters or /*, or split them between several gateways"
+	manySegments  = "has more than 64 segments, the most that a path may have: end a shorter path in /*, which matches everything below"
+	manyTexts     = "is one of more than 1000 templates with text around a parameter at one place, the most that a gateway may have: fold some into one parameter, as in /files/{name}"
+	manyMethods   = "make more than 64 methods of one path, the most that it may have: remove some"
+	manyCosts     = "is one of more than 1000 different costs, the most that a gateway may have: give routes the same cost, or split them between several gateways"
+	largeCosts    = "makes the different costs of the gateway longer than 1 MiB as JSON, the most that they may have together: give routes the same cost, leave out prices, or split the routes between several gateways"
+	manySplits    = "is one of more than 1000 different splits, the most that the routes of a gateway may have: give routes the same split, or give it to the gateway"
+	manySplitKeys = "makes the splits of the gateway's routes name more than 1000 different keys, the most that they may name together: name owners, or give the split to the gateway"
+	largeSplits   = "makes the different splits of the gateway's routes longer than 1 MiB as JSON, the most that they may have together: name fewer keys or owners, or give the split to the gateway"
+	manyRoutes    = "the gateway would have more than 100000 routes, the most that it may have: fold routes with parameters or /*, or split them between several gateways"
 )
 
 // CheckTable checks the routes of one gateway together: each path is a valid template, each
@@ -95,6 +98,7 @@ type tableCheck struct {
 	methods  map[string]int         // the number of methods of each pattern
 	texts    *TreeBuilder[struct{}] // the templates that have text around a parameter
 	costs    costSet
+	splits   splitSet
 	stored   bool // the rows are stored already, so their problems do not count
 	problems []RowProblem
 }
@@ -113,6 +117,9 @@ func (c *tableCheck) row(i int, bounded bool) {
 	r := &c.routes[i]
 	if message := c.costs.add(r.Cost); message != "" {
 		c.add(i, "cost", "%s", message)
+	}
+	if message := c.splits.add(r.Split); message != "" {
+		c.add(i, splitField, "%s", message)
 	}
 	before := len(c.problems)
 	t, err := ParseTemplate(r.Path)

@@ -34,9 +34,17 @@ type Document struct {
 	BasePath string
 	// Upstreams says where the routes that name an upstream name it, by their indexes in Routes.
 	Upstreams map[int]Reference
+	// Splits says where the splits of the routes name their upstreams, by the indexes of those that have one.
+	Splits map[int]*SplitReference
 
 	warnings []*warning
 	unshown  int
+}
+
+// SplitReference is where a document names the upstreams of a split.
+type SplitReference struct {
+	Field     string // of the split
+	Upstreams []document.Position
 }
 
 // Reference is where a document names something.

@@ -36,6 +36,9 @@ func show(d *openapi.Document) string {
 		if r.Cost != nil {
 			fmt.Fprintf(&b, " cost=%s", r.Cost.AppendJSON(nil))
 		}
+		if r.Split != nil {
+			fmt.Fprintf(&b, " split=%s", r.Split.AppendJSON(nil))
+		}
 		b.WriteByte('\n')
 	}
 	for _, w := range d.Warnings("https://upstream.internal/api/v2/") {

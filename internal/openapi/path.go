@@ -313,6 +313,12 @@ func (r *reader) checkTable() {
 			}
 			r.doc.Upstreams[i] = p.upstreamAt
 		}
+		if route.Split = p.split; p.splitAt != nil {
+			if r.doc.Splits == nil {
+				r.doc.Splits = map[int]*SplitReference{}
+			}
+			r.doc.Splits[i] = p.splitAt
+		}
 	}
 	for _, bad := range gateway.CheckTable(r.doc.Routes) {
 		from := r.origins[bad.Row]
@@ -321,6 +327,8 @@ func (r *reader) checkTable() {
 			r.problems.Add(from.itemPosition.Invalid(from.itemField, "%s", bad.Message))
 		case "cost":
 			r.problems.Add(from.position.Invalid(from.field, "its %s %s", costExtension, bad.Message))
+		case "split":
+			r.problems.Add(from.position.Invalid(from.field, "its %s %s", splitExtension, bad.Message))
 		default:
 			r.problems.Add(from.position.Invalid(from.field, "%s", bad.Message))
 		}

@@ -19,6 +19,7 @@ const (
 	costExtension        = "x-keygate-cost"
 	concurrencyExtension = "x-keygate-concurrency"
 	upstreamExtension    = "x-keygate-upstream"
+	splitExtension       = "x-keygate-split"
 )
 
 // policy is the content of the extensions. Zero values are absent.
@@ -32,6 +33,8 @@ type policy struct {
 
 	upstream   string    // by name, also for gateway.DefaultUpstream
 	upstreamAt Reference // where it is named
+	split      gateway.Split
+	splitAt    *SplitReference // nil without a split
 }
 
 // or returns p with its absent fields taken from otherwise.
@@ -50,6 +53,9 @@ func (p policy) or(otherwise policy) policy {
 	}
 	if p.upstream == "" {
 		p.upstream, p.upstreamAt = otherwise.upstream, otherwise.upstreamAt
+	}
+	if p.split == nil {
+		p.split, p.splitAt = otherwise.split, otherwise.splitAt
 	}
 	return p
 }
@@ -76,6 +82,8 @@ func (p policy) differs(o policy) (extension string) {
 		return concurrencyExtension
 	case gateway.StoredUpstreamName(p.upstream) != gateway.StoredUpstreamName(o.upstream):
 		return upstreamExtension
+	case !p.split.Equal(o.split):
+		return splitExtension
 	}
 	return ""
 }
@@ -115,8 +123,12 @@ func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy,
 				if p.upstream, err = readUpstream(m, at); p.upstream != "" {
 					p.upstreamAt = Reference{Field: at, Position: m.Position}
 				}
+			case splitExtension:
+				if p.split, err = readSplit(m, at); len(p.split) > 0 {
+					p.splitAt = &SplitReference{Field: at, Upstreams: gateway.SplitPositions(m)}
+				}
 			default:
-				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension, upstreamExtension)
+				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension, upstreamExtension, splitExtension)
 			}
 			r.problems.Add(err)
 			ok = ok && err == nil
@@ -143,6 +155,16 @@ func readUpstream(n *document.Node, field string) (string, error) {
 		name = gateway.DefaultUpstream
 	}
 	return name, err
+}
+
+// readSplit reads the split of a route; nil for null.
+func readSplit(n *document.Node, field string) (gateway.Split, error) {
+	var variables document.Problems
+	refuseVariables(n, field, &variables)
+	if err := variables.Err(); err != nil {
+		return nil, err
+	}
+	return gateway.ReadSplit(n, field)
 }
 
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {

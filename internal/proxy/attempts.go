@@ -102,7 +102,8 @@ func (t *attempts) add(a *accesslog.Attempt) {
 // fillTarget sets the texts about where the request went. An attempt that has led to a tunnel has not ended.
 func (x *Exchange) fillTarget(t *accesslog.Texts) {
 	t.Target = x.target
-	if u := x.Verdict.Upstream; u != nil && (x.attempts > 0 || x.tried != nil) {
+	t.SideReason = x.Verdict.SideReason
+	if u := x.Verdict.Upstream; u != nil && (x.attempts > 0 || x.tried != nil || t.SideReason != "") {
 		t.UpstreamName = u.Name
 	}
 	if x.tried == nil {

@@ -188,6 +188,7 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	if e.At == 0 {
 		e.At = x.cfg.Mono()
 	}
+	r.Split = x.Verdict.SideReason != ""
 	r.Duration = e.At - x.start.Mono
 	if x.head != 0 {
 		r.Upstream, r.UpstreamStatus = x.head-x.sent, uint16(x.upstreamStatus)

@@ -37,6 +37,8 @@ type Record struct {
 	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
 	Cost   string           // what the request was charged by the rules of its route; see accesslog.Costs
 
+	Side        string // the upstream that a split decided for; "" without a split
+	SideReason  string // why, in words
 	AttemptList string // the attempts at targets of its upstream; see accesslog.Attempts
 
 	LeftOut int64 // set only when the record is read
@@ -95,7 +97,7 @@ func NewRecord(e *accesslog.Entry) Record {
 		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
-		Reason: e.Reason, Cost: strings.Clone(e.Cost), AttemptList: strings.Clone(e.AttemptList),
+		Reason: e.Reason, Cost: strings.Clone(e.Cost), AttemptList: strings.Clone(e.AttemptList), Side: strings.Clone(e.Side()), SideReason: strings.Clone(e.SideReason),
 	}
 	detail := strings.Clone(apikey.Redact(e.Detail))
 	if e.Reason == accesslog.NoReason && (e.Result == accesslog.NoGateway || e.Result == accesslog.NoRoute || e.Result == accesslog.NoMethod) {
@@ -133,6 +135,7 @@ func (r *Record) Request() Request {
 		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, Host: r.Host,
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
+		Side: r.Side, SideReason: r.SideReason,
 		Costs: slices.Collect(accesslog.Costs(r.Cost)), Attempts: slices.Collect(accesslog.Attempts(r.AttemptList)),
 	}
 }

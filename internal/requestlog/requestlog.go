@@ -36,6 +36,8 @@ type Request struct {
 	Decision   Decision
 	Costs      []accesslog.Cost    // nil if the request has none
 	Attempts   []accesslog.Attempt // at targets of its upstream: nil unless there were several, or the only one failed
+	Side       string              // the upstream that a split decided for; "" without a split
+	SideReason string              // why, in words
 	// LeftOut is the number of refused or failed requests of the account that began
 	// in the same second and were left out, because there were more than 1,000.
 	LeftOut int64

@@ -25,7 +25,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int6
 	if err != nil {
 		return nil, err
 	}
-	if err := c.compileRoutes(routes, &f.costs); err != nil {
+	if err := c.compileRoutes(routes, &f.shared); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
 	return c, nil
@@ -52,6 +52,7 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 		params = ratelimit.Compile(g.GlobalLimit)
 	}
 	c.global.Scope, c.global.Params = ratelimit.GlobalScope, &params
+	c.split = compileSplit(g.Requests.Split, &f.shared.splits)
 	c.compileAnonymous(g.Requests.AnonymousLimit)
 	return c, nil
 }
@@ -61,14 +62,14 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
 // compileRoutes builds the route tree.
-func (g *Gateway) compileRoutes(routes []gateway.Route, costs *sharedCosts) error {
-	defer costs.forget()
+func (g *Gateway) compileRoutes(routes []gateway.Route, shared *sharedParts) error {
+	defer shared.forget()
 	templates, compiled := make([]gateway.Template, len(routes)), make([]*Route, len(routes))
 	for i := range routes {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-		compiled[i] = compileRoute(&routes[i], costs)
+		compiled[i] = compileRoute(&routes[i], shared)
 		var err error
 		if templates[i], err = gateway.ParseTemplate(compiled[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
@@ -82,7 +83,7 @@ func (g *Gateway) compileRoutes(routes []gateway.Route, costs *sharedCosts) erro
 			runtime.Gosched()
 		}
 		g.routes.add(r)
-		g.countPublic(nil, r)
+		g.count(nil, r)
 		n := tree.Get(templates[i])
 		if n == nil {
 			tree.Put(templates[i], &Node{first: r})
@@ -101,14 +102,19 @@ func (g *Gateway) compileRoutes(routes []gateway.Route, costs *sharedCosts) erro
 	return nil
 }
 
-// countPublic counts the public routes when was, which may be nil, becomes now, which may be nil.
-func (g *Gateway) countPublic(was, now *Route) {
-	if was != nil && was.Public {
-		g.public--
+// count counts the public routes, and those with a split that falls back, when was, which may be nil, becomes now, which may be
+// nil.
+func (g *Gateway) count(was, now *Route) {
+	add := func(r *Route, n int) {
+		if r != nil && r.Public {
+			g.public += n
+		}
+		if r != nil && r.split.hasFallback() {
+			g.fallbacks += n
+		}
 	}
-	if now != nil && now.Public {
-		g.public++
-	}
+	add(was, -1)
+	add(now, 1)
 }
 
 func compileCORS(c *gateway.CORS) *CORS {

@@ -77,5 +77,5 @@ func (g *Gateway) FindNode(path string) *Node {
 // CompileRoutes returns a gateway that has only routes.
 func CompileRoutes(routes []gateway.Route) (*Gateway, error) {
 	g := &Gateway{Settings: &Settings{}}
-	return g, g.compileRoutes(routes, &sharedCosts{})
+	return g, g.compileRoutes(routes, &sharedParts{})
 }

@@ -126,7 +126,7 @@ type Follower struct {
 	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
 	rates   sharedRates
-	costs   sharedCosts
+	shared  sharedParts
 	plans   planTable
 	reads   atomic.Int64 // see nextRead
 	pending pendingGateways

@@ -21,6 +21,7 @@ type Settings struct {
 	MaxBodyBytes int64
 
 	others map[string]*Upstream // by name
+	split  *Split               // of routes that have none; nil for none
 }
 
 // Gateway is a compiled gateway: its settings and its routes. It is immutable.
@@ -36,6 +37,7 @@ type Gateway struct {
 	read      int64      // grows with the moment at which the record was read
 	routes    routeTable // by identifier
 	public    int        // number of public routes
+	fallbacks int        // number of routes with a split that falls back
 	tree      *gateway.Tree[Node]
 	global    ratelimit.Limit
 

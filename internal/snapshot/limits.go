@@ -96,6 +96,7 @@ func (f *Follower) carryBucket(name ratelimit.Name, p *ratelimit.Params, was rat
 func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Instant) {
 	old := &routeLimits{}
 	if was != nil {
+		r.split.adopt(was.split)
 		if was.limits.equal(r.limits) {
 			r.limits = was.limits
 			return

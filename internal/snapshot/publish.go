@@ -86,7 +86,7 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 	if err != nil {
 		return nil, nil // readWhole says why
 	}
-	changes, ok := next.changeRoutes(old, d, &f.costs)
+	changes, ok := next.changeRoutes(old, d, &f.shared)
 	if !ok {
 		return nil, nil
 	}
@@ -96,9 +96,9 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 // changeRoutes gives g the routes of old with the changes in d. Both share all but the changed
 // parts of the route tree. It returns false if the routes do not fit together, so that the whole
 // table must be read.
-func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, costs *sharedCosts) (changes []routeChange, ok bool) {
-	defer costs.forget()
-	g.tree, g.routes, g.public = old.tree, old.routes, old.public
+func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, shared *sharedParts) (changes []routeChange, ok bool) {
+	defer shared.forget()
+	g.tree, g.routes, g.public, g.fallbacks = old.tree, old.routes, old.public, old.fallbacks
 	if len(d.RouteIDs) == 0 {
 		return nil, true
 	}
@@ -107,7 +107,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, costs *sharedCosts
 		changed[routeID] = nil
 	}
 	for i := range d.Routes {
-		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i], costs)
+		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i], shared)
 	}
 	patternChanges := map[string]*patternChange{} // by pattern
 	for routeID, now := range changed {
@@ -116,7 +116,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, costs *sharedCosts
 			continue
 		}
 		changes = append(changes, routeChange{was, now})
-		g.countPublic(was, now)
+		g.count(was, now)
 		if was != nil && !addPatternChange(patternChanges, was.Path, nil) || now != nil && !addPatternChange(patternChanges, now.Path, now) {
 			return nil, false
 		}
@@ -205,6 +205,9 @@ func (f *Follower) transition(old, next *Gateway) *transition {
 			if old != nil {
 				was = old.routes.byUUID(r.UUID)
 			}
+			if was != nil {
+				r.split.adopt(was.split)
+			}
 			switch {
 			case was == nil:
 				f.adoptRoute(next.AccountID, r, nil, now)
@@ -290,6 +293,9 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 // predecessors.
 func (f *Follower) adoptLimits(g, old *Gateway, changes []routeChange) {
 	now := f.cfg.Now()
+	if old != nil {
+		g.split.adopt(old.split)
+	}
 	f.adoptGlobal(g, old, now)
 	f.adoptAnonymous(g, old, now)
 	f.adoptHolders(g)

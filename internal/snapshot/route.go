@@ -19,6 +19,7 @@ type Route struct {
 	cost    *cost.Program // nil if requests cost nothing but themselves
 	// upstream is the name of the upstream; the zero Handle for the default one.
 	upstream unique.Handle[string]
+	split    *Split // nil for that of the gateway
 
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
@@ -27,13 +28,13 @@ type Route struct {
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
-func compileRoute(s *gateway.Route, costs *sharedCosts) *Route {
+func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if config := (limitConfig{s.RateLimit, s.Concurrency}); config != (limitConfig{}) {
 		r.limits = &routeLimits{config: unique.Make(config)}
 	}
-	r.cost = costs.of(s.Cost)
+	r.cost, r.split = shared.costs.of(s.Cost), compileSplit(s.Split, &shared.splits)
 	if s.Upstream != "" && s.Upstream != gateway.DefaultUpstream {
 		r.upstream = unique.Make(strings.Clone(s.Upstream))
 	}

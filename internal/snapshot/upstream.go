@@ -25,7 +25,8 @@ type Upstream struct {
 	// Targets are all targets, in the order of the configuration. There is at least one.
 	Targets []*Target
 	// Balance chooses between the targets and their addresses. It is nil if there is one target that is not checked and whose
-	// name is not looked up, and was so since the node has started.
+	// name is not looked up, and was so since the node has started, unless a
+	// split of the gateway falls back.
 	Balance *balance.Upstream
 	// HashOn says what the policy hash chooses by.
 	HashOn HashOn
@@ -474,7 +475,7 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	}
 	if now != nil {
 		for u := range now.Upstreams {
-			f.putUpstream(at, fleetName(now, u.Name), had[u.Name], u)
+			f.putUpstream(at, fleetName(now, u.Name), had[u.Name], u, now.fallsBack())
 			delete(had, u.Name)
 		}
 	}
@@ -489,14 +490,14 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 }
 
 // putUpstream makes the fleet choose between the targets of an upstream as now says, in place of was, which may be nil. The
-// only target of an upstream is counted.
-func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstream) {
+// only target of an upstream is counted, unless observed is set: then its state must be known, too.
+func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstream, observed bool) {
 	fleet := f.cfg.Fleet
 	var lone *balance.Lone
 	if was != nil {
 		lone = was.Lone()
 	}
-	if now.Several() || now.check != nil || was != nil && was.Balance != nil {
+	if observed || now.Several() || now.check != nil || was != nil && was.Balance != nil {
 		f.want(n, now)
 		now.Balance = fleet.Upstream(at, n, f.balanceConfig(now, n.Account))
 		if lone != nil {
@@ -529,6 +530,10 @@ func (f *Follower) returnTarget(c Change) {
 		f.cfg.Fleet.Return(time.Duration(f.cfg.Now().Mono), n, parts[3])
 	}
 }
+
+// fallsBack reports whether a split may send requests elsewhere because no target of an upstream takes part. Then that must be
+// known of upstreams with one target, too.
+func (g *Gateway) fallsBack() bool { return g.fallbacks > 0 || g.split.hasFallback() }
 
 func fleetName(g *Gateway, upstream string) balance.Name {
 	return balance.Name{Account: g.AccountID, Gateway: g.ID, Upstream: upstream}

@@ -69,6 +69,8 @@ func clientType(kind gateway.Kind) string {
 		return "SelfServiceInput"
 	case gateway.KindTargets:
 		return "[]TargetInput"
+	case gateway.KindSplit:
+		return "[]SplitInput"
 	case gateway.KindEjection:
 		return "Ejection"
 	case gateway.KindRetries:

@@ -52,6 +52,8 @@ func appendLine(b []byte, e *accesslog.Entry) []byte {
 	b = appendText(b, e.Target)
 	b = append(b, `,"attempts":`...)
 	b = appendAttempts(b, e.AttemptList)
+	b = append(b, `,"side":`...)
+	b = appendText(b, e.Side())
 	return append(b, '}', '\n')
 }
 

@@ -52,7 +52,7 @@ func TestLine(t *testing.T) {
 		},
 		Path: "/orders/" + secret + "/\"\\\xff\n\u009b", Owner: "customer-42",
 		Cost:         costs(accesslog.Cost{Meter: "tokens", Units: 1204, Reserved: 2000, Read: "total_tokens 1,204 × 1"}, accesslog.Cost{Meter: "cents", Reserved: 1, Unknown: "missing"}),
-		UpstreamName: "default", Target: "10.0.0.2:8443",
+		UpstreamName: "default", SideReason: "5 % of callers, by the key", Target: "10.0.0.2:8443",
 		AttemptList: attempts(accesslog.Attempt{Target: "10.0.0.1:8443", Result: "connect", Reason: accesslog.ConnectionRefused, Took: 310 * time.Microsecond}, accesslog.Attempt{Target: "10.0.0.2:8443", Result: "ok", Status: 200, Took: 4 * time.Millisecond}),
 	}
 	want := `{"time":"2027-03-01T18:36:47.929103Z","request_id":"req_01000000000000000000000000","gateway_id":"gw_02000000000000000000000000",` +
@@ -60,14 +60,14 @@ func TestLine(t *testing.T) {
 		`"path":"/orders/` + secret[:9] + `***/\"\\` + "\ufffd" + `\u000a\u009b","status":200,"bytes_in":3,"bytes_out":512,"duration_ms":12.41,"upstream_ms":11.902,` +
 		`"client_ip":"203.0.113.7","protocol":"HTTP/1.1","cost":{"tokens":{"units":1204,"reserved":2000,"unknown":null},"cents":{"units":0,"reserved":1,"unknown":"missing"}},` +
 		`"upstream":"default","target":"10.0.0.2:8443","attempts":[{"target":"10.0.0.1:8443","result":"connect","reason":"connection_refused","status":null,"duration_ms":0.31},` +
-		`{"target":"10.0.0.2:8443","result":"ok","reason":null,"status":200,"duration_ms":4}]}` + "\n"
+		`{"target":"10.0.0.2:8443","result":"ok","reason":null,"status":200,"duration_ms":4}],"side":"default"}` + "\n"
 	got := string(appendLine(nil, &e))
 	if withoutIDs(t, got) != withoutIDs(t, want) || !json.Valid([]byte(got)) {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 	empty := accesslog.Entry{Record: accesslog.Record{Status: 404, Upstream: -1, Major: 2}}
 	want = `{"time":"1970-01-01T00:00:00.000000Z","request_id":null,"gateway_id":null,"route_id":null,"key_id":null,"owner":null,"method":null,` +
-		`"path":null,"status":404,"bytes_in":0,"bytes_out":0,"duration_ms":0,"upstream_ms":null,"client_ip":null,"protocol":"HTTP/2.0","cost":null,"upstream":null,"target":null,"attempts":null}` + "\n"
+		`"path":null,"status":404,"bytes_in":0,"bytes_out":0,"duration_ms":0,"upstream_ms":null,"client_ip":null,"protocol":"HTTP/2.0","cost":null,"upstream":null,"target":null,"attempts":null,"side":null}` + "\n"
 	if got := string(appendLine(nil, &empty)); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}

@@ -12,6 +12,7 @@ func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
 	x.Major, x.Minor, x.ForwardedFor = 1, x.req.Minor, x.forwardedFor[:0]
 	x.ReadHead(c.engine.cfg.Trust, &x.ask, &x.req, x.head, x)
+	x.ask.Bound = c.affinity.Upstream()
 	c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
 	x.Begin(&c.engine.cfg.Config, x.Verdict.Now)
 	if x.Verdict.Action == admit.Wait {

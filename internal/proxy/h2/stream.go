@@ -324,6 +324,7 @@ func (s *stream) decide() (err error) {
 			err = s.Panicked(p)
 		}
 	}()
+	s.ask.Bound = s.conn.affinity.Upstream()
 	cfg.Admit.Decide(&s.ask, &s.Verdict)
 	s.Begin(cfg, s.Verdict.Now)
 	return nil

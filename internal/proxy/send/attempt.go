@@ -373,7 +373,7 @@ func (a *Attempt) confirm(waited bool) error {
 		return nil
 	}
 	if a.bound {
-		a.affinity.Keep(a.conn, a.balance.Target())
+		a.affinity.Keep(a.conn, a.upstream.Name, a.balance.Target())
 	} else {
 		a.conn.Release()
 	}
@@ -532,7 +532,7 @@ func (a *Attempt) Release(intact bool) (alone bool) {
 		a.discard()
 		return binds
 	case binds:
-		a.affinity.Keep(up, at)
+		a.affinity.Keep(up, a.upstream.Name, at)
 	default:
 		a.trip.release()
 	}

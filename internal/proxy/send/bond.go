@@ -14,6 +14,7 @@ import (
 // together. A client's connection has at most one. Its zero value has none. It is safe for concurrent use.
 type Bond struct {
 	conn atomic.Pointer[upstream.H1Conn]
+	to   atomic.Pointer[string]         // the name of its upstream
 	at   atomic.Pointer[balance.Target] // where the connection that was bound last leads; nil with one target
 }
 
@@ -48,9 +49,21 @@ func (b *Bond) At() *balance.Target {
 	return b.at.Load()
 }
 
-// Keep binds a connection after a request, in place of another. at is its target, if the upstream has several.
-func (b *Bond) Keep(up *upstream.H1Conn, at *balance.Target) {
+// Upstream returns the name of the upstream of the bound connection, or "" if none is bound.
+func (b *Bond) Upstream() string {
+	if !b.Any() {
+		return ""
+	}
+	if name := b.to.Load(); name != nil {
+		return *name
+	}
+	return ""
+}
+
+// Keep binds a connection to an upstream after a request, in place of another. at is its target, if the upstream has several.
+func (b *Bond) Keep(up *upstream.H1Conn, name string, at *balance.Target) {
 	up.Hold()
+	b.to.Store(&name)
 	b.at.Store(at)
 	if before := b.conn.Swap(up); before != nil {
 		before.Discard()

@@ -33,7 +33,7 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
 			texts[n] = append(texts[n], v)
 		}
-		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, packDetail(r.Detail, r.Cost, r.AttemptList), r.Host} {
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, packDetail(r.Detail, r.Cost, r.Side, r.SideReason, r.AttemptList), r.Host} {
 			sent[n] = append(sent[n], v)
 		}
 		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), limit, r.Remaining, r.PassesAt,
@@ -78,15 +78,15 @@ func attemptCount(r *requestlog.Record) int64 {
 // The forms of the column detail. The detail alone has none of them, and does not begin with a zero byte. All numbers are varints.
 const (
 	formOfCost     = "\x00"         // the length of the detail, the detail and the costs
-	formOfAttempts = "\x00\x80\x00" // that length, the detail, the length of the costs, the costs and the attempts
+	formOfAttempts = "\x00\x80\x00" // the detail, the costs, the side and its reason, each after its length, and the attempts
 )
 
-// packDetail returns the text of the column detail: the detail with the costs and the attempts. The form of attempts is a length of
-// 0 in two bytes to a version that does not know it, whose lengths have as few bytes as they need.
-func packDetail(detail, cost, attempts string) string {
+// packDetail returns the text of the column detail: the detail with the costs, the side and the attempts. The form of attempts
+// is a length of 0 in two bytes to a version that does not know it, whose lengths have as few bytes as they need.
+func packDetail(detail, cost, side, why, attempts string) string {
 	switch {
-	case attempts != "":
-		return formOfAttempts + lengthy(detail) + lengthy(cost) + attempts
+	case attempts != "", side != "", why != "":
+		return formOfAttempts + lengthy(detail) + lengthy(cost) + lengthy(side) + lengthy(why) + attempts
 	case cost != "", strings.HasPrefix(detail, "\x00"):
 		return formOfCost + lengthy(detail) + cost
 	default:
@@ -100,20 +100,22 @@ func lengthy(text string) string {
 }
 
 // unpackDetail is the inverse of packDetail.
-func unpackDetail(column string) (detail, cost, attempts string) {
+func unpackDetail(column string) (detail, cost, side, why, attempts string) {
 	if rest, is := strings.CutPrefix(column, formOfAttempts); is {
 		detail, rest, isDetail := cutLengthy(rest)
-		cost, attempts, isCost := cutLengthy(rest)
-		if isDetail && isCost {
-			return detail, cost, attempts
+		cost, rest, isCost := cutLengthy(rest)
+		side, rest, isSide := cutLengthy(rest)
+		why, attempts, isWhy := cutLengthy(rest)
+		if isDetail && isCost && isSide && isWhy {
+			return detail, cost, side, why, attempts
 		}
 	}
 	if rest, is := strings.CutPrefix(column, formOfCost); is {
 		if detail, cost, is = cutLengthy(rest); is {
-			return detail, cost, ""
+			return detail, cost, "", "", ""
 		}
 	}
-	return column, "", ""
+	return column, "", "", "", ""
 }
 
 // cutLengthy returns the text after its length with which column begins, and what follows it.
@@ -142,7 +144,7 @@ func scanRequest(r *Row) (requestlog.Record, error) {
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, (*text)(&q.KeyPrefix), (*text)(&q.Method), (*text)(&q.Path), &q.ClientIP,
 		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, (*text)(&q.Detail), (*text)(&q.Host), &q.LeftOut)
 	q.Time, q.Duration = Instant(at), time.Duration(duration)
-	q.Detail, q.Cost, q.AttemptList = unpackDetail(q.Detail)
+	q.Detail, q.Cost, q.Side, q.SideReason, q.AttemptList = unpackDetail(q.Detail)
 	if q.Decision != accesslog.Limited {
 		q.Limit = 0 // see attemptCount
 	}

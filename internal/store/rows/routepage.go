@@ -2,6 +2,7 @@ package rows
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,7 +30,7 @@ const (
 	plainForm       = 1
 	costForm        = 2 // routes may have costs
 	concurrencyForm = 3 // routes may have bounds of requests in flight
-	upstreamForm    = 4 // routes may name upstreams
+	upstreamForm    = 4 // routes may name upstreams, and have splits
 	newestForm      = upstreamForm
 )
 
@@ -42,10 +43,12 @@ const (
 	hasConcurrency
 	concurrencyByAPI
 	hasUpstream
+	hasSplit
 
 	plainFlags       = limitByAPI | hasCreated
 	costFlags        = hasCost | costByAPI
 	concurrencyFlags = hasConcurrency | concurrencyByAPI
+	upstreamFlags    = hasUpstream | hasSplit
 )
 
 // PageCodec encodes pages of routes. It is safe for concurrent use.
@@ -108,19 +111,52 @@ func (c *PageCodec) pages(routes []gateway.Route, maxRoutes, maxBytes int) []Rou
 	return all
 }
 
-// pageWriter writes the routes of a page. The text of a cost is written for the first route that has it; the others
+// pageWriter writes the routes of a page. The text of a cost or a split is written for the first route that has it; the others
 // refer to it.
 type pageWriter struct {
-	form  byte
-	raw   []byte
-	texts map[string]uint64     // the number of each cost's text, from 1
-	rules map[*cost.Rule]uint64 // as texts, for rules that share memory
+	form   byte
+	raw    []byte
+	costs  pageTexts[cost.Rule]
+	splits pageTexts[gateway.SplitEntry]
+}
+
+// pageTexts are the texts of a page that several routes may have: costs, or splits. T is the type of their items.
+type pageTexts[T any] struct {
+	texts map[string]uint64 // the number of each text, from 1
+	known map[*T]uint64     // as texts, for lists that share memory, by their first item
+}
+
+func (t *pageTexts[T]) reset() {
+	clear(t.texts)
+	clear(t.known)
+}
+
+// append appends the number of a list's text in the page, or 0 and the text. of is the first item; nil if there is none.
+func (t *pageTexts[T]) append(b []byte, of *T, encode func() []byte) []byte {
+	if n, known := t.known[of]; known && of != nil {
+		return binary.AppendUvarint(b, n)
+	}
+	text := string(encode())
+	if t.texts == nil {
+		t.texts, t.known = map[string]uint64{}, map[*T]uint64{}
+	}
+	n, known := t.texts[text]
+	if !known {
+		n = uint64(len(t.texts) + 1)
+		t.texts[text] = n
+		b = binary.AppendUvarint(append(b, 0), uint64(len(text)))
+		b = append(b, text...)
+	} else {
+		b = binary.AppendUvarint(b, n)
+	}
+	t.known[of] = n
+	return b
 }
 
 func (w *pageWriter) reset() {
 	w.form, w.raw = plainForm, w.raw[:0]
-	clear(w.texts)
-	clear(w.rules)
+	w.costs.reset()
+	w.splits.reset()
 }
 
 func (w *pageWriter) add(r *gateway.Route) {
@@ -148,8 +184,11 @@ func (w *pageWriter) add(r *gateway.Route) {
 	if r.Upstream != "" {
 		flags |= hasUpstream
 	}
+	if r.Split != nil {
+		flags |= hasSplit
+	}
 	switch {
-	case flags&hasUpstream != 0:
+	case flags&upstreamFlags != 0:
 		w.form = upstreamForm
 	case flags&concurrencyFlags != 0:
 		w.form = max(w.form, concurrencyForm)
@@ -169,7 +208,7 @@ func (w *pageWriter) add(r *gateway.Route) {
 	}
 	b = binary.AppendVarint(b, r.Version)
 	if flags&hasCost != 0 {
-		b = w.appendCost(b, r.Cost)
+		b = w.costs.append(b, &r.Cost[0], func() []byte { return r.Cost.AppendJSON(nil) })
 	}
 	if flags&hasConcurrency != 0 {
 		b = binary.AppendVarint(b, r.Concurrency.Max)
@@ -180,29 +219,14 @@ func (w *pageWriter) add(r *gateway.Route) {
 		b = binary.AppendUvarint(b, uint64(len(r.Upstream)))
 		b = append(b, r.Upstream...)
 	}
-	w.raw = b
-}
-
-// appendCost appends the number of the cost's text in the page, or 0 and the text.
-func (w *pageWriter) appendCost(b []byte, rules cost.Rules) []byte {
-	if n, known := w.rules[&rules[0]]; known {
-		return binary.AppendUvarint(b, n)
-	}
-	text := string(rules.AppendJSON(nil))
-	n, known := w.texts[text]
-	if !known {
-		if w.texts == nil {
-			w.texts, w.rules = map[string]uint64{}, map[*cost.Rule]uint64{}
+	if flags&hasSplit != 0 {
+		var first *gateway.SplitEntry
+		if len(r.Split) > 0 {
+			first = &r.Split[0]
 		}
-		n = uint64(len(w.texts) + 1)
-		w.texts[text] = n
-		b = binary.AppendUvarint(append(b, 0), uint64(len(text)))
-		b = append(b, text...)
-	} else {
-		b = binary.AppendUvarint(b, n)
+		b = w.splits.append(b, first, func() []byte { return r.Split.AppendJSON(nil) })
 	}
-	w.rules[&rules[0]] = n
-	return b
+	w.raw = b
 }
 
 var errDamagedPage = errors.New("a page of routes is damaged")
@@ -258,7 +282,8 @@ type pageReader struct {
 	rest    string
 	methods map[string][]string // by their text: most routes have the same few
 	costs   Costs
-	own     []cost.Rules // of the page, in the order of their texts
+	own     []cost.Rules    // of the page, in the order of their texts
+	splits  []gateway.Split // likewise
 	err     error
 }
 
@@ -272,7 +297,7 @@ func flagsOf(form byte) byte {
 	case concurrencyForm:
 		return plainFlags | costFlags | concurrencyFlags
 	}
-	return plainFlags | costFlags | concurrencyFlags | hasUpstream
+	return plainFlags | costFlags | concurrencyFlags | upstreamFlags
 }
 
 func (d *pageReader) route(gatewayID string) (r gateway.Route) {
@@ -315,6 +340,9 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 			d.err = errDamagedPage // likewise
 		}
 	}
+	if flags&hasSplit != 0 {
+		r.Split = d.split()
+	}
 	if d.err == nil && sustained+burst+daily+per != "" {
 		r.RateLimit, d.err = rateLimit(sustained, burst, daily, per)
 	}
@@ -345,6 +373,29 @@ func (d *pageReader) cost() cost.Rules {
 	}
 	d.own = append(d.own, rules)
 	return rules
+}
+
+func (d *pageReader) split() gateway.Split {
+	n, size := uvarint(d.rest)
+	if size <= 0 || n > uint64(len(d.splits)) {
+		d.err, d.rest = errDamagedPage, ""
+		return nil
+	}
+	d.rest = d.rest[size:]
+	if n > 0 {
+		return d.splits[n-1]
+	}
+	text := d.text()
+	if d.err != nil {
+		return nil
+	}
+	var s gateway.Split
+	if err := json.Unmarshal([]byte(text), &s); err != nil || s == nil { // nil would have no flag
+		d.err, d.rest = fmt.Errorf("%w: a split: %w", errDamagedPage, err), ""
+		return nil
+	}
+	d.splits = append(d.splits, s)
+	return s
 }
 
 func (d *pageReader) text() string {

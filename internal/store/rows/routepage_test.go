@@ -67,6 +67,15 @@ func TestPagesKeepCosts(t *testing.T) {
 			if rapid.IntRange(0, 9).Draw(t, "names an upstream") == 0 {
 				routes[i].Upstream = rapid.StringMatching(`[a-z0-9_-]{1,64}`).Draw(t, "upstream")
 			}
+			switch rapid.IntRange(0, 19).Draw(t, "split") {
+			case 0:
+				routes[i].Split = gateway.Split{}
+			case 1, 2:
+				routes[i].Split = gateway.Split{{Upstream: "next", Weight: new(gateway.Percent(rapid.IntRange(1, 3).Draw(t, "weight")))}}
+			}
+			if i > 0 && rapid.IntRange(0, 9).Draw(t, "split as before") == 0 {
+				routes[i].Split = routes[i-1].Split
+			}
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "as before") == 0 {
 				routes[i].Cost = routes[i-1].Cost
 			}
@@ -82,7 +91,7 @@ func TestPagesKeepCosts(t *testing.T) {
 			want := byte(plainForm)
 			for _, r := range got[at:] {
 				switch {
-				case r.Upstream != "":
+				case r.Upstream != "", r.Split != nil:
 					want = upstreamForm
 				case !r.Concurrency.IsZero() || r.ConcurrencyByAPI:
 					want = max(want, concurrencyForm)
@@ -186,7 +195,10 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 		"a flag of another form": edited(costForm, func(b []byte) []byte { b[0] |= concurrencyByAPI; return b }),
 		"no concurrency":         edited(concurrencyForm, func(b []byte) []byte { b[0] |= hasConcurrency; return append(b, 0, 0) }),
 		"an unknown flag":        edited(concurrencyForm, func(b []byte) []byte { b[0] |= hasUpstream; return b }),
-		"a flag of no form":      edited(upstreamForm, func(b []byte) []byte { b[0] |= 128; return b }),
+		"a flag without content": edited(upstreamForm, func(b []byte) []byte { b[0] |= hasSplit; return b }),
+		"no split":               edited(upstreamForm, func(b []byte) []byte { b[0] |= hasSplit; return append(b, "\x00\x04null"...) }),
+		"a split of a text":      edited(upstreamForm, func(b []byte) []byte { b[0] |= hasSplit; return append(b, "\x00\x02{}"...) }),
+		"no such split":          edited(upstreamForm, func(b []byte) []byte { b[0] |= hasSplit; return append(b, 1) }),
 		"no upstream":            edited(upstreamForm, func(b []byte) []byte { b[0] |= hasUpstream; return append(b, 0) }),
 		"a cost of a meter":      edited(costForm, func(b []byte) []byte { return bytes.Replace(b, []byte(`"tokens"`), []byte(`"TOKENS"`), 1) }),
 		"no rules":               edited(costForm, func(b []byte) []byte { return append(b[:at], "\x00\x02[]"...) }),

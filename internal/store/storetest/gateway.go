@@ -36,6 +36,9 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		if g.Requests = rapid.Make[gateway.Requests]().Draw(t, "requests"); len(g.Requests.KeyHeaders) == 0 {
 			g.Requests.KeyHeaders = nil
 		}
+		if g.Requests.Split = nil; rapid.Bool().Draw(t, "has a split") {
+			g.Requests.Split = aSplit()
+		}
 		g.Requests.AnonymousLimit = gateway.AnonymousLimit{Sustained: maybe(rateOf()).Draw(t, "anonymous"), Burst: maybe(rateOf()).Draw(t, "anonymous burst")}
 		g.Revision = rapid.Int64Min(0).Draw(t, "revision")
 		g.CreatedAt = moment().Draw(t, "created_at")
@@ -48,6 +51,16 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		}
 		return g
 	})
+}
+
+// aSplit returns a split with all fields.
+func aSplit() gateway.Split {
+	return gateway.Split{
+		{Upstream: "next", Fallback: true, When: &gateway.SplitWhen{Header: map[string]string{"X-Beta": "ü\\"}}},
+		{Upstream: "next", When: &gateway.SplitWhen{Key: []string{"key_01jz8y5c3te9b8r2m6q4v7x0dd"}, Buckets: []string{"key_01jz8y5c3te9b8r2m6q4v7x0ee"}}},
+		{Upstream: "next", When: &gateway.SplitWhen{Owner: []string{"customer 42"}}},
+		{Upstream: "default", Weight: new(gateway.ParsePercent("0.25")), Random: true},
+	}
 }
 
 // upstreamOf draws all fields of an upstream, including those added later.

@@ -29,7 +29,7 @@ func testRoutes(h *harness) {
 	full.LimitByAPI, full.Auth, full.Source, full.Version = true, gateway.AuthNone, gateway.Spec, 7
 	full.Cost, full.CostByAPI = costOf(h, `[{meter: tokens, reserve: 20, max: 1000, from: {json: {"a|b.c": 1, "d?": -0.5}, by: model, prices: {"ü": {a: 2}}}, unknown: {bytes_out: 0.25}}, {meter: requests, from: {request: 3}}]`), true
 	full.Concurrency, full.ConcurrencyByAPI = ratelimit.Concurrency{Max: ratelimit.MaxConcurrency, Per: ratelimit.PerKey}, true
-	full.Upstream = "next"
+	full.Upstream, full.Split = "next", aSplit()
 	plain := newRoute(g, "/ä/*", "GET")
 	foreign := newRoute(other, "/ä/*", "GET")
 	h.update(func(ctx context.Context, tx control.Tx) error {
@@ -50,10 +50,11 @@ func testRoutes(h *harness) {
 	changed.LimitByAPI, changed.Auth, changed.Source, changed.Version = false, gateway.AuthKey, gateway.Config, 8
 	changed.Cost, changed.CostByAPI = costOf(h, `[{meter: tokens, max: 5, from: {header: X-Tokens}, unknown: reserve}]`), false
 	changed.Concurrency, changed.ConcurrencyByAPI = ratelimit.Concurrency{Max: 1}, false
-	changed.Upstream = "other"
+	changed.Upstream, changed.Split = "other", gateway.Split{}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
 	same(h, "updated", h.routeTable(g.ID), []gateway.Route{changed, plain})
 	changed.Cost, changed.Concurrency, changed.Upstream = nil, ratelimit.Concurrency{}, ""
+	changed.Split = nil
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
 	same(h, "without a cost", h.routeTable(g.ID), []gateway.Route{changed, plain})
 

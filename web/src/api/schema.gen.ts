@@ -495,7 +495,7 @@ export interface paths {
         head?: never;
         /**
          * Update a route
-         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost or the upstream of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
+         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost, the upstream or the split of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
          */
         patch: operations["updateRoute"];
         trace?: never;
@@ -2319,6 +2319,8 @@ export interface components {
             self_service?: components["schemas"]["SelfServiceInput"];
             /** @description OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1. */
             spec?: string | null;
+            /** @description Which requests go to another upstream than that of their route, on all routes without a split of their own. */
+            split?: components["schemas"]["SplitInput"][] | null;
             /**
              * @description Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s.
              * @example 30s
@@ -2543,6 +2545,8 @@ export interface components {
             path: string;
             /** @description Rate limit of the route. */
             rate_limit?: components["schemas"]["RateLimitInput"];
+            /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none. */
+            split?: components["schemas"]["SplitInput"][] | null;
             /**
              * @description Name of the upstream that gets the requests. Default: default.
              * @example next
@@ -2959,6 +2963,8 @@ export interface components {
             revision: number | null;
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway. */
             self_service: components["schemas"]["SelfService"];
+            /** @description Which requests go to another upstream than that of their route, on all routes without a split of their own. Absent if there is none. */
+            split?: components["schemas"]["Split"][];
             /**
              * Format: int64
              * @description Number of targets of its upstreams. Absent if upstream_url is the only one.
@@ -3545,6 +3551,16 @@ export interface components {
              */
             route_id: string | null;
             /**
+             * @description Name of the upstream that a split of the route or of the gateway decided for; null without a split.
+             * @example next
+             */
+            side: string | null;
+            /**
+             * @description Why the split decided so, in words; null without a split.
+             * @example 5 % of callers, by the key
+             */
+            side_reason: string | null;
+            /**
              * Format: int64
              * @description HTTP status of the response.
              * @example 429
@@ -3983,6 +3999,8 @@ export interface components {
             path?: string;
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit?: components["schemas"]["RateLimitPatch"];
+            /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. Replaces the whole list; null means the split of the gateway, [] none. */
+            split?: components["schemas"]["SplitInput"][] | null;
             /**
              * @description Name of the upstream that gets the requests; null for default.
              * @example next
@@ -5015,6 +5033,8 @@ export interface components {
              * @enum {string}
              */
             source: "api" | "spec" | "config";
+            /** @description Which requests go to another upstream; null for the split of the gateway, [] for none. */
+            split: components["schemas"]["Split"][] | null;
             /**
              * @description Name of the upstream that gets the requests.
              * @example default
@@ -5029,7 +5049,7 @@ export interface components {
             warnings?: string[] | null;
         };
         RouteChange: {
-            /** @description What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
+            /** @description What changes about a route that exists before and after: rate_limit, concurrency, cost, auth, upstream, split. Beyond 1 MiB of costs in all, further ones are digests. Absent for other routes. */
             changes?: components["schemas"]["SettingChange"][];
             /**
              * @description HTTP methods of the route.
@@ -5052,8 +5072,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -5345,6 +5365,104 @@ export interface components {
              */
             source: "cli" | "api" | "repository" | "dashboard" | "rollback";
         };
+        Split: {
+            /**
+             * @description Whether the other side serves while no target of a side takes part.
+             * @example false
+             */
+            fallback: boolean;
+            /**
+             * @description Whether a caller stays on its side.
+             * @example true
+             */
+            sticky: boolean;
+            /**
+             * @description Name of the upstream that gets the requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * Format: double
+             * @description Share of the requests that go to the upstream, in percent, with at most 2 decimals. An entry has either this or when, and only one has this.
+             * @example 5
+             */
+            weight: number | null;
+            when: components["schemas"]["SplitWhen"];
+        };
+        SplitInput: {
+            /**
+             * @description Whether the other side serves while no target of a side takes part. Default: false.
+             * @example false
+             */
+            fallback?: boolean | null;
+            /**
+             * @description Whether a caller stays on its side: its key, those of a rotation as one, or its address without one (IPv6 by /64). false sends any request of a caller there. Default: true.
+             * @example true
+             */
+            sticky?: boolean | null;
+            /**
+             * @description Name of the upstream that gets the requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * Format: double
+             * @description Share of the requests that go to the upstream, in percent, with at most 2 decimals. An entry has either this or when, and only one has this.
+             * @example 5
+             */
+            weight?: number;
+            when?: components["schemas"]["SplitWhenInput"];
+        };
+        SplitWhen: {
+            /**
+             * @description One header with its value.
+             * @example {
+             *       "X-Beta": "1"
+             *     }
+             */
+            header?: {
+                [key: string]: string;
+            };
+            /**
+             * @description Identifiers of keys.
+             * @example [
+             *       "key_01jz8y5c3te9b8r2m6q4v7x0dd"
+             *     ]
+             */
+            key?: string[];
+            /**
+             * @description External IDs of owners.
+             * @example [
+             *       "customer-42"
+             *     ]
+             */
+            owner?: string[];
+        } | null;
+        SplitWhenInput: {
+            /**
+             * @description One header with its value, of at most 256 bytes. It is the caller's choice, and no access control.
+             * @example {
+             *       "X-Beta": "1"
+             *     }
+             */
+            header?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description Identifiers of keys of the account, each with the other keys of its rotations.
+             * @example [
+             *       "key_01jz8y5c3te9b8r2m6q4v7x0dd"
+             *     ]
+             */
+            key?: string[] | null;
+            /**
+             * @description External IDs of the owners of keys.
+             * @example [
+             *       "customer-42"
+             *     ]
+             */
+            owner?: string[] | null;
+        } | null;
         SyncFailedEvent: {
             /**
              * @description Branch that the gateway follows.
@@ -5958,6 +6076,8 @@ export interface components {
             max_body_bytes?: number | null;
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
             self_service?: components["schemas"]["SelfServiceInput"];
+            /** @description Which requests go to another upstream than that of their route, on all routes without a split of their own. The first entry whose when holds decides, else the one with a weight. Replaces the whole list; null, the default, means none. */
+            split?: components["schemas"]["SplitInput"][] | null;
             /**
              * @description Timeout for the upstream's response headers; null restores the default, 60s.
              * @example 30s

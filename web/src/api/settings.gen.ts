@@ -6,6 +6,7 @@
 // - headers: an object of strings
 // - limit, cors, switches, retries, health: an object, whose fields are the parts
 // - ejection: such an object, or false
+// - split: an array of entries, see lib/split.ts
 export type Kind =
   | 'text'
   | 'duration'
@@ -19,6 +20,7 @@ export type Kind =
   | 'cors'
   | 'switches'
   | 'ejection'
+  | 'split'
   | 'retries'
   | 'health';
 
@@ -172,6 +174,21 @@ export const groups: Group[] = [
         "hint": "In bytes.",
         "unit": "bytes",
         "minimum": 1
+      }
+    ]
+  },
+  {
+    "title": "Split of requests",
+    "text": "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control.",
+    "settings": [
+      {
+        "name": "split",
+        "kind": "split",
+        "flag": "split",
+        "label": "Split",
+        "hint": "The first condition that holds decides, else the percentage. All other requests go to the upstream of their route. One entry in a line, as in next:header:X-Beta=1 or next=5%; ,random behind a percentage takes any request, and ,fallback lets the other side serve while one is down.",
+        "placeholder": "next=5%",
+        "maximum": 16
       }
     ]
   },

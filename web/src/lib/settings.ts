@@ -1,5 +1,6 @@
 import { type Group, groups, type Kind, type Part, type Setting, upstreamGroups } from '../api/settings.gen';
 import { quote } from './shell';
+import { flagsOf as splitFlags, type SplitEntry, splitOf, textOf as splitText } from './split';
 
 // A Field of a form is a setting, or a part of one, or the switch that turns a setting off.
 export interface Field extends Part {
@@ -21,12 +22,13 @@ export const isSwitch = (f: Field): boolean => f.kind === 'ejection';
 export type Values = Record<string, string>;
 
 // isLong reports whether values of a kind have several lines.
-export const isLong = (kind: Kind): boolean => kind === 'headers' || kind === 'certificate' || kind === 'key';
+export const isLong = (kind: Kind): boolean => kind === 'headers' || kind === 'certificate' || kind === 'key' || kind === 'split';
 
 function textOf(f: Field, value: unknown): string {
   if (isSwitch(f)) return String(value !== false);
   if (value === null || value === undefined) return (f.kind === 'text' && f.choices?.[0]) || '';
   if (f.kind === 'list') return (value as string[]).join(', ');
+  if (f.kind === 'split') return splitText(value as SplitEntry[]);
   if (isService(f) && value === '') return wholeServer;
   if (f.kind !== 'headers') return String(value);
   return Object.entries(value)
@@ -71,6 +73,7 @@ function valueOf(kind: Kind, text: string): unknown {
   if (kind === 'bool') return text === 'true';
   if (kind === 'count') return /^\d+$/.test(trimmed) ? exact(trimmed) : text;
   if (kind === 'list') return list(text);
+  if (kind === 'split') return splitOf(text);
   return kind === 'headers' ? headersOf(text) : trimmed;
 }
 
@@ -193,6 +196,7 @@ function settingsForm(of: Group[]) {
           if (!shown) return [];
           if (f.kind === 'bool') return [`--${f.flag}=${v}`];
           if (v.trim() === '') return [`--${f.flag} ''`];
+          if (f.kind === 'split') return splitFlags(v);
           if (f.kind === 'headers') return [`--${f.flag}s-file FILE`];
           if (isLong(f.kind)) return [`--${f.flag} FILE`];
           return f.kind === 'list' ? list(v).map((i) => `--${f.flag} ${quote(i)}`) : [`--${f.flag} ${quote(v)}`];

@@ -1,6 +1,8 @@
 import { type Field, isLong, isSwitch, list } from '../lib/settings';
+import { splitOf } from '../lib/split';
 import { AreaField, CheckField, ChoicesField, SelectField, TextField } from './form';
 import { PlanField } from './planselect';
+import { SplitWords } from './split';
 
 // SettingField edits a setting, or a part of one. locked says why it cannot be changed here.
 export function SettingField({
@@ -68,6 +70,7 @@ export function SettingField({
           error={error}
           onChange={onChange}
         />
+        {field.kind === 'split' && <SplitWords split={splitOf(value)} upstream="the upstream of its route" />}
       </div>
     );
   }

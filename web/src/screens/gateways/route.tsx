@@ -25,6 +25,7 @@ import { TrafficChart } from '../../ui/trafficchart';
 import { RouteConcurrency } from './concurrency';
 import { RouteCost } from './cost';
 import { useGateway } from './detail';
+import { RouteSplit } from './routesplit';
 import { RouteUpstream } from './routeupstream';
 import { Simulation } from './simulation';
 import { TryIt } from './try';
@@ -69,6 +70,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <Levels record={r} />
         <RouteCost key={`cost ${routeId}`} first={query.data} />
         {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
+        {(names.length > 1 || r.split !== null) && <RouteSplit first={query.data} inherited={gateway?.split} />}
         <Panel title="Route">
           <Details
             rows={[

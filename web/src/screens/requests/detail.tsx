@@ -225,6 +225,7 @@ export default function RequestDetail() {
                 ),
               ],
               ['Duration', milliseconds(Number(r.duration_ms))],
+              ...(r.side !== null ? [['Side', `${r.side}: ${r.side_reason ?? ''}`] as [ReactNode, ReactNode]] : []),
               ...(Number(r.left_out) > 0
                 ? [['Not in the list', `${plural(r.left_out, 'other request')} of the same second`] as [ReactNode, ReactNode]]
                 : []),

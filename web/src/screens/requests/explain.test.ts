@@ -30,6 +30,8 @@ function request(status: number, decision: Partial<LoggedRequest['decision']>, r
     key_prefix: null,
     left_out: 0,
     cost: null,
+    side: null,
+    side_reason: null,
     attempts: null,
     decision: { check: '', code: '', message: 'said by the server', ...none, ...decision },
     ...rest,
