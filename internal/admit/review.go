@@ -71,19 +71,19 @@ type Admission struct {
 	method, path         string // path is not normalized
 	seen                 uint64 // the version of the configuration by which it was last found to hold
 	expires              int64  // when the caller's credential expires, in microseconds since 1970; 0 means never
-	target               *balance.Target
+	ending               *balance.Ending
 }
 
-// SetTarget sets the target at which the request is; nil for none, or one that ends no requests.
-func (a *Admission) SetTarget(t *balance.Target) { a.target = t }
+// SetEnding sets when the request must end because of its target; nil for never.
+func (a *Admission) SetEnding(e *balance.Ending) { a.ending = e }
 
-// Ending reports whether there may be a target at which requests must end, so that Admission.SetTarget is to be called before
+// Ending reports whether there may be a target at which requests must end, so that Admission.SetEnding is to be called before
 // the next call of Cut.
 func (r *Review) Ending() bool { return r.ending }
 
 // ends reports whether the target was taken away for so long that requests there must end.
 func (r *Review) ends(a *Admission) bool {
-	return r.ending && a.target != nil && a.target.Ends(time.Duration(r.Now().Mono))
+	return r.ending && a.ending != nil && a.ending.Ends(time.Duration(r.Now().Mono))
 }
 
 // Admission returns what v, which admits a request with the method, depends on. It shares the

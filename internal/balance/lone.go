@@ -13,6 +13,7 @@ type Lone struct {
 	leaves       atomic.Bool              // it drains, or is one of several since
 	next         atomic.Pointer[Upstream] // that chooses since there are several targets
 	since        atomic.Int64             // of the present state
+	ending       Ending
 }
 
 // keptLone is what the Fleet knows of a Lone that drains, or has left with requests in flight.
@@ -35,6 +36,9 @@ func (l *Lone) Begin() bool {
 // End ends a request.
 func (l *Lone) End() { l.ended.Add(1) }
 
+// Ending returns when requests in flight must end.
+func (l *Lone) Ending() *Ending { return &l.ending }
+
 // Next returns what chooses between the targets since there are several, or nil.
 func (l *Lone) Next() *Upstream { return l.next.Load() }
 
@@ -45,8 +49,9 @@ func (l *Lone) InFlight() int64 {
 }
 
 // Alone returns what counts the requests to the only target of an upstream from now on. was is what counted before, or nil: it
-// goes on if the target is the same. The caller passes the result, or it, to the next call of Alone or EndAlone.
-func (f *Fleet) Alone(now time.Duration, n Name, was *Lone, url, address string, drain bool) *Lone {
+// goes on if the target is the same. If it drains, what is in flight ends after timeout. The caller passes the result, or it, to
+// the next call of Alone or EndAlone.
+func (f *Fleet) Alone(now time.Duration, n Name, was *Lone, url, address string, drain bool, timeout time.Duration) *Lone {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	l := was
@@ -59,20 +64,27 @@ func (f *Fleet) Alone(now time.Duration, n Name, was *Lone, url, address string,
 		l.since.Store(int64(now))
 	}
 	delete(f.lones, l)
-	if drain {
+	if l.ending.at.Store(0); drain {
 		f.lones[l] = keptLone{name: n}
+		l.ending.after(time.Duration(l.since.Load()), timeout)
 	}
 	return l
 }
 
 // EndAlone notes that the target is not the only one of its upstream any more. next is what chooses from now on; it is nil if the
-// upstream is gone. Requests that are to begin at the target go there instead.
-func (f *Fleet) EndAlone(n Name, was *Lone, next *Upstream) {
+// upstream is gone. Requests that are to begin at the target go there instead. What is in flight there ends when the target is taken
+// away from next.
+func (f *Fleet) EndAlone(now time.Duration, n Name, was *Lone, next *Upstream) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if next != nil {
 		was.next.Store(next)
 		was.leaves.Store(true)
+		if t := next.target(was.url); t != nil {
+			was.ending.of.Store(&t.ending)
+		} else {
+			was.ending.after(now, next.drainTimeout())
+		}
 	}
 	f.leave(n, was)
 }
@@ -95,6 +107,16 @@ func (f *Fleet) sweepLones() {
 			delete(f.lones, l)
 		}
 	}
+}
+
+// endsLone reports whether requests of a Lone must end by the given time. The caller holds the lock.
+func (f *Fleet) endsLone(by time.Duration) bool {
+	for l := range f.lones {
+		if l.ending.Ends(by) && l.InFlight() > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Status returns the state of the target, of which only the requests are known. It has no Target.

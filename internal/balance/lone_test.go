@@ -3,6 +3,7 @@ package balance
 import (
 	"fmt"
 	"testing"
+	"time"
 )
 
 // Guarantee: targets.md, 6. What is in flight at an only target counts from when it began, also after the upstream got a second target,
@@ -10,8 +11,8 @@ import (
 func TestOnlyTargetCounts(t *testing.T) {
 	n := Name{Account: "acct_1", Gateway: "gw_1", Upstream: "default"}
 	f := NewFleet(nil)
-	lone := f.Alone(0, n, nil, "http://a", "a:80", false)
-	if !lone.Begin() || !lone.Begin() || f.Alone(1, n, lone, "http://a", "a:80", false) != lone {
+	lone := f.Alone(0, n, nil, "http://a", "a:80", false, time.Second)
+	if !lone.Begin() || !lone.Begin() || f.Alone(1, n, lone, "http://a", "a:80", false, time.Second) != lone {
 		t.Fatal("the target takes no requests, or a change that does not concern it made another one")
 	}
 	of := func(url string) string {
@@ -25,7 +26,7 @@ func TestOnlyTargetCounts(t *testing.T) {
 	}
 	cfg := &Config{Targets: []TargetConfig{{URL: "http://a", Origin: "http://a", Address: "a:80", Weight: 1}, {URL: "http://b", Origin: "http://b", Address: "b:80", Weight: 1}}}
 	u := f.Upstream(2, n, cfg)
-	f.EndAlone(n, lone, u)
+	f.EndAlone(2, n, lone, u)
 	if lone.Begin() || lone.Next() != u {
 		t.Error("a request that was decided before does not go to the upstream with several targets")
 	}
@@ -45,9 +46,9 @@ func TestOnlyTargetCounts(t *testing.T) {
 	}
 
 	other := Name{Account: "acct_1", Gateway: "gw_2", Upstream: "default"}
-	lone = f.Alone(0, other, nil, "http://a", "a:80", false)
+	lone = f.Alone(0, other, nil, "http://a", "a:80", false, time.Second)
 	lone.Begin()
-	if f.Alone(1, other, lone, "http://a", "a:80", true) != lone || lone.Begin() || f.InFlight(2, other, "http://a") != 1 || !f.ObserveOne(2, other)[0].Draining {
+	if f.Alone(1, other, lone, "http://a", "a:80", true, time.Second) != lone || lone.Begin() || f.InFlight(2, other, "http://a") != 1 || !f.ObserveOne(2, other)[0].Draining {
 		t.Error("a target that drains takes requests, or does not show what is in flight")
 	}
 	seen := 0
@@ -57,14 +58,14 @@ func TestOnlyTargetCounts(t *testing.T) {
 		}
 		return true
 	})
-	if next := f.Alone(3, other, lone, "http://c", "c:80", false); seen != 1 || next == lone || f.InFlight(4, other, "http://a") != 1 {
+	if next := f.Alone(3, other, lone, "http://c", "c:80", false, time.Second); seen != 1 || next == lone || f.InFlight(4, other, "http://a") != 1 {
 		t.Error("a target that was replaced does not show what is in flight")
 	}
 	lone.End()
 	f.Sweep(5)
-	last := f.Alone(6, other, nil, "http://c", "c:80", false)
+	last := f.Alone(6, other, nil, "http://c", "c:80", false, time.Second)
 	last.Begin()
-	f.EndAlone(other, last, nil)
+	f.EndAlone(6, other, last, nil)
 	if f.InFlight(7, other, "http://c") != 1 {
 		t.Error("the only target of an upstream that is gone does not show what is in flight")
 	}
@@ -95,4 +96,46 @@ func TestReturnByURL(t *testing.T) {
 			t.Errorf("%s at %s is %s", s.URL, s.Address, s.State)
 		}
 	}
+}
+
+// Guarantee (section 6): what is in flight at the only target of an upstream ends like all else there once it is taken away: as one of
+// several since, by a configuration without it, or while it is still the only one.
+func TestWhatIsOpenAtAnOnlyTarget(t *testing.T) {
+	const timeout = 30 * time.Second
+	f, n := NewFleet(nil), Name{Account: "a", Gateway: "g", Upstream: "u"}
+	at := func(url string, drain bool) TargetConfig {
+		return TargetConfig{URL: url, Origin: url, Address: url, Weight: 1, Drain: drain}
+	}
+	open := func() *Lone {
+		l := f.Alone(0, n, nil, "http://a", "a:80", false, timeout)
+		l.Begin()
+		return l
+	}
+	expect := func(what string, l *Lone, ends time.Duration) {
+		t.Helper()
+		if f.Sweep(ends - time.Second); l.Ending().Ends(ends-1) || !l.Ending().Ends(ends) || !f.Ending() {
+			t.Errorf("%s: what is open does not end at %v", what, ends)
+		}
+		l.End()
+		if f.Sweep(ends); f.Ending() {
+			t.Errorf("%s: something must end that has", what)
+		}
+	}
+	drained := open()
+	u := f.Upstream(time.Second, n, &Config{Targets: []TargetConfig{at("http://a", false), at("http://b", false)}, DrainTimeout: timeout})
+	f.EndAlone(time.Second, n, drained, u)
+	if f.Sweep(time.Hour); drained.Ending().Ends(time.Hour) {
+		t.Error("what is open ends at a target that takes part")
+	}
+	f.Upstream(2*time.Hour, n, &Config{Targets: []TargetConfig{at("http://a", true), at("http://b", false)}, DrainTimeout: timeout})
+	expect("drained", drained, 2*time.Hour+timeout)
+
+	replaced := open()
+	u = f.Upstream(time.Second, n, &Config{Targets: []TargetConfig{at("http://b", false), at("http://c", false)}, DrainTimeout: timeout})
+	f.EndAlone(time.Second, n, replaced, u)
+	expect("replaced", replaced, time.Second+timeout)
+
+	alone := open()
+	f.Alone(time.Second, n, alone, "http://a", "a:80", true, timeout)
+	expect("the only one", alone, time.Second+timeout)
 }

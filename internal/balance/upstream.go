@@ -52,7 +52,7 @@ type Target struct {
 	use    atomic.Pointer[any] // TargetConfig.Use
 	joined atomic.Int64        // when it joined others, or never
 	leaves atomic.Bool         // it drains, or is not in the table any more
-	ends   atomic.Int64        // when its requests in flight end, because it leaves; 0 for never
+	ending Ending              // of its requests in flight, because it leaves
 
 	health *Health // nil without checks; guarded by the lock of the upstream
 	byName bool    // as in TargetConfig; guarded by the lock of the upstream
@@ -123,7 +123,7 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		if c.Drain {
 			t.leave(now, cfg.DrainTimeout)
 		} else {
-			t.ends.Store(0)
+			t.ending.at.Store(0)
 			t.leaves.Store(false)
 			next.active++
 		}
@@ -162,19 +162,14 @@ func (t *Target) leave(now, timeout time.Duration) {
 	t.leaves.Store(true)
 }
 
-// endAfter notes that what is in flight ends after timeout, unless that is 0 or it is to end already.
-func (t *Target) endAfter(now, timeout time.Duration) {
-	if timeout > 0 {
-		t.ends.CompareAndSwap(0, int64(now+timeout))
-	}
-}
+// endAfter is Ending.after.
+func (t *Target) endAfter(now, timeout time.Duration) { t.ending.after(now, timeout) }
 
-// Ends reports whether requests in flight at the target must end, because it was taken away for longer than
-// Config.DrainTimeout.
-func (t *Target) Ends(now time.Duration) bool {
-	at := t.ends.Load()
-	return at != 0 && int64(now) >= at
-}
+// Ends is Ending.Ends of the target.
+func (t *Target) Ends(now time.Duration) bool { return t.ending.Ends(now) }
+
+// Ending returns when requests in flight at the target must end.
+func (t *Target) Ending() *Ending { return &t.ending }
 
 type targetKey struct {
 	url     string
@@ -221,7 +216,7 @@ func (f *Fleet) Sweep(now time.Duration) {
 		ending = ending || u.ends(soon)
 		u.mu.Unlock()
 	}
-	f.ending.Store(ending)
+	f.ending.Store(ending || f.endsLone(soon))
 }
 
 // sweep forgets such targets of upstreams that were dropped. The caller holds the lock.
@@ -240,6 +235,24 @@ const SweepPeriod = time.Second
 // Ending reports whether there may be a target with requests in flight that must end: see Target.Ends. If it is false, there was
 // none at the last Sweep, nor will there be one before the next.
 func (f *Fleet) Ending() bool { return f.ending.Load() }
+
+// target returns the first target with a URL, at the first of its addresses, or nil.
+func (u *Upstream) target(url string) *Target {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, t := range u.table.targets {
+		if t.url == url {
+			return t.Target
+		}
+	}
+	return nil
+}
+
+func (u *Upstream) drainTimeout() time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.table.cfg.DrainTimeout
+}
 
 // ends reports whether requests in flight must end by the given time. The caller holds the lock.
 func (u *Upstream) ends(by time.Duration) bool {

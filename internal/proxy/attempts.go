@@ -19,11 +19,11 @@ type attempts struct {
 // AnswerAttempt records what the head of a response that goes to the client says about the target of the attempt.
 func (x *Exchange) AnswerAttempt(r balance.Result) { x.answer = r }
 
-// BeginAttempt notes that an attempt at a target begins.
-func (x *Exchange) BeginAttempt(at *balance.Target) { x.at.Store(at) }
+// BeginAttempt notes that an attempt begins, and when it must end because of its target. Nil means that it has ended.
+func (x *Exchange) BeginAttempt(e *balance.Ending) { x.ending.Store(e) }
 
-// At returns the target of the attempt that runs, or nil. A sweeper may call it while x is in use.
-func (x *Exchange) At() *balance.Target { return x.at.Load() }
+// Ending returns when the attempt that runs must end, or nil. A sweeper may call it while x is in use.
+func (x *Exchange) Ending() *balance.Ending { return x.ending.Load() }
 
 // EndAttempt records that an attempt of the request at a target has ended with a result, after this was reported to the target.
 // began and ended are times by Mono. err is the error that ended it, or nil.
@@ -32,7 +32,7 @@ func (x *Exchange) EndAttempt(at *balance.Target, r balance.Result, err error, b
 		r = x.answer
 	}
 	x.sending, x.answer = false, balance.OK
-	x.at.Store(nil)
+	x.ending.Store(nil)
 	if x.ended || x.tried == nil && r == balance.OK {
 		return
 	}

@@ -52,7 +52,7 @@ type Exchange struct {
 	attempts       uint8                          // how often the request was sent
 	target         string                         // host and port of the target to which it was sent last
 	sending        bool                           // the attempt there has not ended
-	at             atomic.Pointer[balance.Target] // of the attempt that runs, for sweepers; nil without several targets
+	ending         atomic.Pointer[balance.Ending] // when the attempt that runs must end, for sweepers
 	answer         balance.Result                 // what the head of its response says about the target
 	tried          *attempts                      // those that have ended, from the first that was not OK
 	reason         accesslog.Reason               // why there is no response of the upstream

@@ -130,7 +130,8 @@ func (s *streams) open(t *testing.T, version, kind, shape string, cut bool) *str
 	return s.openWith(t, version, kind, shape, client.CreateGatewayRequest{CutStreams: &cut})
 }
 
-// openWith is open with settings of the gateway.
+// openWith is open with settings of the gateway. With a drain timeout, it gets a second target before the stream is opened, or, each
+// other time, afterwards.
 func (s *streams) openWith(t *testing.T, version, kind, shape string, settings client.CreateGatewayRequest) *stream {
 	t.Helper()
 	url, ca, ended := streamService(t, kind)
@@ -141,11 +142,15 @@ func (s *streams) openWith(t *testing.T, version, kind, shape string, settings c
 	if err != nil {
 		t.Fatal(err)
 	}
-	if settings.DrainTimeout != nil { // a second target, which gets no requests
+	addTarget := func() { // a second one, which gets no requests
 		other := "/v1/gateways/" + g.GatewayID + "/upstreams/default/targets"
 		if r := s.Call(http.MethodPost, other, s.AdminKey, fmt.Sprintf(`{"url":%q,"backup":true}`, url+"/backup")); r.Status != http.StatusCreated {
 			t.Fatalf("adding a target: got %d %s", r.Status, r.Body)
 		}
+	}
+	isDrained, addFirst := settings.DrainTimeout != nil, s.opened%2 == 0
+	if isDrained && addFirst {
+		addTarget()
 	}
 	if _, err := s.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{Path: "/*", Methods: []string{"GET", "POST"}}); err != nil {
 		t.Fatal(err)
@@ -165,6 +170,9 @@ func (s *streams) openWith(t *testing.T, version, kind, shape string, settings c
 		x.out = x.res.Body
 	}
 	x.want("first")
+	if isDrained && !addFirst {
+		addTarget()
+	}
 	return x
 }
 

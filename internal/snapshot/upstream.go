@@ -483,7 +483,7 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 		if n := fleetName(was, name); u.Balance != nil {
 			gone = append(gone, n)
 		} else if lone := u.Lone(); lone != nil {
-			f.cfg.Fleet.EndAlone(n, lone, nil)
+			f.cfg.Fleet.EndAlone(at, n, lone, nil)
 		}
 	}
 	return gone
@@ -501,13 +501,13 @@ func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstr
 		f.want(n, now)
 		now.Balance = fleet.Upstream(at, n, f.balanceConfig(now, n.Account))
 		if lone != nil {
-			fleet.EndAlone(n, lone, now.Balance)
+			fleet.EndAlone(at, n, lone, now.Balance)
 		}
 		return
 	}
 	t := now.Targets[0]
 	_, address := t.sharedBy()
-	t.Lone = fleet.Alone(at, n, lone, t.URL, address, t.Drain)
+	t.Lone = fleet.Alone(at, n, lone, t.URL, address, t.Drain, now.config.DrainTimeout)
 }
 
 // Lone returns what counts the requests to the only target, or nil if there is a Balance.

@@ -95,7 +95,7 @@ func (r *reporting) timeOf(mono time.Duration) time.Time {
 // of returns the Report of what was observed.
 func (r *reporting) of(n balance.Name, s *balance.Status) Report {
 	report := Report{
-		Name: n, URL: s.URL, Address: s.Address, State: s.State.String(), Draining: s.Draining, Since: r.timeOf(s.Since), Reason: s.Reason,
+		Name: n, URL: s.URL, Address: s.Address, State: s.State.String(), Draining: s.Draining, Degraded: s.Degraded, Since: r.timeOf(s.Since), Reason: s.Reason,
 		InFlight: s.Own, Requests: int64(s.Requests), Failures: int64(s.Failures),
 	}
 	if s.LastCheck.Known {

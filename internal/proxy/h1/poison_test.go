@@ -71,8 +71,8 @@ func poison(t *testing.T, x *exchange) {
 				v.Set(reflect.ValueOf(netip.MustParseAddr("203.0.113.99")))
 				return false
 			}
-			if at, is := v.Addr().Interface().(*atomic.Pointer[balance.Target]); is {
-				at.Store(&balance.Target{})
+			if at, is := v.Addr().Interface().(*atomic.Pointer[balance.Ending]); is {
+				at.Store(&balance.Ending{})
 				return false
 			}
 			return true

@@ -171,7 +171,7 @@ func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) 
 		c.phase.unhold()
 	}
 	if review.Ending() && c.phase.hold(word) {
-		s.admission.SetTarget(c.x.At())
+		s.admission.SetEnding(c.x.Ending())
 		c.phase.unhold()
 	}
 	if review.Unchanged(s.admission) || review.Now().Mono-s.begun < int64(proxy.ReviewAfter) || !c.phase.hold(word) {

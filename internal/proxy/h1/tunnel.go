@@ -14,11 +14,11 @@ import (
 func (c *conn) tunnel(x *exchange) step {
 	rest := x.attempt.Tunnel()
 	toClient := append([]byte(nil), rest...)
-	up, at, ended := x.attempt.Detach()
+	up, ending, ended := x.attempt.Detach()
 	defer ended()
 	back := up.NetConn()
 	defer up.Discard()
-	c.prepareTunnel(x, at)
+	c.prepareTunnel(x, ending)
 	if why := c.phase.enter(phaseTunnel, 0); why != notCut {
 		x.noteCut(why)
 		x.emitForwarded()
@@ -48,11 +48,11 @@ func (c *conn) tunnel(x *exchange) step {
 	return stepClose
 }
 
-// prepareTunnel copies what the sweeper needs to know about a tunnel to a target, so that the memory of x is free.
-func (c *conn) prepareTunnel(x *exchange, at *balance.Target) {
+// prepareTunnel copies what the sweeper needs to know about a tunnel, so that the memory of x is free.
+func (c *conn) prepareTunnel(x *exchange, ending *balance.Ending) {
 	a := x.Verdict.Admission(x.Method)
 	c.tunneled = a.Clone()
-	c.tunneled.SetTarget(at)
+	c.tunneled.SetEnding(ending)
 }
 
 // pass copies one direction through w, which writes to to, and then closes it, so that the other can continue. If it

@@ -237,7 +237,7 @@ func (s *stream) review(r *admit.Review) accesslog.Result {
 		s.attended, s.admission = true, s.Verdict.Admission(s.Method)
 	}
 	if r.Ending() {
-		s.admission.SetTarget(s.At())
+		s.admission.SetEnding(s.Ending())
 	}
 	if r.Unchanged(&s.admission) {
 		return accesslog.Forwarded

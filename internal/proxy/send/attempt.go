@@ -589,21 +589,21 @@ func (a *Attempt) Fail(err error) error {
 	return err
 }
 
-// Detach gives the connection of a tunnel to the caller, who calls ended when the tunnel has ended. at is its target if the
-// upstream has several, or nil.
-func (a *Attempt) Detach() (up *upstream.H1Conn, at *balance.Target, ended func()) {
+// Detach gives the connection of a tunnel to the caller, who calls ended when the tunnel has ended. ending says when it must end
+// because of its target; it may be nil.
+func (a *Attempt) Detach() (up *upstream.H1Conn, ending *balance.Ending, ended func()) {
 	up = a.conn
 	a.conn, a.trip.conn = nil, nil
 	if lone := a.lone; lone != nil {
 		a.lone = nil
-		return up, nil, lone.End
+		return up, lone.Ending(), lone.End
 	}
 	if !a.balanced {
 		return up, nil, func() {}
 	}
 	b, x := a.balance, a.exchange.Clock()
 	a.balanced, a.balance = false, balance.Attempts{}
-	return up, b.Target(), func() {
+	return up, b.Target().Ending(), func() {
 		b.End(x(), balance.OK)
 		b.Finish(x())
 	}

@@ -56,7 +56,7 @@ func (a *Attempt) choose(now time.Duration) (err error) {
 	case t == nil:
 		return proxy.NoTarget(a.upstream.Name)
 	}
-	a.exchange.BeginAttempt(t)
+	a.exchange.BeginAttempt(t.Ending())
 	of, _ := t.Use().(*snapshot.Target) // as balanceConfig of package snapshot says
 	if a.target, err = a.affinity.targetOf(a.pools, of); err == nil && a.trip.resumed && a.target.pool == nil {
 		err = proxy.Unreachable(errNoHTTP1)
@@ -76,6 +76,7 @@ func (a *Attempt) chooseFirst() (err error) {
 			return a.chooseSince(lone.Next())
 		}
 		a.lone = lone
+		a.exchange.BeginAttempt(lone.Ending())
 	}
 	if a.target, err = a.affinity.targetOf(a.pools, t); err != nil {
 		a.endLone()
@@ -100,6 +101,7 @@ func (a *Attempt) endLone() {
 	if a.lone != nil {
 		a.lone.End()
 		a.lone = nil
+		a.exchange.BeginAttempt(nil)
 	}
 }
 
