@@ -97,8 +97,9 @@ type Request struct {
 	ContentType string      // of Body; empty means application/json
 	Header      http.Header // additional headers; may be nil
 
-	most int64 // bytes of the response; 0 means maxResponseBytes
-	once bool  // each attempt has an effect, whatever its Idempotency-Key
+	most  int64         // bytes of the response; 0 means maxResponseBytes
+	once  bool          // each attempt has an effect, whatever its Idempotency-Key
+	waits time.Duration // that the server may take beyond Config.Timeout
 }
 
 // Response is the response to a successful call.
@@ -156,7 +157,7 @@ func retryable(r *Request, err *UnreachableError) bool {
 
 // try makes one attempt of a call.
 func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout+r.waits)
 	defer cancel()
 	req, err := c.request(ctx, r, idempotencyKey)
 	if err != nil {
@@ -262,6 +263,9 @@ func doWithETag[T any](ctx context.Context, c *Client, r *Request) (*T, string, 
 	res, err := c.Do(ctx, r)
 	if err != nil {
 		return nil, "", err
+	}
+	if res.Status == http.StatusAccepted {
+		return nil, "", notDrained(res)
 	}
 	out := new(T)
 	if err := json.Unmarshal(res.Body, out); err != nil {

@@ -380,6 +380,7 @@ func callUpstreams(ctx context.Context, c *client.Client, discard func(any, erro
 	discard(c.AddTarget(ctx, "{gateway_id}", "{upstream}", client.AddTargetRequest{}))
 	discard(c.UpdateTarget(ctx, "{gateway_id}", "{upstream}", "https://a", client.TargetPatch{}))
 	discard(c.DeleteTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
+	discard(c.ReturnTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
 }
 
 // callAccounts makes the operator's calls.

@@ -1002,6 +1002,30 @@ func (e TargetInputResolve) Valid() bool {
 	}
 }
 
+// Values of TargetStatusState.
+const (
+	TargetStatusStateEjected   TargetStatusState = "ejected"
+	TargetStatusStateHealthy   TargetStatusState = "healthy"
+	TargetStatusStateUnhealthy TargetStatusState = "unhealthy"
+	TargetStatusStateWarming   TargetStatusState = "warming"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e TargetStatusState) Valid() bool {
+	switch e {
+	case TargetStatusStateEjected:
+		return true
+	case TargetStatusStateHealthy:
+		return true
+	case TargetStatusStateUnhealthy:
+		return true
+	case TargetStatusStateWarming:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of UpdateTargetRequestResolve.
 const (
 	UpdateTargetRequestResolveA    UpdateTargetRequestResolve = "a"
@@ -2220,6 +2244,14 @@ type HealthInput struct {
 	//
 	// Example: 2
 	Unhealthy *int64 `json:"unhealthy,omitempty"`
+}
+
+// InFlight is the schema InFlight of the OpenAPI document.
+type InFlight struct {
+	// InFlight The requests in flight at the target, by the names of the nodes on which there are some; null for a node that has not reported since the change.
+	//
+	// Example: {"node-1":3}
+	InFlight map[string]*int64 `json:"in_flight"`
 }
 
 // Key is the schema Key of the OpenAPI document.
@@ -4044,6 +4076,73 @@ type TargetInput struct {
 // Example: a
 type TargetInputResolve string
 
+// TargetStatus is the schema TargetStatus of the OpenAPI document.
+type TargetStatus struct {
+	// Address Host and port that the node connects to.
+	//
+	// Example: 10.0.0.1:8443
+	Address string `json:"address"`
+
+	// Degraded Whether the last look-up of the target's name has failed, so that an earlier result is used.
+	//
+	// Example: false
+	Degraded bool `json:"degraded"`
+
+	// Draining Whether the target gets no more requests, because it drains or was removed.
+	//
+	// Example: false
+	Draining bool `json:"draining"`
+
+	// Failures How many of them failed.
+	//
+	// Example: 2
+	Failures int64 `json:"failures"`
+
+	// InFlight Requests of the upstream in flight there.
+	//
+	// Example: 3
+	InFlight int64 `json:"in_flight"`
+
+	// LastCheck When the last check has ended; null without checks.
+	//
+	// Example: 2026-07-01T12:00:09.000000Z
+	LastCheck *time.Time `json:"last_check"`
+
+	// Node Name of the node that sees the target so.
+	//
+	// Example: node-1
+	Node string `json:"node"`
+
+	// Reason Why it is unhealthy or ejected; null otherwise.
+	//
+	// Example: connect
+	Reason *string `json:"reason"`
+
+	// Requests Attempts of requests there since the node has started, or since the upstream has the target.
+	//
+	// Example: 1250
+	Requests int64 `json:"requests"`
+
+	// Since Since when it is in this state.
+	//
+	// Example: 2026-07-01T12:00:00.000000Z
+	Since time.Time `json:"since"`
+
+	// State healthy; unhealthy by the checks, or because its address is not allowed; ejected after failures; or warming: its share of the requests grows, or its first check is awaited.
+	//
+	// Example: healthy
+	State TargetStatusState `json:"state"`
+
+	// Target URL of the target. One that the upstream does not have any more is listed while requests are in flight there.
+	//
+	// Example: https://10.0.0.1:8443
+	Target string `json:"target"`
+}
+
+// TargetStatusState healthy; unhealthy by the checks, or because its address is not allowed; ejected after failures; or warming: its share of the requests grows, or its first check is awaited.
+// Example: healthy
+type TargetStatusState string
+
 // Top is the schema Top of the OpenAPI document.
 type Top struct {
 	// One row for each route, key, gateway, upstream or target, the greatest first. Those
@@ -4235,6 +4334,11 @@ type UpdateTargetRequestResolve string
 
 // Upstream is the schema Upstream of the OpenAPI document.
 type Upstream struct {
+	// AllUnhealthy Whether requests go to all targets that do not drain, because none of them is healthy on the node that responds. Only in the response to getUpstream.
+	//
+	// Example: false
+	AllUnhealthy *bool `json:"all_unhealthy,omitempty"`
+
 	// Balance How a target is chosen.
 	//
 	// Example: least_requests
@@ -4299,6 +4403,9 @@ type Upstream struct {
 	// Example: 10s
 	Refresh string  `json:"refresh"`
 	Retries Retries `json:"retries"`
+
+	// State of the targets on each node. Only in the response to getUpstream.
+	Status *[]TargetStatus `json:"status,omitempty"`
 
 	// Where the requests go.
 	Targets []Target `json:"targets"`

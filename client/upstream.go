@@ -3,9 +3,13 @@ package client
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 )
 
 // Ejection says when failures in a row eject a target of an upstream (targets.md, section 3). It is either Off, or has
@@ -106,4 +110,39 @@ func (c *Client) UpdateTarget(ctx context.Context, gatewayID, name, target strin
 // status 409.
 func (c *Client) DeleteTarget(ctx context.Context, gatewayID, name, target string, options ...Option) (*Upstream, error) {
 	return call[Upstream](ctx, c, http.MethodDelete, targetPath(gatewayID, name, target), nil, options...)
+}
+
+// ReturnTarget ends an ejection of the target with the URL on every node, and returns the upstream. If it is not ejected, nothing
+// happens.
+func (c *Client) ReturnTarget(ctx context.Context, gatewayID, name, target string) (*Upstream, error) {
+	return call[Upstream](ctx, c, http.MethodPost, upstreamPath(gatewayID, name)+"/targets/return?url="+url.QueryEscape(target), nil)
+}
+
+// NotDrainedError is the error of a call with AwaitDrained after which requests are still in flight. The change was made.
+type NotDrainedError struct {
+	// InFlight has the number of requests, by the names of the nodes on which there are some; nil for a node that has not reported
+	// since the change.
+	InFlight map[string]*int64
+}
+
+// Error names the nodes.
+func (e *NotDrainedError) Error() string {
+	var texts []string
+	for _, node := range slices.Sorted(maps.Keys(e.InFlight)) {
+		text := node + " has not reported yet"
+		if n := e.InFlight[node]; n != nil {
+			text = fmt.Sprintf("%d on %s", *n, node)
+		}
+		texts = append(texts, text)
+	}
+	return "the target gets no more requests, but some are still in flight there: " + strings.Join(texts, ", ")
+}
+
+// notDrained returns the error of a response with status 202.
+func notDrained(res *Response) error {
+	var in InFlight
+	if err := json.Unmarshal(res.Body, &in); err != nil {
+		return fmt.Errorf("decode what is in flight: %w", err)
+	}
+	return &NotDrainedError{in.InFlight}
 }

@@ -85,6 +85,9 @@ type API struct {
 	exports *exports
 	signIns *signIns
 	tails   *tailSlots
+	// stopping ends when the server shuts down.
+	stopping context.Context
+	stop     context.CancelFunc
 
 	noSecret string // random; hooks of gateways that do not exist are verified with it, and fail
 
@@ -110,6 +113,7 @@ func New(cfg Config) (*API, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailSlots()}
 	a.noSecret = rand.Text()
+	a.stopping, a.stop = context.WithCancel(context.Background())
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas

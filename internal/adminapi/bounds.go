@@ -64,6 +64,7 @@ type bounds struct {
 	levels    *fairslots.Slots
 	tries     *fairslots.Slots // none waits
 	reaches   *fairslots.Slots // none waits
+	drains    *fairslots.Slots // none waits
 	calls     *fairslots.Slots
 	memory    memory
 }
@@ -75,6 +76,7 @@ func newBounds() *bounds {
 		levels:    fairslots.New(fairslots.Config{PerAccount: levelsPerAccount, All: levelsInAll, Waiting: levelsWaiting, Wait: levelsWait}),
 		tries:     fairslots.New(fairslots.Config{PerAccount: triesPerAccount, All: triesInAll}),
 		reaches:   fairslots.New(fairslots.Config{PerAccount: reachesPerAccount, All: reachesInAll}),
+		drains:    fairslots.New(fairslots.Config{PerAccount: drainsPerAccount, All: drainsInAll}),
 		calls:     fairslots.New(fairslots.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
 		memory:    memory{free: debug.FreeOSMemory},
 	}

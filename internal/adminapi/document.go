@@ -55,6 +55,7 @@ func ClientDocument() *huma.OpenAPI {
 			if op.Responses["201"] != nil {
 				delete(op.Responses, "200") // of a dry run
 			}
+			delete(op.Responses, "202") // an error for the client
 			op.Responses["default"] = failure
 		}
 	}
@@ -227,6 +228,12 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 		delete(r.Headers, "Location")
 		op.Responses["200"] = r
 	}
+	if o.waits != "" {
+		op.Responses["202"] = &huma.Response{
+			Description: o.waits, Headers: map[string]*huma.Param{"X-Request-Id": {Ref: "#/components/headers/X-Request-Id"}},
+			Content: map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(reflect.TypeFor[inFlightRecord](), true, "")}},
+		}
+	}
 	if o.mayBeUnmodified() {
 		op.Responses["304"] = &huma.Response{Description: http.StatusText(http.StatusNotModified), Headers: map[string]*huma.Param{
 			"X-Request-Id": {Ref: "#/components/headers/X-Request-Id"}, "ETag": {Ref: "#/components/headers/ETag"},
@@ -276,7 +283,9 @@ func (o *operation) parameters() (out []*huma.Param) {
 }
 
 // mayBeUnmodified reports whether the call honors If-None-Match.
-func (o *operation) mayBeUnmodified() bool { return o.hasETag && o.method == http.MethodGet }
+func (o *operation) mayBeUnmodified() bool {
+	return o.hasETag && !o.hasState && o.method == http.MethodGet
+}
 
 // isPush reports whether the call creates a revision.
 func (o *operation) isPush() bool {

@@ -196,7 +196,7 @@ func (a *API) simulatePlan(c *call, req simulateRequest, invalid error) (respons
 	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
 	return respond(present)(searching(c, func() (*control.Simulation, error) {
 		return a.cfg.Control.SimulatePlan(withIdempotency(c, present), &c.actor, c.params["gateway_id"], control.PlanInput{
-			Name: value(p.Name), Title: value(p.Title), Limits: limitInputs(p.Limits), TimeZone: value(p.TimeZone), AnchorDay: value(p.AnchorDay),
+			Name: value(p.Name), Title: value(p.Title), Limits: c.limitInputs("plan.limits", p.Limits), TimeZone: value(p.TimeZone), AnchorDay: value(p.AnchorDay),
 		})
 	}))
 }

@@ -49,6 +49,7 @@ type server struct {
 	logs    syncers                   // Sync returns when the records are in the store
 	close   func()
 	repos   *syncer
+	targets *knownTargets // nil for none; read by open
 }
 
 // readLevels calls the server's levels when levels of limits are read.
@@ -128,6 +129,9 @@ func (s *server) open() {
 	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost", Bounds: s.bounds}
 	s.repos = &syncer{}
 	cfg.Repositories = s.repos
+	if s.targets != nil {
+		cfg.Targets = s.targets
+	}
 	if first := must(must(control.New(cfg))(s.t).FirstStart(ctx, ""))(s.t); first != "" {
 		s.admin = first
 	}

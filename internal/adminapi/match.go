@@ -36,7 +36,7 @@ func parseMatch(values []string) (control.Match, error) {
 // ETag (RFC 9110, section 13.1.2; the comparison is weak). A malformed If-None-Match is ignored.
 func (c *call) notModified(res *response) bool {
 	tag := res.header["ETag"]
-	if tag == "" || res.status != http.StatusOK || c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {
+	if tag == "" || c.op.hasState || res.status != http.StatusOK || c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {
 		return false
 	}
 	tags, valid := parseTags(c.request.Header.Values("If-None-Match"))

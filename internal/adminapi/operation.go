@@ -32,6 +32,8 @@ type operation struct {
 	success      int          // status of a successful response
 	result       reflect.Type // type of the JSON response; nil if media is set
 	dryRun       reflect.Type // type of the JSON response to a dry run, with status 200; nil if it is the same as without
+	waits        string       // what status 202 means, with an inFlightRecord; "" if there is no such response
+	hasState     bool         // the record has state that its ETag does not cover, so that it is never a 304
 	alsoOK       string       // what status 200 means, with the same result, if success is another; "" if there is no such response
 	media        []string     // media types of a response that is not a JSON record
 	hasETag      bool         // the response has an ETag

@@ -1,14 +1,18 @@
 package adminapi
 
 import (
+	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 )
@@ -88,14 +92,20 @@ type planRecord struct {
 	Warnings  []string          `json:"warnings,omitempty" nullable:"false" doc:"Only in the response to a creation or change: paths in the routes of limits that match no route of the gateway. Absent if there are none." example:"the gateway gw_01jz8y5c3te9b8r2m6q4v7x0aa has no route /orders, so the limit per-minute does not apply to it at present"`
 }
 
-func limitInputs(in []planLimitInput) []plan.LimitInput {
-	out := make([]plan.LimitInput, len(in))
+// limitInputs returns the limits of a plan that are in the body's field at. Of a rate, a quota or a number of requests in flight
+// that could not be decoded, or whose name has another case, the response says that alone, and not that there is none.
+func (c *call) limitInputs(at string, in []planLimitInput) []plan.LimitInput {
+	out, known := make([]plan.LimitInput, len(in)), fault.ProblemsOf(c.invalid)
 	for i := range in {
 		l := &in[i]
 		out[i] = plan.LimitInput{
 			Name: l.Name, Sustained: value(l.Sustained), Burst: value(l.Burst), Quota: value(l.Quota), Concurrency: l.Concurrency, Meter: value(l.Meter), Overage: value(l.Overage),
 			WarnAt: percentages[percentage, int](l.WarnAt), Per: value(l.Per), GatewayID: value(l.GatewayID), Routes: l.Routes,
 		}
+		out[i].Assume(func(field string) bool {
+			path := fmt.Sprintf("%s[%d].%s", at, i, field)
+			return slices.ContainsFunc(known, func(p fault.Problem) bool { return strings.EqualFold(p.Field, path) })
+		})
 	}
 	return out
 }
@@ -206,7 +216,7 @@ func (a *API) listPlans(c *call) (response, error) {
 
 func (a *API) createPlan(c *call, req createPlanRequest) (response, error) {
 	return respond(newPlanResponse)(a.cfg.Control.CreatePlan(withIdempotency(c, newPlanResponse), &c.actor, control.PlanInput{
-		Name: req.Name, Title: value(req.Title), Limits: limitInputs(req.Limits), TimeZone: value(req.TimeZone), AnchorDay: value(req.AnchorDay),
+		Name: req.Name, Title: value(req.Title), Limits: c.limitInputs("limits", req.Limits), TimeZone: value(req.TimeZone), AnchorDay: value(req.AnchorDay),
 	}))
 }
 
@@ -215,7 +225,7 @@ func (a *API) getPlan(c *call) (response, error) {
 }
 
 func (a *API) updatePlan(c *call, req updatePlanRequest) (response, error) {
-	limits := control.Optional[[]plan.LimitInput]{Present: req.Limits.Present, Null: req.Limits.Null, Value: limitInputs(req.Limits.Value)}
+	limits := control.Optional[[]plan.LimitInput]{Present: req.Limits.Present, Null: req.Limits.Null, Value: c.limitInputs("limits", req.Limits.Value)}
 	patch := control.PlanPatch{Name: setTo(req.Name), Title: req.Title.Optional, Limits: limits, TimeZone: req.TimeZone.Optional, AnchorDay: req.AnchorDay.Optional}
 	if err := c.checkEffect(); err != nil {
 		return response{}, err

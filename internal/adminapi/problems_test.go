@@ -218,6 +218,45 @@ func TestEveryInvalidFieldHasItsPath(t *testing.T) {
 	}
 }
 
+// Guarantee: of a rate, a quota or a number of requests in flight in a limit that has the wrong type or range, or is named in
+// another case, that alone is said, and not that the limit has none of them, together with what else is wrong with the limit.
+func TestWhatALimitCountsIsReportedOnce(t *testing.T) {
+	s := start(t)
+	simulate, planPath := "/v1/gateways/"+s.newGateway("")+"/limits/simulate", "/v1/plans/"+s.newPlan("", "free")
+	for _, row := range []struct {
+		limit string
+		want  []string
+	}{
+		{`{"name": "a", "concurrency": 0}`, []string{"concurrency"}},
+		{`{"name": "a", "concurrency": "5"}`, []string{"concurrency"}},
+		{`{"name": "a", "quota": 5}`, []string{"quota"}},
+		{`{"name": "a", "quota": ""}`, []string{"quota"}},
+		{`{"name": "a", "quota": 5, "overage": "allow", "warn_at": [50]}`, []string{"quota"}},
+		{`{"name": "a", "Quota": "5/month"}`, []string{"Quota"}},
+		{`{"name": "a", "sustained": 5, "burst": "1/s"}`, []string{"sustained"}},
+		{`{"name": "a", "quota": 5, "burst": "1/s"}`, []string{"quota", "burst"}},
+		{`{"name": "A", "quota": 5, "concurrency": 0}`, []string{"quota", "concurrency", "name"}},
+		{`{"name": "a", "concurrency": 0, "meter": "tokens", "overage": "deny"}`, []string{"concurrency", "overage", "meter"}},
+		{`{"name": "a"}`, []string{"sustained"}},
+		{`{"name": "a", "quota": null}`, []string{"sustained"}},
+	} {
+		for _, call := range []struct{ method, path, body, at string }{
+			{"POST", "/v1/plans", `{"name": "pro", "limits": [%s]}`, "limits[0]."},
+			{"PATCH", planPath, `{"limits": [%s]}`, "limits[0]."},
+			{"POST", simulate, `{"plan": {"limits": [%s]}}`, "plan.limits[0]."},
+		} {
+			s.clock.move(1e9)
+			var want []string
+			for _, field := range row.want {
+				want = append(want, call.at+field)
+			}
+			if got := s.do(request{method: call.method, path: call.path, body: fmt.Sprintf(call.body, row.limit)}).fields(); !slices.Equal(got, want) {
+				t.Errorf("%s %s with %s: got errors for %q, want %q", call.method, call.path, row.limit, got, want)
+			}
+		}
+	}
+}
+
 // Guarantee: a response lists at most 50 problems, and no name in it is long, whatever the
 // size of the body.
 func TestListOfProblemsIsBounded(t *testing.T) {

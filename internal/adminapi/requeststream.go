@@ -96,8 +96,10 @@ func (p *tailSlots) remove(slot *tailSlot) {
 	}
 }
 
-// EndStreams ends the running streams, because a shutdown would wait for them. Later streams end at once.
+// EndStreams ends the running streams, and the calls that wait until a target is drained, because a shutdown would wait for them.
+// Later ones end at once.
 func (a *API) EndStreams() {
+	a.stop()
 	a.tails.mu.Lock()
 	defer a.tails.mu.Unlock()
 	if !a.tails.closed {

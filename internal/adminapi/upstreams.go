@@ -41,6 +41,8 @@ func (a *API) upstreamOperations() []operation {
 	const secrets = " With several targets, or a name other than default, the headers, those of checks and the client key are for the service that they were given for: " +
 		"with https targets and a name for host, what a certificate proves to be host, else the set of origins. " +
 		"A change that adds an origin, or changes host, ca or the scheme, gives them again, or is a 422."
+	const drains = " Once the call has returned, no node sends a request to a target that drains or was removed. With drain, the call also waits until what was in flight there has ended. If the target takes part again meanwhile, the response is a 409."
+	const inFlight = "The change is in force, but requests are still in flight at the target."
 	return []operation{{
 		id: "listUpstreams", method: http.MethodGet, path: upstreamsPath, tag: "Upstreams",
 		summary: "List upstreams", description: "Returns the upstreams of a gateway: the one with the name default, and then the others by their names.",
@@ -48,8 +50,8 @@ func (a *API) upstreamOperations() []operation {
 		run: a.listUpstreams,
 	}, {
 		id: "getUpstream", method: http.MethodGet, path: upstreamPath, tag: "Upstreams",
-		summary: "Get an upstream", description: "Returns one upstream. Its ETag is that of the gateway.",
-		success: http.StatusOK, result: record, hasETag: true,
+		summary: "Get an upstream", description: "Returns one upstream, with the state of its targets on each node: on the node that responds as it is now, on others as they have reported it. They report every two seconds what drains, and what has changed its state. At most 2,560 entries are listed. The ETag is that of the gateway, and says nothing about the state.",
+		success: http.StatusOK, result: record, hasETag: true, hasState: true,
 		run: a.getUpstream,
 	}, {
 		id: "putUpstream", method: http.MethodPut, path: upstreamPath, tag: "Upstreams",
@@ -77,15 +79,20 @@ func (a *API) upstreamOperations() []operation {
 		run: takes(a.addTarget),
 	}, {
 		id: "updateTarget", method: http.MethodPatch, path: targetsPath, tag: "Upstreams",
-		summary: "Update a target", description: "Changes the given fields of a target, and returns the upstream. null restores a default.",
-		query: []queryParam{targetParam()}, body: reflect.TypeFor[updateTargetRequest](), ifMatch: true,
-		success: http.StatusOK, result: record, hasETag: true,
+		summary: "Update a target", description: "Changes the given fields of a target, and returns the upstream. null restores a default." + drains,
+		query: []queryParam{targetParam(), drainParam()}, body: reflect.TypeFor[updateTargetRequest](), ifMatch: true,
+		success: http.StatusOK, result: record, hasETag: true, waits: inFlight, errors: []int{http.StatusConflict},
 		run: takes(a.updateTarget),
 	}, {
 		id: "deleteTarget", method: http.MethodDelete, path: targetsPath, tag: "Upstreams",
-		summary: "Remove a target", description: "Removes a target from an upstream, and returns the upstream. The last one is a 409.",
-		query: []queryParam{targetParam()}, ifMatch: true, success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
+		summary: "Remove a target", description: "Removes a target from an upstream, and returns the upstream. The last one is a 409." + drains,
+		query: []queryParam{targetParam(), drainParam()}, ifMatch: true, success: http.StatusOK, result: record, hasETag: true, waits: inFlight, errors: []int{http.StatusConflict},
 		run: a.deleteTarget,
+	}, {
+		id: "returnTarget", method: http.MethodPost, path: targetsPath + "/return", tag: "Upstreams",
+		summary: "Return a target", description: "Ends an ejection of a target by hand, on every node, and returns the upstream. If the target is not ejected, nothing happens.",
+		query: []queryParam{targetParam()}, replayable: true, success: http.StatusOK, result: record, hasETag: true,
+		run: a.returnTarget,
 	}}
 }
 
@@ -95,7 +102,11 @@ func targetParam() queryParam {
 }
 
 func upstreamResponse(u *control.NamedUpstream) response {
-	res := withETag(presentUpstream(u.Gateway, u.Upstream), u.Gateway.Version)
+	record := presentUpstream(u.Gateway, u.Upstream)
+	if u.Status != nil {
+		record.addStatus(u.Status)
+	}
+	res := withETag(record, u.Gateway.Version)
 	if u.Created {
 		return res.created(pathOfUpstream(u))
 	}
@@ -164,13 +175,17 @@ func (a *API) addTarget(c *call, req addTargetRequest) (response, error) {
 }
 
 func (a *API) updateTarget(c *call, req updateTargetRequest) (response, error) {
-	p := control.TargetPatch{Weight: req.Weight.Optional, Backup: req.Backup.Optional, Drain: req.Drain.Optional}
+	p := control.TargetPatch{Weight: req.Weight.Optional, Backup: req.Backup.Optional, Drain: req.Drain.Optional, Awaited: c.query.Has("drain")}
 	p.Resolve.Present, p.Resolve.Null, p.Resolve.Value = req.Resolve.Present, req.Resolve.Null, gateway.Resolve(req.Resolve.Value)
-	return respond(upstreamResponse)(a.cfg.Control.PatchTarget(c.ctx, &c.actor, c.params["gateway_id"], c.params["upstream"], c.query.Get("url"), p, c.match))
+	return a.waitDrained(c, func() (*control.NamedUpstream, error) {
+		return a.cfg.Control.PatchTarget(c.ctx, &c.actor, c.params["gateway_id"], c.params["upstream"], c.query.Get("url"), p, c.match)
+	})
 }
 
 func (a *API) deleteTarget(c *call) (response, error) {
-	return respond(upstreamResponse)(a.cfg.Control.DeleteTarget(c.ctx, &c.actor, c.params["gateway_id"], c.params["upstream"], c.query.Get("url"), c.match))
+	return a.waitDrained(c, func() (*control.NamedUpstream, error) {
+		return a.cfg.Control.DeleteTarget(c.ctx, &c.actor, c.params["gateway_id"], c.params["upstream"], c.query.Get("url"), c.match)
+	})
 }
 
 // routeUpstream returns the name of the upstream of a route.

@@ -115,7 +115,10 @@ func TestTargetsAreAddedChangedAndRemoved(t *testing.T) {
 	s.patch(targets, `{"drain": true}`).refused(422, "validation_failed", "url")
 	s.patch(at("https://c"), `{"drain": true}`).refused(404, "not_found", "")
 	s.patch(at("http://b/x"), `{"weight": 1001}`).refused(422, "validation_failed", "weight")
-	s.patch(at("http://b/x")+"&drain=30s", `{}`).refused(422, "validation_failed", "drain")
+	for _, wrong := range []string{"", "30", "10m1s", "999ms", "-5s", "forever"} {
+		s.patch(at("http://b/x")+"&drain="+wrong, `{}`).refused(422, "validation_failed", "drain")
+		s.delete(at("http://b/x")+"&drain="+wrong).refused(422, "validation_failed", "drain")
+	}
 
 	s.patch(gatewayPath, `{"upstream_url": "https://c"}`).refused(409, "conflict", "upstream_url")
 	s.delete(at(first)).want(200).wantJSON("targets", `[{"backup":false,"drain":true,"resolve":"none","url":"http://b/x","weight":1}]`)

@@ -2,11 +2,13 @@ package adminapi
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -301,7 +303,18 @@ func (upstreamRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *hum
 		schema.Properties[s.Name] = recordSchema(r, &s, isNullable(&s))
 		schema.Required = append(schema.Required, s.Name)
 	}
+	schema.Properties["all_unhealthy"] = &huma.Schema{Type: huma.TypeBoolean, Description: "Whether requests go to all targets that do not drain, because none of them is healthy on the node that responds. Only in the response to getUpstream.", Examples: []any{false}}
+	schema.Properties["status"] = &huma.Schema{Type: huma.TypeArray, Description: "State of the targets on each node. Only in the response to getUpstream.", Items: r.Schema(reflect.TypeFor[targetStatusRecord](), true, "")}
 	return schema
+}
+
+// addStatus adds the state of the targets.
+func (r *upstreamRecord) addStatus(s *control.UpstreamStatus) {
+	list := make([]targetStatusRecord, len(s.Targets))
+	for i := range s.Targets {
+		list[i] = presentTargetStatus(&s.Targets[i])
+	}
+	r.members = append(r.members, member{"all_unhealthy", s.AllUnhealthy}, member{"status", list})
 }
 
 // isNullable reports whether a setting of an upstream is null in its record while it is not set.

@@ -29,30 +29,34 @@ type planLoad struct {
 func (l *planLoad) run(seed uint64) {
 	random, v := rand.New(rand.NewPCG(seed, 1)), new(Verdict)
 	for i := 0; i < 100 || !l.done.Load() && i < 100_000; i++ {
-		k := random.IntN(len(l.keys))
-		req := Request{Method: "GET", Host: "any.example", Target: "/", Authorization: "Bearer " + l.secrets[k], Authorizations: 1}
-		before := l.suspensions.Load()
-		l.admit.Decide(&req, v)
-		suspended := before%2 == 1 && before == l.suspensions.Load() && l.keys[k].OwnerID == l.owners[0].ID
-		result := v.result()
-		l.mu.Lock()
-		switch {
-		case suspended && result != accesslog.OwnerSuspended:
-			l.wrong = fmt.Sprintf("a key of a suspended owner: result %d", result)
-		case result == accesslog.Forwarded:
-			for _, bucket := range l.admitted(v, l.owned) {
-				l.charged[bucket]++
-			}
-		case result != accesslog.Limited && result != accesslog.OwnerSuspended:
-			l.wrong = fmt.Sprintf("result %d: %v", result, v.Fault())
+		l.request(random.IntN(len(l.keys)), v)
+	}
+}
+
+// request makes a request with a key.
+func (l *planLoad) request(k int, v *Verdict) {
+	req := Request{Method: "GET", Host: "any.example", Target: "/", Authorization: "Bearer " + l.secrets[k], Authorizations: 1}
+	before := l.suspensions.Load()
+	l.admit.Decide(&req, v)
+	suspended := before%2 == 1 && before == l.suspensions.Load() && l.keys[k].OwnerID == l.owners[0].ID
+	result := v.result()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case suspended && result != accesslog.OwnerSuspended:
+		l.wrong = fmt.Sprintf("a key of a suspended owner: result %d", result)
+	case result == accesslog.Forwarded:
+		for _, bucket := range l.admitted(v, l.owned) {
+			l.charged[bucket]++
 		}
-		l.mu.Unlock()
+	case result != accesslog.Limited && result != accesslog.OwnerSuspended:
+		l.wrong = fmt.Sprintf("result %d: %v", result, v.Fault())
 	}
 }
 
 // change edits and deletes plans, moves the second owner between plans, and suspends the first one.
 func (l *planLoad) change() {
-	first, second := l.owners[0], l.owners[1]
+	first, second, v := l.owners[0], l.owners[1], new(Verdict)
 	for i := range 40 {
 		l.plans[0].Limits = l.planLimits(fmt.Sprintf("together owner %d/day", 100+10*i), fmt.Sprintf("each key %d/day", 50+5*i))
 		l.source.PutPlan(l.plans[0])
@@ -63,6 +67,9 @@ func (l *planLoad) change() {
 		l.source.PutOwner(first)
 		l.catchUp()
 		l.suspensions.Add(1)
+		for k := range l.keys { // the others may be too slow to see it
+			l.request(k, v)
+		}
 		l.source.DeletePlan(extra.ID)
 		l.catchUp()
 		l.suspensions.Add(1)

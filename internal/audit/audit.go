@@ -57,6 +57,7 @@ const (
 	TargetUpdate    Action = "target.update"
 	TargetDrain     Action = "target.drain" // an update that takes it away
 	TargetDelete    Action = "target.delete"
+	TargetReturn    Action = "target.return" // its ejection was ended by hand
 	RouteCreate     Action = "route.create"
 	RouteUpdate     Action = "route.update"
 	RouteDelete     Action = "route.delete"

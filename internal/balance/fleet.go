@@ -21,6 +21,7 @@ type Fleet struct {
 	addresses map[Key]*used
 	healths   map[healthKey]*Health
 	checks    func() // what is to be checked has changed; nil does nothing
+	lones     map[*Lone]keptLone
 }
 
 // used is an address with the number of targets that have it.
@@ -36,7 +37,7 @@ type healthKey struct {
 
 // NewFleet returns an empty Fleet. sink may be nil.
 func NewFleet(sink Sink) *Fleet {
-	return &Fleet{sink: sink, random: rand.Uint64, upstreams: map[Name]*Upstream{}, addresses: map[Key]*used{}, healths: map[healthKey]*Health{}}
+	return &Fleet{sink: sink, random: rand.Uint64, upstreams: map[Name]*Upstream{}, addresses: map[Key]*used{}, healths: map[healthKey]*Health{}, lones: map[*Lone]keptLone{}}
 }
 
 // Upstream returns the upstream of a name with the configuration cfg, which is in force when it returns. An upstream that

@@ -7,7 +7,9 @@ import (
 
 // Status is the state of a target at one address, as it is shown (section 3).
 type Status struct {
-	Target   *Target
+	Target   *Target // nil for the only target of an upstream
+	URL      string  // as it is configured
+	Address  string  // as in Key
 	Weight   int
 	Backup   bool
 	State    State
@@ -54,7 +56,7 @@ func (u *Upstream) Observe(now time.Duration, dst []Status) []Status {
 func (t *entry) status(now time.Duration, heeds, waits bool) Status {
 	a := t.address
 	p := a.stateAt(now).state()
-	s := Status{Target: t.Target, Weight: int(t.weight / fullWeight), Backup: t.backup, Degraded: t.degraded, Draining: t.leaves.Load(), InFlight: a.inFlight.Load(), Own: t.InFlight(), Requests: t.begun.Load()}
+	s := Status{Target: t.Target, URL: t.url, Address: a.key.Address, Weight: int(t.weight / fullWeight), Backup: t.backup, Degraded: t.degraded, Draining: t.leaves.Load(), InFlight: a.inFlight.Load(), Own: t.InFlight(), Requests: t.begun.Load()}
 	for i := range t.failures {
 		s.Failures += t.failures[i].Load()
 	}

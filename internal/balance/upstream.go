@@ -215,6 +215,7 @@ func (f *Fleet) Sweep(now time.Duration) {
 		u.mu.Unlock()
 	}
 	f.sweep()
+	f.sweepLones()
 	for _, u := range f.dropped {
 		u.mu.Lock()
 		ending = ending || u.ends(soon)

@@ -2,9 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -16,7 +20,7 @@ import (
 
 func newTargets(a *app) *cobra.Command {
 	return newGroup("targets", "Manage the targets of an upstream",
-		newTargetsList(a), newTargetsAdd(a), newTargetsUpdate(a), newTargetsDrain(a), newTargetsRemove(a))
+		newTargetsList(a), newTargetsAdd(a), newTargetsUpdate(a), newTargetsDrain(a), newTargetsReturn(a), newTargetsRemove(a))
 }
 
 // targetCommand is a command on a target of an upstream, which its URL names.
@@ -104,10 +108,101 @@ func targetsOf(texts []string) (any, error) {
 	return list, nil
 }
 
-// listedTarget is a target with its upstream.
+// listedTarget is a target with its upstream, and its state on each node.
 type listedTarget struct {
 	Upstream string `json:"upstream"`
 	client.Target
+	Status []client.TargetStatus `json:"status"`
+}
+
+// statesText returns the state of a target, node by node if it differs.
+func statesText(list []client.TargetStatus) string {
+	words := func(s *client.TargetStatus) string {
+		text := string(s.State)
+		if s.Reason != nil {
+			text += " (" + *s.Reason + ")"
+		}
+		if s.Degraded {
+			text += ", degraded"
+		}
+		return text
+	}
+	same := true
+	for i := range list {
+		same = same && words(&list[i]) == words(&list[0])
+	}
+	if same && len(list) > 0 {
+		return words(&list[0])
+	}
+	texts := make([]string, len(list))
+	for i := range list {
+		texts[i] = list[i].Node + " " + words(&list[i])
+	}
+	return strings.Join(texts, "; ")
+}
+
+// inFlightText returns what is in flight at a target, node by node if there are several.
+func inFlightText(list []client.TargetStatus) string {
+	open, nodes := map[string]int64{}, []string{}
+	total := int64(0)
+	for i := range list {
+		s := &list[i]
+		if _, known := open[s.Node]; !known {
+			nodes = append(nodes, s.Node)
+		}
+		open[s.Node] += s.InFlight
+		total += s.InFlight
+	}
+	slices.Sort(nodes)
+	var texts []string
+	for _, node := range nodes {
+		if open[node] > 0 {
+			texts = append(texts, fmt.Sprintf("%s %d", node, open[node]))
+		}
+	}
+	text := strconv.FormatInt(total, 10)
+	if len(nodes) > 1 && total > 0 {
+		text += " (" + strings.Join(texts, ", ") + ")"
+	}
+	return text
+}
+
+// statusOf returns the part of a status that is about one target.
+func statusOf(u *client.Upstream, url string) []client.TargetStatus {
+	list := []client.TargetStatus{}
+	if u.Status != nil {
+		for _, s := range *u.Status {
+			if s.Target == url {
+				list = append(list, s)
+			}
+		}
+	}
+	return list
+}
+
+// statusFields returns the state of the targets of an upstream, those that were removed included.
+func statusFields(u *client.Upstream) (fields []terminal.Field) {
+	var urls []string
+	for i := range u.Targets {
+		urls = append(urls, u.Targets[i].URL)
+	}
+	if u.Status != nil {
+		for _, s := range *u.Status {
+			if !slices.Contains(urls, s.Target) {
+				urls = append(urls, s.Target)
+			}
+		}
+	}
+	for _, url := range urls {
+		list := statusOf(u, url)
+		if len(list) > 0 {
+			fields = append(fields, terminal.Field{"STATE", url + ": " + statesText(list) + ", in flight " + inFlightText(list)})
+		}
+	}
+	if u.AllUnhealthy != nil && *u.AllUnhealthy {
+		fields = append(fields, terminal.Field{"ALL UNHEALTHY", "yes: requests go to all targets that do not drain"})
+	}
+	return fields
 }
 
 func newTargetsList(a *app) *cobra.Command {
@@ -119,33 +214,43 @@ func newTargetsList(a *app) *cobra.Command {
 		options: options, check: optionalGateway(&ofGateway),
 		find: func(ctx context.Context, api *client.Client) (iter.Seq2[listedTarget, error], error) {
 			id, err := a.gatewayID(api, ofGateway)
-			if err != nil || upstream == "" {
-				return targetsIn(api.Upstreams(ctx, id, *options)), err
-			}
-			u, err := api.Upstream(ctx, id, upstream)
 			if err != nil {
 				return nil, err
 			}
-			return targetsIn(func(yield func(client.Upstream, error) bool) { yield(*u, nil) }), nil
+			names := func(yield func(string, error) bool) { yield(upstream, nil) }
+			if upstream == "" {
+				names = func(yield func(string, error) bool) {
+					for u, err := range api.Upstreams(ctx, id, *options) {
+						if !yield(u.Name, err) {
+							return
+						}
+					}
+				}
+			}
+			return targetsIn(names, func(name string) (*client.Upstream, error) { return api.Upstream(ctx, id, name) }), nil
 		},
-		columns: []terminal.Column{{Name: "UPSTREAM"}, {Name: "TARGET", Flex: true}, {Name: "WEIGHT"}, {Name: "BACKUP", Rank: 1}, {Name: "DRAIN", Rank: 1}, {Name: "RESOLVE", Rank: 1}},
+		columns: []terminal.Column{{Name: "UPSTREAM"}, {Name: "TARGET", Flex: true}, {Name: "WEIGHT", Rank: 1}, {Name: "BACKUP", Rank: 2}, {Name: "DRAIN", Rank: 1}, {Name: "RESOLVE", Rank: 2}, {Name: "STATE"}, {Name: "IN FLIGHT"}},
 		row: func(t *listedTarget) []string {
-			return []string{t.Upstream, t.URL, strconv.FormatInt(t.Weight, 10), yesNo(t.Backup), yesNo(t.Drain), string(t.Resolve)}
+			return []string{t.Upstream, t.URL, strconv.FormatInt(t.Weight, 10), yesNo(t.Backup), yesNo(t.Drain), string(t.Resolve), statesText(t.Status), inFlightText(t.Status)}
 		},
 		empty: always("No targets."),
 	})
 }
 
-// targetsIn returns the targets of upstreams.
-func targetsIn(upstreams iter.Seq2[client.Upstream, error]) iter.Seq2[listedTarget, error] {
+// targetsIn returns the targets of upstreams, each of which read returns by its name.
+func targetsIn(names iter.Seq2[string, error], read func(name string) (*client.Upstream, error)) iter.Seq2[listedTarget, error] {
 	return func(yield func(listedTarget, error) bool) {
-		for u, err := range upstreams {
+		for name, err := range names {
+			var u *client.Upstream
+			if err == nil {
+				u, err = read(name)
+			}
 			if err != nil {
 				yield(listedTarget{}, err)
 				return
 			}
 			for _, t := range u.Targets {
-				if !yield(listedTarget{u.Name, t}, nil) {
+				if !yield(listedTarget{u.Name, t, statusOf(u, t.URL)}, nil) {
 					return
 				}
 			}
@@ -257,19 +362,97 @@ func newTargetsUpdate(a *app) *cobra.Command {
 
 func newTargetsDrain(a *app) *cobra.Command {
 	o := targetOf(a)
-	c := o.of(&cobra.Command{
+	wait := drainWait{targetCommand: o}
+	c := wait.of(&cobra.Command{
 		Use: "drain --gateway ID TARGET", Short: "Take a target away: it gets no more requests",
-		Long: "Take a target away: once the command has returned, it gets no more requests.\nkeygate targets update --drain=false lets it take part again.",
+		Long: `Take a target away: once the command has returned, it gets no more requests. With --wait, the
+command also waits until the requests that were in flight there have ended, on every node. If some
+are left then, it says on which node, and the exit status is 1.
+keygate targets update --drain=false lets the target take part again.`,
+		Example: "  keygate targets drain --gateway orders https://10.0.0.3:8443 --wait 30s",
 	})
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
-		return api.UpdateTarget(ctx, o.gateway, o.upstream, url, client.TargetPatch{Drain: client.Set(true)})
+		return wait.call(ctx, api, url, func(options ...client.Option) (*client.Upstream, error) {
+			return api.UpdateTarget(ctx, o.gateway, o.upstream, url, client.TargetPatch{Drain: client.Set(true)}, options...)
+		})
 	}, upstreamFields)
+}
+
+func newTargetsReturn(a *app) *cobra.Command {
+	o := targetOf(a)
+	c := o.of(&cobra.Command{
+		Use: "return --gateway ID TARGET", Short: "End an ejection of a target by hand, on every node",
+		Long: "End an ejection of a target by hand, on every node. If it is not ejected, nothing happens.",
+	})
+	return shows(o.one, c, func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
+		return api.ReturnTarget(ctx, o.gateway, o.upstream, url)
+	}, upstreamFields)
+}
+
+// drainWait is the flag of commands that wait until nothing is in flight at a target.
+type drainWait struct {
+	*targetCommand
+	within time.Duration
+}
+
+// of adds the flags.
+func (w *drainWait) of(c *cobra.Command) *cobra.Command {
+	c.Flags().DurationVar(&w.within, "wait", 0, "wait for up to this `duration`, from 1s to 10m, until nothing is in flight at the target any more")
+	return w.targetCommand.of(c)
+}
+
+// drainShown is how often the command looks what is in flight while it waits.
+const drainShown = 2 * time.Second
+
+// call makes a call that takes the target away. While it waits, what is in flight is shown on standard error.
+func (w *drainWait) call(ctx context.Context, api *client.Client, url string, change func(...client.Option) (*client.Upstream, error)) (*client.Upstream, error) {
+	if w.within == 0 {
+		return change()
+	}
+	watching, end := context.WithCancel(ctx)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		w.watch(watching, api, url)
+	}()
+	u, err := change(client.AwaitDrained(w.within))
+	end()
+	<-watched
+	var left *client.NotDrainedError
+	if errors.As(err, &left) {
+		return nil, fmt.Errorf("%s, after %s: %w", url, w.within, err)
+	}
+	return u, err
+}
+
+// watch shows what is in flight at the target whenever it has changed, until ctx ends.
+func (w *drainWait) watch(ctx context.Context, api *client.Client, url string) {
+	ticker := time.NewTicker(drainShown)
+	defer ticker.Stop()
+	last := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		u, err := api.Upstream(ctx, w.gateway, w.upstream)
+		if err != nil {
+			continue // the call that waits says what is wrong
+		}
+		if text := inFlightText(statusOf(u, url)); text != last {
+			last = text
+			w.Say("In flight at %s: %s", url, text)
+		}
+	}
 }
 
 func newTargetsRemove(a *app) *cobra.Command {
 	o := targetOf(a)
-	target := ""
-	return o.of(destroys(o.one, &cobra.Command{Use: "remove --gateway ID TARGET", Short: "Remove a target from an upstream"}, destroyer[client.Upstream]{
+	wait, target := drainWait{targetCommand: o}, ""
+	return wait.of(destroys(o.one, &cobra.Command{Use: "remove --gateway ID TARGET", Short: "Remove a target from an upstream",
+		Long: "Remove a target from an upstream: it gets no more requests. With --wait, the command also waits until\nthose that were in flight there have ended; if some are left then, the exit status is 1.",
+	}, destroyer[client.Upstream]{
 		"remove",
 		func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
 			target = url
@@ -278,7 +461,9 @@ func newTargetsRemove(a *app) *cobra.Command {
 		func(context.Context, *client.Client, *client.Upstream) (lost, error) { return lost{}, nil },
 		func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
 			target = url
-			return api.DeleteTarget(ctx, o.gateway, o.upstream, url)
+			return wait.call(ctx, api, url, func(options ...client.Option) (*client.Upstream, error) {
+				return api.DeleteTarget(ctx, o.gateway, o.upstream, url, options...)
+			})
 		},
 		func(u *client.Upstream) string { return "target " + target + " of " + upstreamLabel(u) }, upstreamFields,
 	}))

@@ -81,7 +81,7 @@ func upstreamFields(u *client.Upstream) []terminal.Field {
 			fields = append(fields, f)
 		}
 	}
-	return fields
+	return append(fields, statusFields(u)...)
 }
 
 func newUpstreamsList(a *app) *cobra.Command {

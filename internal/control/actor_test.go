@@ -250,6 +250,7 @@ func callsOnUpstreams(h *harness, c *control.Actor, on target) map[string]func(c
 		"PatchTarget": func(ctx context.Context) error {
 			return second(h.PatchTarget(ctx, c, id, "default", url, control.TargetPatch{Drain: value(true)}, nil))
 		},
+		"ReturnTarget": func(ctx context.Context) error { return second(h.ReturnTarget(ctx, c, id, "default", url)) },
 		"DeleteTarget": func(ctx context.Context) error { return second(h.DeleteTarget(ctx, c, id, "default", url, nil)) },
 	}
 }

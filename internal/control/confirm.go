@@ -47,6 +47,8 @@ type Receipt struct {
 	// Acknowledged is how many of the Nodes have the change, with NoWait. Nodes is 0 if this is not
 	// known.
 	Acknowledged, Nodes int
+
+	at snapshot.Position // the newest change that the operation has seen or made
 }
 
 type receiptKey struct{}
@@ -79,7 +81,7 @@ func (s *Service) confirm(ctx context.Context, p snapshot.Position, number int64
 	if receipt == nil {
 		receipt = &Receipt{}
 	}
-	receipt.Change = number
+	receipt.Change, receipt.at = number, p
 	if receipt.NoWait {
 		ctx, cancel := context.WithTimeout(ctx, acknowledgedWithin)
 		defer cancel()

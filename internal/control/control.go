@@ -37,7 +37,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake,
-// AuditSync, Everywhere, Sources, Quotas, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -62,6 +62,8 @@ type Config struct {
 	Sources Sources
 	// Quotas is the engine of quotas. Nil means that this process has no data plane: usage is then what the store has.
 	Quotas Quotas
+	// Targets is what is known of the targets of upstreams at present. Nil means that nothing is.
+	Targets Targets
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer

@@ -15,7 +15,10 @@ import (
 type NamedUpstream struct {
 	Gateway *gateway.Gateway // its Version is that of the upstream
 	*gateway.Upstream
-	Created bool // by the call
+	Created bool   // by the call
+	Target  string // URL of the target that the call has changed or removed
+	// Status is the state of the targets at present. Only Upstream sets it, and only if Config.Targets is set.
+	Status *UpstreamStatus
 }
 
 // Upstreams lists the upstreams of a gateway, by their names, the default one first. p.After is a name.
@@ -32,11 +35,15 @@ func (s *Service) Upstreams(ctx context.Context, actor *Actor, gatewayID string,
 	})
 }
 
-// Upstream returns one upstream.
+// Upstream returns one upstream, with the state of its targets.
 func (s *Service) Upstream(ctx context.Context, actor *Actor, gatewayID, name string) (*NamedUpstream, error) {
-	return readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (*NamedUpstream, error) {
+	u, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (*NamedUpstream, error) {
 		return upstreamOf(g, name)
 	})
+	if err == nil {
+		u.Status, err = s.upstreamStatus(ctx, u)
+	}
+	return u, err
 }
 
 // upstreamOf returns an upstream of g. If there is none, the error is fault.NotFound.
@@ -192,6 +199,8 @@ type TargetPatch struct {
 	Backup  Optional[bool]
 	Drain   Optional[bool]
 	Resolve Optional[gateway.Resolve]
+	// Awaited means that AwaitDrained follows: after the change, the target must drain.
+	Awaited bool
 }
 
 // PatchTarget changes a target of an upstream.
@@ -215,6 +224,9 @@ func (s *Service) PatchTarget(ctx context.Context, actor *Actor, gatewayID, name
 		set(&t.Backup, p.Backup.Present, p.Backup.Value)
 		set(&t.Drain, p.Drain.Present, p.Drain.Value)
 		set(&t.Resolve, p.Resolve.Present, p.Resolve.Value)
+		if p.Awaited && !t.Drain {
+			return all, action, fault.Invalid("drain", "waits until nothing is in flight at the target, which goes on to get requests: set drain to true in the body, or leave out ?drain")
+		}
 		return all, action, nil
 	})
 }
@@ -230,21 +242,24 @@ func (s *Service) DeleteTarget(ctx context.Context, actor *Actor, gatewayID, nam
 }
 
 // changeTargets changes the targets of an upstream, of which one has the URL. f gets a copy of them with its index, and
-// returns what they become and what is recorded, or fault.Conflict.
+// returns what they become and what is recorded, or fault.Conflict or a validation error.
 func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, name, url string, m Match, f func(all []gateway.Target, at int) ([]gateway.Target, audit.Action, error)) (*NamedUpstream, error) {
 	return s.changeUpstream(ctx, actor, gatewayID, name, m, func(_ *work, g *gateway.Gateway) (c upstreamChange, err error) {
 		u, err := upstreamOf(g, name)
 		if err != nil {
 			return c, err
 		}
-		at := u.FindTarget(url)
-		if at < 0 {
-			return c, fault.New(fault.NotFound, "the upstream %s has no target with this URL: list its targets", name)
+		at, err := u.targetAt(url)
+		if err != nil {
+			return c, err
 		}
 		all, action, refused := f(slices.Clone(u.AllTargets()), at)
+		if fault.CodeOf(refused) == fault.ValidationFailed {
+			return c, refused
+		}
 		edit := &upstreamEdit{name: name}
 		edit.reach = append(edit.reach, sure(func(g *gateway.Gateway) { g.Upstream.SetTargets(all) }))
-		return upstreamChange{action: action, change: edit.apply, refused: refused}, nil
+		return upstreamChange{action: action, change: edit.apply, refused: refused, target: u.AllTargets()[at].URL}, nil
 	})
 }
 
@@ -252,7 +267,8 @@ func (s *Service) changeTargets(ctx context.Context, actor *Actor, gatewayID, na
 type upstreamChange struct {
 	action  audit.Action
 	change  func(*gateway.Gateway) error
-	refused error // fault.Conflict, if the ETag matches
+	refused error  // fault.Conflict, if the ETag matches
+	target  string // see NamedUpstream
 }
 
 // changeUpstream changes an upstream of a gateway as read says.
@@ -284,7 +300,7 @@ func (s *Service) changeUpstream(ctx context.Context, actor *Actor, gatewayID, n
 		if err := w.storeUpstreams(ctx, c.action, before, &g); err != nil {
 			return nil, err
 		}
-		return &NamedUpstream{Gateway: &g, Upstream: g.UpstreamNamed(name), Created: c.action == audit.UpstreamCreate}, nil
+		return &NamedUpstream{Gateway: &g, Upstream: g.UpstreamNamed(name), Created: c.action == audit.UpstreamCreate, Target: c.target}, nil
 	})
 }
 

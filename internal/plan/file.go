@@ -216,22 +216,23 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 	if len(in.Routes) > 0 && of == "" && !unread["gateway"] {
 		err = fault.Join(err, n.Member("routes").Invalid(at+".routes", "need gateway: give the name of the gateway that has these routes"))
 	}
-	in.assume(n, unread)
+	// One that is only like it in name is reported as unknown.
+	in.Assume(func(field string) bool { return unread[field] || n.HasLike(field) })
 	l, bad := in.parse()
 	l.GatewayID = cmp.Or(of, "a gateway")
 	return l, of, unread, fault.Join(err, wrong(bad, n, at, unread))
 }
 
-// assume gives in a rate, a quota or a number of requests in flight that was meant to be there but could not be read, so that
-// nothing else is said of it. One that is only like it in name is reported as unknown.
-func (in *LimitInput) assume(n *document.Node, unread map[string]bool) {
-	if unread["sustained"] || n.HasLike("sustained") {
+// Assume gives in a rate, a quota or a number of requests in flight that was meant to be there but could not be read, so that
+// nothing else is said of it. meant reports whether that is so for the field.
+func (in *LimitInput) Assume(meant func(field string) bool) {
+	if meant("sustained") {
 		in.Sustained = cmp.Or(in.Sustained, "1/s")
 	}
-	if unread["quota"] || n.HasLike("quota") {
+	if meant("quota") {
 		in.Quota = cmp.Or(in.Quota, "1/day")
 	}
-	if unread["concurrency"] || n.HasLike("concurrency") {
+	if meant("concurrency") {
 		in.Concurrency = new(int64(1))
 	}
 }

@@ -1,17 +1,22 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/health"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/targetreport"
 )
 
 // openFleet makes what chooses between the targets of upstreams, whose reports become events, and what looks up their names.
@@ -100,3 +105,79 @@ func (f *fleetSweeper) Start(context.Context) error {
 
 // Stop ends the sweeps.
 func (f *fleetSweeper) Stop(ctx context.Context) error { return f.group.Stop(ctx) }
+
+// targetClock returns the clock for reports of targets.
+func (s *Server) targetClock() targetreport.Clock {
+	return targetreport.Clock{Mono: func() time.Duration { return time.Duration(s.clock.Now().Mono) }, Wall: s.clock.WallTime}
+}
+
+// openReports starts to report the state of targets to other nodes, if there may be some and this one has a data plane.
+func (s *Server) openReports(ctx context.Context) (err error) {
+	s.metrics.Gauge("keygate_target_reports_left_out", "Targets that this node does not report to other nodes, because there are too many. 0 without PostgreSQL.", func() float64 {
+		if s.reporter == nil {
+			return 0
+		}
+		return float64(s.reporter.LeftOut())
+	})
+	if s.node == nil || !s.cfg.Settings.ServesGateway() {
+		return nil
+	}
+	if s.reporter, err = targetreport.New(targetreport.Config{
+		Store: s.node.db, Fleet: s.fleet, Clock: s.targetClock(), Claimant: s.node.member.Claimant, Log: s.log,
+		InForce: func() int64 { return s.follower.Applied().Number },
+	}); err != nil {
+		return err
+	}
+	return s.running.Start(ctx, s.reporter)
+}
+
+// targetView is what management knows of targets.
+type targetView struct {
+	*targetreport.View
+	follower *snapshot.Follower
+}
+
+// TakesPart implements control.Targets.
+func (v targetView) TakesPart(n balance.Name, url string) bool {
+	for u := range upstreamsNamed(v.follower, n) {
+		for _, t := range u.Targets {
+			if t.URL == url && !t.Drain {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// upstreamsNamed returns the upstream of a name, if there is one.
+func upstreamsNamed(f *snapshot.Follower, n balance.Name) func(func(*snapshot.Upstream) bool) {
+	return func(yield func(*snapshot.Upstream) bool) {
+		g := f.Current().GatewayByID(n.Gateway)
+		if g == nil || g.AccountID != n.Account {
+			return
+		}
+		for u := range g.Upstreams {
+			if u.Name == n.Upstream {
+				yield(u)
+				return
+			}
+		}
+	}
+}
+
+func (s *Server) targetView() control.Targets {
+	host, _ := os.Hostname() // without a database for several nodes, a node needs no name
+	cfg := targetreport.ViewConfig{
+		Node: cmp.Or(s.cfg.Settings.NodeName, host, "localhost"), Fleet: s.fleet, Clock: s.targetClock(), Serves: s.cfg.Settings.ServesGateway(),
+		Lone: func(n balance.Name) *balance.Lone {
+			for u := range upstreamsNamed(s.follower, n) {
+				return u.Lone()
+			}
+			return nil
+		},
+	}
+	if s.node != nil {
+		cfg.Store, cfg.Claimant = s.node.db, s.node.member.Claimant
+	}
+	return targetView{targetreport.NewView(cfg), s.follower}
+}

@@ -44,6 +44,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/spooled"
+	"github.com/keygate/keygate/internal/targetreport"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -126,6 +127,7 @@ type Server struct {
 	fleet       *balance.Fleet
 	toCheck     service.Signal // what the fleet has to check has changed
 	names       *resolve.Resolver
+	reporter    *targetreport.Reporter // nil without a database that several nodes can share
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -303,6 +305,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.createFirstAccount(ctx, box); err != nil {
 		return err
 	}
+	if err := s.openReports(ctx); err != nil {
+		return err
+	}
 	if err := s.startSharing(ctx); err != nil {
 		return err
 	}
@@ -371,7 +376,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
-		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(), quotas: s.quotas,
+		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(), quotas: s.quotas, targets: s.targetView(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Usage: s.db, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {

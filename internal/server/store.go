@@ -152,6 +152,7 @@ type dependencies struct {
 
 	everywhere control.Everywhere
 	quotas     control.Quotas
+	targets    control.Targets
 
 	repositories control.RepositorySyncer
 }
@@ -166,7 +167,7 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, EventsFull: around.full, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
-		Repositories: around.repositories, Everywhere: around.everywhere, Quotas: around.quotas,
+		Repositories: around.repositories, Everywhere: around.everywhere, Quotas: around.quotas, Targets: around.targets,
 		Bounds: control.AccountBounds{ConfigurationBytes: settings.AccountConfigMaxBytes},
 	})
 }

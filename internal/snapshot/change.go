@@ -75,7 +75,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange:
+	case UpstreamChange, ReturnChange:
 		return 5
 	}
 	return 1
@@ -92,7 +92,7 @@ func (k ChangeKind) isKey() bool {
 type Change struct {
 	Seq  int64
 	Kind ChangeKind
-	ID   string  // of the changed record; for a RouteChange, what RouteChangeID returns
+	ID   string  // of the changed record; for a RouteChange, what RouteChangeID returns, and so for a ReturnChange
 	Mark [8]byte // from a PositionLog
 	// Format is the format that a node must read to put the change in force, from a PositionLog.
 	Format int
@@ -115,6 +115,8 @@ const (
 	// upstreams that earlier versions do not read: they would send every request to one URL, so no such change is made beside
 	// them. A GatewayChange of such a gateway comes with an UpstreamChange.
 	UpstreamChange ChangeKind = "upstream"
+	// ReturnChange ends the ejections of a target on every node, and changes no record. Its ID is what ReturnChangeID returns.
+	ReturnChange ChangeKind = "return"
 	// RouteChange means that one route of a gateway was created, changed or deleted.
 	RouteChange ChangeKind = "route"
 	KeyChange   ChangeKind = "key"

@@ -215,6 +215,8 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 			f.recall(c)
 		case c.Kind == WebhookChange:
 			f.recall(c)
+		case c.Kind == ReturnChange:
+			f.returnTarget(c)
 		case c.Kind == NodeChange:
 			if err := f.joined(ctx); err != nil {
 				return err

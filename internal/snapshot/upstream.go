@@ -96,6 +96,9 @@ type Target struct {
 
 	Drain bool // it gets no more attempts
 
+	// Lone counts the requests while the upstream has no Balance. It is set for the only target of an upstream.
+	Lone *balance.Lone
+
 	weight int
 	backup bool
 	lookup *lookup // nil if the name is not looked up
@@ -464,24 +467,23 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 		return nil
 	}
 	at := time.Duration(f.cfg.Now().Mono)
-	had := map[string]bool{}
+	had := map[string]*Upstream{}
 	if was != nil {
 		for u := range was.Upstreams {
-			had[u.Name] = u.Balance != nil
+			had[u.Name] = u
 		}
 	}
 	if now != nil {
 		for u := range now.Upstreams {
-			if u.Several() || u.check != nil || had[u.Name] || now.fallsBack() {
-				f.want(fleetName(now, u.Name), u)
-				u.Balance = f.cfg.Fleet.Upstream(at, fleetName(now, u.Name), f.balanceConfig(u, now.AccountID))
-			}
+			f.putUpstream(at, fleetName(now, u.Name), had[u.Name], u, now.fallsBack())
 			delete(had, u.Name)
 		}
 	}
-	for name, is := range had {
-		if is {
-			gone = append(gone, fleetName(was, name))
+	for name, u := range had {
+		if n := fleetName(was, name); u.Balance != nil {
+			gone = append(gone, n)
+		} else if lone := u.Lone(); lone != nil {
+			f.cfg.Fleet.EndAlone(n, lone, nil)
 		}
 	}
 	return gone
@@ -490,6 +492,48 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 // fallsBack reports whether a split may send requests elsewhere because no target of an upstream takes part. Then that must be
 // known of upstreams with one target, too.
 func (g *Gateway) fallsBack() bool { return g.fallbacks > 0 || g.split.hasFallback() }
+
+// putUpstream makes the fleet choose between the targets of an upstream as now says, in place of was, which may be nil. The
+// only target of an upstream is counted, unless a split of the gateway falls back.
+func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstream, fallsBack bool) {
+	fleet := f.cfg.Fleet
+	var lone *balance.Lone
+	if was != nil {
+		lone = was.Lone()
+	}
+	if now.Several() || now.check != nil || fallsBack || was != nil && was.Balance != nil {
+		f.want(n, now)
+		now.Balance = fleet.Upstream(at, n, f.balanceConfig(now, n.Account))
+		if lone != nil {
+			fleet.EndAlone(n, lone, now.Balance)
+		}
+		return
+	}
+	t := now.Targets[0]
+	_, address := t.sharedBy()
+	t.Lone = fleet.Alone(at, n, lone, t.URL, address, t.Drain)
+}
+
+// Lone returns what counts the requests to the only target, or nil if there is a Balance.
+func (u *Upstream) Lone() *balance.Lone {
+	if u.Balance != nil || len(u.Targets) == 0 {
+		return nil
+	}
+	return u.Targets[0].Lone
+}
+
+// ReturnChangeID returns the ID of a ReturnChange.
+func ReturnChangeID(n balance.Name, url string) string {
+	return strings.Join([]string{n.Account, n.Gateway, n.Upstream, url}, " ")
+}
+
+// returnTarget puts a ReturnChange in force. A target that the change log names and this node does not have yet is not ejected.
+func (f *Follower) returnTarget(c Change) {
+	if parts := strings.SplitN(c.ID, " ", 4); len(parts) == 4 {
+		n := balance.Name{Account: parts[0], Gateway: parts[1], Upstream: parts[2]}
+		f.cfg.Fleet.Return(time.Duration(f.cfg.Now().Mono), n, parts[3])
+	}
+}
 
 func fleetName(g *Gateway, upstream string) balance.Name {
 	return balance.Name{Account: g.AccountID, Gateway: g.ID, Upstream: upstream}

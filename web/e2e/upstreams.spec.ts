@@ -8,6 +8,35 @@ const gateway = (keygate: Keygate, upstream: Service) =>
     config: 'routes: [{path: /a, methods: [GET]}, {path: /b, methods: [GET]}]',
   });
 
+// Guarantee: the page of an upstream shows in which state each target is, why, and what is in flight there, by node, and so does the
+// way of a request; a target that was ejected is returned by hand.
+test('the state of a target is shown, and an ejection ended', async ({ page, keygate, upstream }) => {
+  const { gateway_id } = await gateway(keygate, upstream);
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  const path = `/v1/gateways/${gateway_id}/upstreams/default`;
+  await keygate.call('PATCH', path, {
+    targets: [{ url: upstream.url }, { url: 'http://127.0.0.1:9' }],
+    balance: 'round_robin',
+    ejection: { failures: 1, base: '1h', max: '1h' },
+  });
+  for (let i = 0; i < 20; i++) expect(await keygate.request('/a', key)).toBe(200);
+  await signIn(page, keygate, `gateways/${gateway_id}`);
+  const way = page.getByRole('list', { name: 'The way of a request' });
+  await expect(way.getByRole('row').filter({ hasText: '127.0.0.1:9' }).first()).toContainText('Ejected');
+  await way.getByRole('row').filter({ hasText: upstream.url }).getByRole('link', { name: 'default' }).click();
+  const state = page.getByRole('group', { name: 'State of http://127.0.0.1:9', exact: true });
+  await expect(state).toContainText('Ejected: connect');
+  await expect(page.getByRole('group', { name: `State of ${upstream.url}` })).toContainText('Healthy');
+  await settled(page);
+  await accessible(page);
+  await page.getByRole('button', { name: 'Return' }).click();
+  const dialog = page.getByRole('dialog');
+  await expect(dialog).toContainText('ends on every node');
+  await dialog.getByRole('button', { name: 'Return the target' }).click();
+  await expect(state).not.toContainText('Ejected');
+  await expect(page.getByRole('button', { name: 'Return' })).toHaveCount(0);
+});
+
 // Guarantee: a gateway with one target sees nothing of upstreams but how to get more; a second target is added, weighed, drained,
 // let in again and removed, each in force at once, and the way of a request ends in the targets.
 test('a second target is added, weighed, drained and removed', async ({ page, keygate, upstream, watch }) => {
@@ -83,6 +112,7 @@ test('a second target is added, weighed, drained and removed', async ({ page, ke
   await expect(dialog).toContainText('gets no more requests, on every node');
   await dialog.getByRole('button', { name: 'Drain the target' }).click();
   await expect(line).toContainText('Draining');
+  await expect(line).toContainText('nothing in flight');
   const before = second.requests.length;
   for (let i = 0; i < 10; i++) expect(await keygate.request('/a', key)).toBe(200);
   expect(second.requests.length).toBe(before);

@@ -75,6 +75,7 @@ type attemptState struct {
 	target   *Target
 
 	balanced  bool           // a request to the upstream's Balance runs
+	lone      *balance.Lone  // of the only target of the upstream, while a request to it runs
 	began     time.Duration  // when the present try of it began
 	unreached bool           // no connection to the target could be made
 	answered  bool           // a part of the response went to the client
@@ -120,7 +121,10 @@ func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Excha
 		}
 		return err
 	}
-	return a.chooseFirst()
+	if err = a.chooseFirst(); err != nil {
+		a.conclude(balance.Canceled, err)
+	}
+	return err
 }
 
 // SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
@@ -590,6 +594,10 @@ func (a *Attempt) Fail(err error) error {
 func (a *Attempt) Detach() (up *upstream.H1Conn, at *balance.Target, ended func()) {
 	up = a.conn
 	a.conn, a.trip.conn = nil, nil
+	if lone := a.lone; lone != nil {
+		a.lone = nil
+		return up, nil, lone.End
+	}
 	if !a.balanced {
 		return up, nil, func() {}
 	}

@@ -70,12 +70,42 @@ func (a *Attempt) chooseFirst() (err error) {
 	if i < 0 {
 		return proxy.NoTarget(a.upstream.Name)
 	}
-	a.target, err = a.affinity.targetOf(a.pools, a.upstream.Targets[i])
+	t := a.upstream.Targets[i]
+	if lone := t.Lone; lone != nil {
+		if !lone.Begin() {
+			return a.chooseSince(lone.Next())
+		}
+		a.lone = lone
+	}
+	if a.target, err = a.affinity.targetOf(a.pools, t); err != nil {
+		a.endLone()
+	}
 	return err
+}
+
+// chooseSince begins a request that was decided while the upstream had one target, which it may not go to any more. next is what
+// chooses between the targets since, or nil.
+func (a *Attempt) chooseSince(next *balance.Upstream) error {
+	if next == nil || next.Dropped() {
+		return proxy.NoTarget(a.upstream.Name)
+	}
+	since := *a.upstream
+	since.Balance = next
+	a.upstream = &since
+	return a.begin()
+}
+
+// endLone ends the request to the only target of an upstream, if it is one.
+func (a *Attempt) endLone() {
+	if a.lone != nil {
+		a.lone.End()
+		a.lone = nil
+	}
 }
 
 // conclude ends the request to the upstream's Balance, and the try that runs with the result. err is the error of the try, or nil.
 func (a *Attempt) conclude(r balance.Result, err error) {
+	a.endLone()
 	if !a.balanced {
 		return
 	}

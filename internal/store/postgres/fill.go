@@ -201,7 +201,7 @@ func filledTables() []filledTable {
 // to a SQLite database.
 func otherTables() []string {
 	return []string{
-		"change_head", "changes", "changes_trimmed", "delivery_head", "event_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "schema_support", "settled_servers", "slot_processes", "slots",
+		"change_head", "changes", "changes_trimmed", "delivery_head", "event_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "schema_support", "settled_servers", "slot_processes", "slots", "target_nodes", "target_reports",
 		"key_terms_config", "key_terms_data", "key_terms_docsize", "key_terms_idx", "sqlite_sequence",
 		"_litestream_lock", "_litestream_seq",
 	}

@@ -573,7 +573,7 @@ export interface paths {
         };
         /**
          * Get an upstream
-         * @description Returns one upstream. Its ETag is that of the gateway.
+         * @description Returns one upstream, with the state of its targets on each node: on the node that responds as it is now, on others as they have reported it. They report every two seconds what drains, and what has changed its state. At most 2,560 entries are listed. The ETag is that of the gateway, and says nothing about the state.
          */
         get: operations["getUpstream"];
         /**
@@ -612,16 +612,36 @@ export interface paths {
         post: operations["addTarget"];
         /**
          * Remove a target
-         * @description Removes a target from an upstream, and returns the upstream. The last one is a 409.
+         * @description Removes a target from an upstream, and returns the upstream. The last one is a 409. Once the call has returned, no node sends a request to a target that drains or was removed. With drain, the call also waits until what was in flight there has ended. If the target takes part again meanwhile, the response is a 409.
          */
         delete: operations["deleteTarget"];
         options?: never;
         head?: never;
         /**
          * Update a target
-         * @description Changes the given fields of a target, and returns the upstream. null restores a default.
+         * @description Changes the given fields of a target, and returns the upstream. null restores a default. Once the call has returned, no node sends a request to a target that drains or was removed. With drain, the call also waits until what was in flight there has ended. If the target takes part again meanwhile, the response is a 409.
          */
         patch: operations["updateTarget"];
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/upstreams/{upstream}/targets/return": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Return a target
+         * @description Ends an ejection of a target by hand, on every node, and returns the upstream. If the target is not ejected, nothing happens.
+         */
+        post: operations["returnTarget"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/hooks/git/{gateway_id}": {
@@ -3186,6 +3206,17 @@ export interface components {
              */
             unhealthy?: number | null;
         } | null;
+        InFlight: {
+            /**
+             * @description The requests in flight at the target, by the names of the nodes on which there are some; null for a node that has not reported since the change.
+             * @example {
+             *       "node-1": 3
+             *     }
+             */
+            in_flight: {
+                [key: string]: number | null;
+            };
+        };
         Key: {
             /**
              * @description Display name.
@@ -5566,6 +5597,74 @@ export interface components {
              */
             weight?: number | null;
         };
+        TargetStatus: {
+            /**
+             * @description Host and port that the node connects to.
+             * @example 10.0.0.1:8443
+             */
+            address: string;
+            /**
+             * @description Whether the last look-up of the target's name has failed, so that an earlier result is used.
+             * @example false
+             */
+            degraded: boolean;
+            /**
+             * @description Whether the target gets no more requests, because it drains or was removed.
+             * @example false
+             */
+            draining: boolean;
+            /**
+             * Format: int64
+             * @description How many of them failed.
+             * @example 2
+             */
+            failures: number;
+            /**
+             * Format: int64
+             * @description Requests of the upstream in flight there.
+             * @example 3
+             */
+            in_flight: number;
+            /**
+             * Format: date-time
+             * @description When the last check has ended; null without checks.
+             * @example 2026-07-01T12:00:09.000000Z
+             */
+            last_check: string | null;
+            /**
+             * @description Name of the node that sees the target so.
+             * @example node-1
+             */
+            node: string;
+            /**
+             * @description Why it is unhealthy or ejected; null otherwise.
+             * @example connect
+             */
+            reason: string | null;
+            /**
+             * Format: int64
+             * @description Attempts of requests there since the node has started, or since the upstream has the target.
+             * @example 1250
+             */
+            requests: number;
+            /**
+             * Format: date-time
+             * @description Since when it is in this state.
+             * @example 2026-07-01T12:00:00.000000Z
+             */
+            since: string;
+            /**
+             * @description healthy; unhealthy by the checks, or because its address is not allowed; ejected after failures; or warming: its share of the requests grows, or its first check is awaited.
+             * @example healthy
+             * @enum {string}
+             */
+            state: "healthy" | "unhealthy" | "ejected" | "warming";
+            /**
+             * @description URL of the target. One that the upstream does not have any more is listed while requests are in flight there.
+             * @example https://10.0.0.1:8443
+             */
+            target: string;
+        };
         Top: {
             /** @description One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
@@ -6203,6 +6302,11 @@ export interface components {
              */
             name: string;
             /**
+             * @description Whether requests go to all targets that do not drain, because none of them is healthy on the node that responds. Only in the response to getUpstream.
+             * @example false
+             */
+            all_unhealthy?: boolean;
+            /**
              * @description How a target is chosen.
              * @example least_requests
              * @enum {string}
@@ -6294,6 +6398,8 @@ export interface components {
             refresh: string;
             /** @description When a request is tried again, with another target if there is one. */
             retries: components["schemas"]["Retries"];
+            /** @description State of the targets on each node. Only in the response to getUpstream. */
+            status?: components["schemas"]["TargetStatus"][];
             /** @description Where the requests go. */
             targets: components["schemas"]["Target"][];
             /**
@@ -9310,13 +9416,7 @@ export interface operations {
     getUpstream: {
         parameters: {
             query?: never;
-            header?: {
-                /**
-                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
-                 * @example "3"
-                 */
-                "If-None-Match"?: string;
-            };
+            header?: never;
             path: {
                 /**
                  * @description Identifier of the gateway.
@@ -9348,15 +9448,6 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Upstream"];
                 };
-            };
-            /** @description Not Modified */
-            304: {
-                headers: {
-                    ETag: components["headers"]["ETag"];
-                    "X-Request-Id": components["headers"]["X-Request-Id"];
-                    [name: string]: unknown;
-                };
-                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -9654,6 +9745,11 @@ export interface operations {
                  * @example https://10.0.0.1:8443
                  */
                 url: string;
+                /**
+                 * @description Wait for up to this long, from 1s to 10m as a Go duration, until each node has reported that nothing is in flight at the target any more: the response is 202 if that is not so. The change stands in any case.
+                 * @example 30s
+                 */
+                drain?: string;
                 /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
                 wait?: "true" | "false";
             };
@@ -9698,6 +9794,16 @@ export interface operations {
                     "application/json": components["schemas"]["Upstream"];
                 };
             };
+            /** @description The change is in force, but requests are still in flight at the target. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InFlight"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -9718,6 +9824,11 @@ export interface operations {
                  * @example https://10.0.0.1:8443
                  */
                 url: string;
+                /**
+                 * @description Wait for up to this long, from 1s to 10m as a Go duration, until each node has reported that nothing is in flight at the target any more: the response is 202 if that is not so. The change stands in any case.
+                 * @example 30s
+                 */
+                drain?: string;
                 /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
                 wait?: "true" | "false";
             };
@@ -9766,13 +9877,88 @@ export interface operations {
                     "application/json": components["schemas"]["Upstream"];
                 };
             };
+            /** @description The change is in force, but requests are still in flight at the target. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InFlight"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    returnTarget: {
+        parameters: {
+            query: {
+                /**
+                 * @description URL of the target.
+                 * @example https://10.0.0.1:8443
+                 */
+                url: string;
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                /**
+                 * @description Name of the upstream.
+                 * @example default
+                 */
+                upstream: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Upstream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];

@@ -41,7 +41,7 @@ test('a quota in words', () => {
   expect(refusedQuota(1, '1/day', 'requests')).toBe('1 request a day');
   expect(refusedQuota(1024, '1024/day', 'bytes_in')).toBe('1 KiB of requests a day');
   expect(spellQuota('10737418240/month', 'bytes_out')).toBe('10 GiB of responses a month');
-  expect(quotaNotes({ overage: 'refuse', warn_at: [80, 100] })).toEqual(['warns at 80 %, 100 %']);
+  expect(quotaNotes({ overage: 'refuse', warn_at: [80, 100] })).toEqual(['warns at 80\u00a0%, 100\u00a0%']);
   expect(quotaNotes({ overage: 'allow', warn_at: [] })).toEqual(['more is allowed']);
 });
 

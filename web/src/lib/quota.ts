@@ -31,7 +31,7 @@ export function spellQuota(quota: string, meter = 'requests'): string {
 
 // quotaNotes says what else there is to know of a quota: whether more is allowed, and when it warns.
 export function quotaNotes({ overage, warn_at }: Pick<Schemas['PlanLimit'], 'overage' | 'warn_at'>): string[] {
-  const warnings = (warn_at ?? []).map((p) => `${p} %`).join(', ');
+  const warnings = (warn_at ?? []).map((p) => `${p}\u00a0%`).join(', ');
   return [...(overage === 'allow' ? ['more is allowed'] : []), ...(warnings ? [`warns at ${warnings}`] : [])];
 }
 

@@ -38,4 +38,31 @@ END $$;
 DROP TRIGGER gateways_counted ON gateways;
 CREATE TRIGGER gateways_counted AFTER INSERT OR DELETE OR UPDATE OF name, upstream, hostname, requests, cors, route_bytes, target_count ON gateways
 FOR EACH ROW EXECUTE FUNCTION count_gateway();
+
+-- What nodes report of their targets, and with which change in force (package targetreport). The claimant is a lease of a node: rows
+-- of one that has ended count no more.
+CREATE TABLE target_reports (
+    gateway_id text    COLLATE "C" NOT NULL,
+    upstream   text    COLLATE "C" NOT NULL,
+    target     bytea   NOT NULL,               -- SHA-256 of the URL and the address
+    claimant   text    COLLATE "C" NOT NULL,
+    account_id text    COLLATE "C" NOT NULL,
+    url        text    COLLATE "C" NOT NULL,
+    address    text    COLLATE "C" NOT NULL,
+    state      text    COLLATE "C" NOT NULL,   -- healthy, unhealthy, ejected, warming
+    reason     text    COLLATE "C" NOT NULL,
+    draining   boolean NOT NULL,
+    degraded   boolean NOT NULL,
+    since      bigint  NOT NULL,
+    in_flight  bigint  NOT NULL,
+    requests   bigint  NOT NULL,
+    failures   bigint  NOT NULL,
+    last_check bigint,
+    CONSTRAINT "target_reports.target" PRIMARY KEY (gateway_id, upstream, target, claimant)
+) WITH (fillfactor = 80);
+CREATE TABLE target_nodes (
+    claimant text   COLLATE "C" NOT NULL CONSTRAINT "target_nodes.claimant" PRIMARY KEY,
+    number   bigint NOT NULL,                  -- of a change that was in force before the figures of the last report were read
+    left_out text[] COLLATE "C" NOT NULL       -- accounts of which the report lacks targets with requests in flight; * for all
+) WITH (fillfactor = 80);
 -- +goose StatementEnd

@@ -1,12 +1,13 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useRefusal } from '../../api/session';
 import { useShares } from '../../api/shares';
-import type { Target, Upstream } from '../../api/upstreams';
+import { type Target, type Upstream, useUpstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
-import { defaultUpstream, looksUp } from '../../lib/upstream';
+import { statusOf } from '../../lib/targetstatus';
+import { defaultUpstream } from '../../lib/upstream';
 import { Button } from '../../ui/basic';
 import { Table } from '../../ui/table';
-import { TargetState } from '../upstreams/state';
+import { InFlight, TargetState, WorstState } from '../upstreams/state';
 
 const most = 12; // targets that are shown
 
@@ -53,11 +54,18 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
           { title: 'Weight', number: true, className: 'hidden @lg:table-cell', cell: ([, target]) => String(target.weight) },
           {
             title: 'State',
-            cell: ([, target]) => (
+            cell: ([name, target]) => (
               <span className="flex flex-wrap gap-1">
-                {target.backup || target.drain || looksUp(target) ? <TargetState target={target} /> : <span className="text-muted">–</span>}
+                <TargetState target={target} />
+                <Live gatewayId={gatewayId} upstream={name} target={target} show="state" />
               </span>
             ),
+          },
+          {
+            title: 'In flight',
+            number: true,
+            className: 'hidden @lg:table-cell',
+            cell: ([name, target]) => <Live gatewayId={gatewayId} upstream={name} target={target} show="in flight" />,
           },
         ]}
       />
@@ -70,6 +78,13 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
       )}
     </div>
   );
+}
+
+// Live shows what nodes report of a target at present.
+function Live({ gatewayId, upstream, target, show }: { gatewayId: string; upstream: string; target: Target; show: 'state' | 'in flight' }) {
+  const query = useUpstream(gatewayId, upstream, 5_000);
+  const list = query.data ? statusOf(query.data.data, target.url) : [];
+  return show === 'state' ? <WorstState list={list} /> : <InFlight list={list} />;
 }
 
 // AddLinks leads to another target of the gateway, and to another upstream.

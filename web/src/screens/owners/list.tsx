@@ -41,8 +41,21 @@ export default function Owners() {
     { name: 'external_id', label: 'Identifier' },
   ];
   const columns: Column<Owner>[] = [
-    { title: 'Owner', className: 'w-full max-w-0', cell: (o) => <OwnerLink record={o} /> },
-    { title: 'State', cell: (o) => <OwnerState record={o} /> },
+    {
+      title: 'Owner',
+      className: 'w-full max-w-0',
+      cell: (o) => (
+        <>
+          <OwnerLink record={o} />
+          {o.state !== 'active' && (
+            <span className="@lg:hidden">
+              <OwnerState record={o} />
+            </span>
+          )}
+        </>
+      ),
+    },
+    { title: 'State', className: 'hidden @lg:table-cell', cell: (o) => <OwnerState record={o} /> },
     {
       title: 'Plan',
       className: 'max-w-36 2xl:max-w-56 hidden @lg:table-cell',
@@ -52,8 +65,12 @@ export default function Owners() {
         </span>
       ),
     },
-    { title: 'Tightest quota', className: 'w-24 min-w-20 @lg:w-48 @lg:min-w-40', cell: (o) => <Tightest of={o.tightest_quota} /> },
-    { title: 'Created', number: true, className: 'hidden @2xl:table-cell', cell: (o) => <Time at={o.created_at} /> },
+    {
+      title: 'Tightest quota',
+      className: 'w-24 min-w-20 @lg:w-36 @4xl:w-48 @4xl:min-w-40',
+      cell: (o) => <Tightest of={o.tightest_quota} />,
+    },
+    { title: 'Created', number: true, className: 'hidden @4xl:table-cell', cell: (o) => <Time at={o.created_at} /> },
   ];
   const create = (
     <Button kind="primary" icon="plus" why={refused} onClick={() => change({ create: '1' })}>

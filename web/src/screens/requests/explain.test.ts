@@ -329,21 +329,27 @@ describe('requests in flight', () => {
   });
 });
 
-// Guarantee: a limit of a plan that counts bytes is not said to count requests, and none is called used up that may have had
-// something left; what is counted is not guessed if the plan is not known.
+// Guarantee: a limit of a plan that counts bytes is not said to count requests, and none is called used up that had something
+// left, but less than the request needed; what is counted is not guessed if the plan is not known.
 test('what a limit of a plan counts', () => {
-  const of = (limit: number) => request(429, { ...limited, limit_scope: 'plan', limit_name: 'pro.traffic', limit });
-  const [mib, gb] = [of(5 * 1024 ** 2), of(10_000_000_000)];
+  const of = (limit: number, remaining = 0) =>
+    request(429, { ...limited, limit_scope: 'plan', limit_name: 'pro.traffic', limit, remaining });
+  const [mib, gb, tokens] = [of(5 * 1024 ** 2, 1536 * 1024), of(10_000_000_000), of(5000, 1220)];
   expect(explain(mib, { meter: 'bytes_in' })).toContain(
-    'because the limit “traffic” of 5 MiB of requests of the plan “pro” had less left than the request needed; the request would have passed',
+    'because the limit “traffic” of 5 MiB of requests of the plan “pro” had 1,536 KiB left, less than the request needed; the request would have passed',
   );
   expect(explain(gb, { meter: 'bytes_out', quota: '10000000000/month' })).toContain(
     'because the limit “traffic” of 10 GB of responses a month of the plan “pro” was used up, with 0 left; the request would have passed',
   );
+  expect(explain(tokens, { meter: 'tokens', quota: '5000/month' })).toContain(
+    'because the limit “traffic” of 5,000 tokens a month of the plan “pro” had 1,220 left, less than the request needed; the request would have passed',
+  );
   expect(explain(of(50), { meter: 'requests' })).toContain('of 50 requests of the plan “pro” was used up, with 0 left;');
   expect(explain(gb)).toContain('the limit “traffic” (10,000,000,000) of the plan “pro” was used up, with 0 left;');
-  expect(leftThen(mib, { meter: 'bytes_in' })).toBe('too little of 5 MiB of requests');
+  expect(short(tokens)).toBe('The limit “traffic” (5,000) of the plan “pro” had 1,220 left, less than the request needed');
+  expect(leftThen(mib, { meter: 'bytes_in' })).toBe('1,536 KiB of 5 MiB of requests');
   expect(leftThen(gb, { meter: 'bytes_out' })).toBe('0 of 10 GB of responses');
+  expect(leftThen(tokens, { meter: 'tokens' })).toBe('1,220 of 5,000 tokens');
   expect(leftThen(gb, {})).toBe('0 of 10,000,000,000');
   expect(leftThen(request(429, { ...limited, limit_scope: 'key' }), {})).toBe('0 of 50 requests');
 });

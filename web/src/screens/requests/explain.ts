@@ -4,7 +4,7 @@ import { planAndLimit } from '../../lib/plan';
 import { count, plural } from '../../lib/format';
 import { spellInFlight } from '../../lib/limit';
 import { refusedQuota } from '../../lib/quota';
-import { amountWords } from '../../lib/usage';
+import { amountWords, exactly } from '../../lib/usage';
 
 export type LoggedRequest = Schemas['LoggedRequest'];
 
@@ -135,20 +135,21 @@ function inFlight(r: LoggedRequest, { route }: Names): string {
 
 const routeName = (path: string | undefined): string => `the route${path ? ` ${clean(path)}` : ''}`;
 
-// The record of a refusal by a limit of another meter than requests does not say how much was left. It was nothing if the
-// limit counts responses, of which no request takes any when it comes.
-const isUsedUp = ({ meter = 'requests' }: Names): boolean => meter === 'requests' || meter === 'bytes_out';
+// unitsLeft says how much was left of the limit that refused a request.
+const unitsLeft = ({ decision: d }: LoggedRequest, { meter = 'requests' }: Names): string => exactly(meter, d.remaining ?? 0);
 
-function lack({ decision: d }: LoggedRequest, names: Names): string {
-  if (!isUsedUp(names)) return 'had less left than the request needed';
-  return `was used up${d.remaining === null ? '' : `, with ${count(d.remaining)} left`}`;
-}
+// lack says how much was left: a request may have needed more than one unit of another meter than requests.
+const lack = (r: LoggedRequest, names: Names): string =>
+  Number(r.decision.remaining) > 0
+    ? `had ${unitsLeft(r, names)} left, less than the request needed`
+    : `was used up${r.decision.remaining === null ? '' : ', with 0 left'}`;
 
 // leftThen says what was left of the limit that refused a request.
-export function leftThen({ decision: d }: LoggedRequest, names: Names): string {
+export function leftThen(r: LoggedRequest, names: Names): string {
+  const d = r.decision;
   if (d.remaining === null) return '–';
   if (d.limit_scope === 'concurrency') return d.limit === null ? count(d.remaining) : `${count(d.remaining)} of ${spellInFlight(d.limit)}`;
-  const left = isUsedUp(names) ? count(d.remaining) : 'too little';
+  const left = Number(d.remaining) > 0 ? unitsLeft(r, names) : '0';
   if (d.limit === null) return left;
   return `${left} of ${d.limit_scope !== 'plan' ? plural(d.limit, 'request') : names.meter ? amountWords(names.meter, d.limit) : count(d.limit)}`;
 }

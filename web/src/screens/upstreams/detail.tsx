@@ -1,9 +1,9 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type Answer, api } from '../../api/client';
-import { changed, useRecord } from '../../api/hooks';
+import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
-import type { Upstream } from '../../api/upstreams';
+import { type Upstream, useUpstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
 import { defaultUpstream, settingRows } from '../../lib/upstream';
 import { AsCode } from '../../ui/ascode';
@@ -14,8 +14,7 @@ import { Targets } from './targets';
 
 export default function UpstreamPage() {
   const { gatewayId, upstream } = useParams({ from: '/gateways/$gatewayId/upstreams/$upstream' });
-  const path = { gateway_id: gatewayId, upstream };
-  const query = useRecord('/v1/gateways/{gateway_id}/upstreams/{upstream}', { path }, { refetchInterval: 30_000 });
+  const query = useUpstream(gatewayId, upstream);
   if (query.data)
     return (
       <>

@@ -1,4 +1,5 @@
-import type { Target } from '../../api/upstreams';
+import type { Target, TargetStatus } from '../../api/upstreams';
+import { inFlight, inFlightWords, isOut, stateWords, worst } from '../../lib/targetstatus';
 import { looksUp } from '../../lib/upstream';
 import { Status } from '../../ui/basic';
 
@@ -15,4 +16,42 @@ export function TargetState({ target }: { target: Pick<Target, 'backup' | 'drain
       )}
     </>
   );
+}
+
+// NodeState says in which state a node sees a target.
+export function NodeState({ status }: { status: TargetStatus }) {
+  return (
+    <>
+      <Status tone={isOut(status) ? 'bad' : status.state === 'warming' ? 'warn' : 'ok'}>{stateWords(status)}</Status>
+      {status.degraded && <Status tone="warn">Degraded</Status>}
+    </>
+  );
+}
+
+// WorstState says in which state a target is on the node that has most to say of it.
+export function WorstState({ list }: { list: TargetStatus[] }) {
+  const status = worst(list);
+  return status === undefined ? null : <NodeState status={status} />;
+}
+
+// NodeStates lists the state of a target, and what is in flight there, by node.
+export function NodeStates({ url, list }: { url: string; list: TargetStatus[] }) {
+  if (list.length === 0) return null;
+  return (
+    <div role="group" aria-label={`State of ${url}`} className="flex basis-full flex-wrap gap-x-6 gap-y-1 text-sm">
+      {list.map((s) => (
+        <span key={`${s.node} ${s.address}`} className="flex min-w-0 items-center gap-2">
+          <NodeState status={s} />
+          <span className="min-w-0 truncate text-muted" title={`${s.address}, ${s.requests} attempts, ${s.failures} failed`}>
+            {s.node}, {inFlightWords(s.in_flight)}
+          </span>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+// InFlight says how many requests are in flight at a target.
+export function InFlight({ list }: { list: TargetStatus[] }) {
+  return <span className="text-muted tabular-nums">{list.length === 0 ? '–' : String(inFlight(list))}</span>;
 }

@@ -9,6 +9,7 @@ import { useEdit } from '../../lib/edit';
 import { useForm } from '../../lib/form';
 import { upstreamSettings } from '../../lib/settings';
 import { quote } from '../../lib/shell';
+import { inFlight, inFlightWords, removedTargets, statusOf } from '../../lib/targetstatus';
 import { healthHeaders, maxTargets, newTarget, type Resolve, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode, type Command } from '../../ui/ascode';
@@ -17,7 +18,7 @@ import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog, Dialog } from '../../ui/dialog';
 import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
-import { TargetState } from './state';
+import { NodeStates, TargetState } from './state';
 
 // Of says which upstream a target belongs to.
 interface Of {
@@ -28,6 +29,7 @@ interface Of {
 const paths = {
   upstream: '/v1/gateways/{gateway_id}/upstreams/{upstream}',
   targets: '/v1/gateways/{gateway_id}/upstreams/{upstream}/targets',
+  return: '/v1/gateways/{gateway_id}/upstreams/{upstream}/targets/return',
 } as const;
 
 const pathOf = ({ gatewayId, answer }: Of) => ({ gateway_id: gatewayId, upstream: answer.data.name });
@@ -41,7 +43,7 @@ const commandOf = (of: Of, words: string, flags: string[], call: Pick<Command, '
 });
 
 interface Open {
-  action: 'edit' | 'drain' | 'end' | 'remove';
+  action: 'edit' | 'drain' | 'end' | 'return' | 'remove';
   target: Target;
 }
 
@@ -74,6 +76,7 @@ export function Targets(of: Of) {
             part again.
           </Notice>
         )}
+        {of.answer.data.all_unhealthy && <Notice>None of its targets is healthy: requests go to all that do not drain.</Notice>}
         <ul aria-label="Targets" className="flex flex-col divide-y divide-line">
           {targets.map((t) => (
             <li key={t.url} className="flex flex-wrap items-center gap-x-4 gap-y-2 py-2 first:pt-0 last:pb-0">
@@ -103,6 +106,11 @@ export function Targets(of: Of) {
                 <Button size="sm" why={write} onClick={() => setOpen({ action: t.drain ? 'end' : 'drain', target: t })}>
                   {t.drain ? 'End draining' : 'Drain'}
                 </Button>
+                {statusOf(of.answer.data, t.url).some((s) => s.state === 'ejected') && (
+                  <Button size="sm" why={write} onClick={() => setOpen({ action: 'return', target: t })}>
+                    Return
+                  </Button>
+                )}
                 <Button
                   size="sm"
                   why={admin ?? (targets.length === 1 ? 'It is the last target, and an upstream needs one.' : null)}
@@ -110,6 +118,16 @@ export function Targets(of: Of) {
                   Remove
                 </Button>
               </span>
+              <NodeStates url={t.url} list={statusOf(of.answer.data, t.url)} />
+            </li>
+          ))}
+          {removedTargets(of.answer.data).map((url) => (
+            <li key={url} className="flex flex-wrap items-center gap-x-4 gap-y-2 py-2 last:pb-0">
+              <code className="min-w-0 flex-1 basis-64 truncate font-mono text-sm" title={url}>
+                {url}
+              </code>
+              <span className="text-muted">Removed, {inFlightWords(inFlight(statusOf(of.answer.data, url)))}</span>
+              <NodeStates url={url} list={statusOf(of.answer.data, url)} />
             </li>
           ))}
         </ul>
@@ -118,6 +136,7 @@ export function Targets(of: Of) {
       {open?.action === 'edit' && <EditTarget {...of} target={open.target} onClose={onClose} />}
       {open?.action === 'drain' && <DrainTarget {...of} target={open.target} onClose={onClose} />}
       {open?.action === 'end' && <EndDraining {...of} target={open.target} onClose={onClose} />}
+      {open?.action === 'return' && <ReturnTarget {...of} target={open.target} onClose={onClose} />}
       {open?.action === 'remove' && <RemoveTarget {...of} target={open.target} onClose={onClose} />}
     </Panel>
   );
@@ -350,7 +369,7 @@ export function DrainTarget({ target, onClose, ...of }: Props) {
     <ConfirmDialog title="Drain the target" action="Drain the target" onClose={onClose} run={() => setDrain(of, target, true)}>
       <p>
         From the moment this succeeds <b className="break-all">{target.url}</b> gets no more requests, on every node. Those in flight end as
-        they would.
+        they would; the page shows how many are left, by node.
       </p>
       {left.length === 0 ? (
         <Notice>No other target of this upstream takes part: its requests get a 502 then.</Notice>
@@ -381,6 +400,27 @@ export function EndDraining({ target, onClose, ...of }: Props) {
             target.url,
           )}
         />
+      </div>
+    </ConfirmDialog>
+  );
+}
+
+// ReturnTarget ends an ejection by hand.
+function ReturnTarget({ target, onClose, ...of }: Props) {
+  const run = async () => {
+    await api.post(paths.return, callOf(of, target));
+    toast(`Target ${target.url} is returned`);
+    await changed('/v1/gateways');
+  };
+  const { path, ...command } = commandOf(of, 'targets return', [quote(target.url)], { method: 'POST' }, target.url);
+  return (
+    <ConfirmDialog harmless title="Return the target" action="Return the target" onClose={onClose} run={run}>
+      <p>
+        The ejection of <b className="break-all">{target.url}</b> ends on every node, and it gets requests again. If they fail, it is
+        ejected anew.
+      </p>
+      <div>
+        <AsCode command={{ ...command, path: path.replace('/targets?', '/targets/return?') }} />
       </div>
     </ConfirmDialog>
   );
