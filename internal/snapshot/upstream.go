@@ -489,19 +489,15 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 	return gone
 }
 
-// fallsBack reports whether a split may send requests elsewhere because no target of an upstream takes part. Then that must be
-// known of upstreams with one target, too.
-func (g *Gateway) fallsBack() bool { return g.fallbacks > 0 || g.split.hasFallback() }
-
 // putUpstream makes the fleet choose between the targets of an upstream as now says, in place of was, which may be nil. The
-// only target of an upstream is counted, unless a split of the gateway falls back.
-func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstream, fallsBack bool) {
+// only target of an upstream is counted, unless observed is set: then its state must be known, too.
+func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstream, observed bool) {
 	fleet := f.cfg.Fleet
 	var lone *balance.Lone
 	if was != nil {
 		lone = was.Lone()
 	}
-	if now.Several() || now.check != nil || fallsBack || was != nil && was.Balance != nil {
+	if observed || now.Several() || now.check != nil || was != nil && was.Balance != nil {
 		f.want(n, now)
 		now.Balance = fleet.Upstream(at, n, f.balanceConfig(now, n.Account))
 		if lone != nil {
@@ -534,6 +530,10 @@ func (f *Follower) returnTarget(c Change) {
 		f.cfg.Fleet.Return(time.Duration(f.cfg.Now().Mono), n, parts[3])
 	}
 }
+
+// fallsBack reports whether a split may send requests elsewhere because no target of an upstream takes part. Then that must be
+// known of upstreams with one target, too.
+func (g *Gateway) fallsBack() bool { return g.fallbacks > 0 || g.split.hasFallback() }
 
 func fleetName(g *Gateway, upstream string) balance.Name {
 	return balance.Name{Account: g.AccountID, Gateway: g.ID, Upstream: upstream}
