@@ -4249,7 +4249,7 @@ type TrafficRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// Group Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value.
+	// Group Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, or the address of the target; null without group_by, and for requests that have no such value.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group     *string    `json:"group"`

@@ -63,7 +63,7 @@ type TrafficQuery struct {
 	// 24 of 1h or 30 of 1d before Until.
 	Since, Until time.Time
 	Interval     string // 1m, 1h or 1d; "" means 1h
-	GroupBy      string // gateway, route, key, status, upstream or target; "" means one row for each interval
+	GroupBy      string // gateway, route, key, status, upstream, target or side; "" means one row for each interval
 }
 
 // RequestFilter restricts Requests to matching requests. Zero fields match all

@@ -385,7 +385,7 @@ func TestTrafficByTarget(t *testing.T) {
 		}
 	}
 	for query, field := range map[string]string{
-		"group_by=side": "group_by", "upstream=": "upstream", "target=": "target", "upstream=default": "gateway_id",
+		"group_by=sides": "group_by", "upstream=": "upstream", "target=": "target", "upstream=default": "gateway_id",
 		"target=a&route_id=" + p.route: "route_id", "target=a&key_id=" + p.key: "key_id", "target=a&group_by=key": "group_by", "upstream=a&gateway_id=x&group_by=route": "group_by",
 		"group_by=target&route_id=" + p.route: "route_id", "group_by=upstream&key_id=" + p.key: "key_id",
 	} {

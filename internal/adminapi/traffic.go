@@ -21,7 +21,7 @@ type trafficRecord struct {
 
 type trafficRowRecord struct {
 	Start             time.Time        `json:"start" doc:"Start of the interval."`
-	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, or the address of the target; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	Requests          int64            `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
 	Status2xx         int64            `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
 	Status3xx         int64            `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
@@ -78,9 +78,9 @@ func trafficParams() []queryParam {
 		timeParam("since", "Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole."),
 		timeParam("until", "End of the report, exclusive, in the same form as since. Default: now."),
 		interval,
-		enumParam("group_by", "Returns separate rows for each gateway, route, key, status code, upstream or target. Upstreams of the same name in several gateways are counted together. "+
+		enumParam("group_by", "Returns separate rows for each gateway, route, key, status code, upstream, target or side: the upstream that a split decided for. Upstreams of the same name in several gateways are counted together. "+
 			"upstream and target cannot be combined with route_id or key_id.",
-			string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus), string(traffic.ByUpstream), string(traffic.ByTarget)),
+			string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus), string(traffic.ByUpstream), string(traffic.ByTarget), string(traffic.BySide)),
 	}
 }
 
@@ -134,7 +134,7 @@ const (
 
 func topParams() []queryParam {
 	params := slices.DeleteFunc(trafficParams(), func(p queryParam) bool { return p.name == "group_by" })
-	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway), string(traffic.ByUpstream), string(traffic.ByTarget))
+	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway), string(traffic.ByUpstream), string(traffic.ByTarget), string(traffic.BySide))
 	group.schema.Default = string(traffic.ByRoute)
 	order := enumParam("order", "What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out.",
 		string(traffic.ByRequests), string(traffic.ByErrors), string(traffic.ByRefused), string(traffic.ByBytesOut))

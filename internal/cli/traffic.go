@@ -59,7 +59,7 @@ meters with the most; JSON and YAML have them all.`,
 	f.StringVar(&o.query.Upstream, "upstream", "", "only requests to the upstream with this `name`, of the gateway of --gateway")
 	f.StringVar(&o.query.Target, "target", "", "only requests to the target with this `address`, as in 10.0.0.1:8443")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
-	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key, status, upstream or target")
+	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key, status, upstream, target or side")
 	f.IntVar(&o.top, "top", 0, "only this `number` of groups, up to 100, with their sums over the whole time")
 	f.StringVar(&o.order, "order", "", "order of --top: requests (default), errors, refused or bytes_out, by `field`")
 	f.IntVar(&o.limit, "limit", 0, "show at most `n` rows, the latest; 0 means all")

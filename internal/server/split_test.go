@@ -105,6 +105,16 @@ func TestSplitOverBothVersions(t *testing.T) {
 		return err == nil && strings.Count(string(content), `"side":"next"}`) == 4 && strings.Contains(string(content), `"path":"/none","status":200`) &&
 			strings.Contains(string(content), `"upstream":"default","target":"`+strings.TrimPrefix(old, "http://")+`","attempts":null,"side":null}`)
 	})
+	sides := map[string]bool{}
+	awaittest.True(t, "the sides in the report", func() bool {
+		rows, err := s.Admin.Traffic(t.Context(), client.TrafficQuery{Interval: "1h", GroupBy: "side"})
+		for i := range rows {
+			if err == nil && rows[i].Group != nil && rows[i].Requests > 0 {
+				sides[*rows[i].Group] = true
+			}
+		}
+		return sides["next"] && sides["default"] && sides["gone"]
+	})
 	if r := calling(t, s, "GET", g+"/routes/"+own["route_id"].(string), ""); fmt.Sprint(r["split"]) != "[map[fallback:false sticky:true upstream:next weight:100 when:<nil>]]" {
 		t.Errorf("got the split %v of the route", r["split"])
 	}

@@ -5789,7 +5789,7 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Identifier of the gateway, route or key, the status code, the name of the upstream, or the address of the target; null without group_by, and for requests that have no such value.
+             * @description Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, or the address of the target; null without group_by, and for requests that have no such value.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
@@ -11534,7 +11534,7 @@ export interface operations {
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
                 /** @description What is listed. */
-                group_by?: "route" | "key" | "gateway" | "upstream" | "target";
+                group_by?: "route" | "key" | "gateway" | "upstream" | "target" | "side";
                 /** @description What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out. */
                 order?: "requests" | "errors" | "refused" | "bytes_out";
                 /** @description Maximum number of rows. */
@@ -11609,8 +11609,8 @@ export interface operations {
                 until?: string;
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
-                /** @description Returns separate rows for each gateway, route, key, status code, upstream or target. Upstreams of the same name in several gateways are counted together. upstream and target cannot be combined with route_id or key_id. */
-                group_by?: "gateway" | "route" | "key" | "status" | "upstream" | "target";
+                /** @description Returns separate rows for each gateway, route, key, status code, upstream, target or side: the upstream that a split decided for. Upstreams of the same name in several gateways are counted together. upstream and target cannot be combined with route_id or key_id. */
+                group_by?: "gateway" | "route" | "key" | "status" | "upstream" | "target" | "side";
             };
             header?: never;
             path?: never;
