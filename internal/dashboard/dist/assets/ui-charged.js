@@ -1,0 +1,1 @@
+import{metersOf as e,unitsWords as t}from"./lib-cost.js";import{require_jsx_runtime as n}from"./lib-time.js";var r=n();function i({rows:n}){let i=e(n??[]);return i.length===0?null:(0,r.jsxs)(`p`,{className:`text-muted`,children:[`Charged: `,(0,r.jsx)(`b`,{className:`font-medium text-text`,children:i.map(([e,n])=>t(e,n)).join(`, `)})]})}export{i as Charged};

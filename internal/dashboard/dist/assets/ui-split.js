@@ -1,0 +1,1 @@
+import{wordsOf as e}from"./lib-upstream.js";import{require_jsx_runtime as t}from"./lib-time.js";var n=t();function r({split:t,upstream:r}){return t.length===0?null:(0,n.jsx)(`ol`,{className:`mt-2 flex list-decimal flex-col gap-1 pl-5 text-sm`,children:e(t,r).map(e=>(0,n.jsx)(`li`,{className:`break-words`,children:e},e))})}export{r as SplitWords};
