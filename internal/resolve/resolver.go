@@ -125,8 +125,8 @@ func (r *Resolver) step() (list []*entry, changed map[balance.Name]struct{}, wai
 	defer r.mu.Unlock()
 	now := r.cfg.Now()
 	list = r.schedule.begin(now)
-	if changed = r.schedule.changed; len(changed) > 0 {
-		r.schedule.changed = map[balance.Name]struct{}{}
+	if len(r.schedule.changed) > 0 {
+		changed, r.schedule.changed = r.schedule.changed, map[balance.Name]struct{}{}
 	}
 	return list, changed, min(time.Hour, max(0, r.schedule.next()-now))
 }

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/keygate/keygate/internal/keygatetest"
@@ -204,7 +205,9 @@ func TestShutdownEndsCallsThatWaitForADrain(t *testing.T) {
 	request := a.hold(s)
 	waiting := h.later("PATCH", h.target(a.URL)+"&drain=10m", `{"drain":true}`)
 	awaittest.True(t, "the target drains", func() bool { got := h.statusOf(a.URL); return len(got) == 1 && strings.HasSuffix(got[0], " true 1") })
-	go s.Stop()
+	var stopping sync.WaitGroup
+	defer stopping.Wait()
+	stopping.Go(s.Stop)
 	if r := <-waiting; r.Status != http.StatusServiceUnavailable || !strings.Contains(r.Body, "the change is in force") {
 		t.Errorf("got %d %s, want a 503 that says that the change is in force", r.Status, r.Body)
 	}
