@@ -71,20 +71,18 @@ func (f *Fleet) Alone(now time.Duration, n Name, was *Lone, url, address string,
 	return l
 }
 
-// EndAlone notes that the target is not the only one of its upstream any more. next is what chooses from now on; it is nil if the
-// upstream is gone. Requests that are to begin at the target go there instead. What is in flight there ends when the target is taken
-// away from next.
-func (f *Fleet) EndAlone(now time.Duration, n Name, was *Lone, next *Upstream) {
+// EndAlone notes that the target is not the only one of its upstream any more. next is what chooses from now on: requests that are
+// to begin at the target go there instead, and what is in flight ends when the target is taken away from next. next is nil if the
+// upstream is gone: then what is in flight ends after timeout.
+func (f *Fleet) EndAlone(now time.Duration, n Name, was *Lone, next *Upstream, timeout time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if next != nil {
+	if next == nil {
+		was.ending.after(now, timeout)
+	} else {
 		was.next.Store(next)
 		was.leaves.Store(true)
-		if t := next.target(was.url); t != nil {
-			was.ending.of.Store(&t.ending)
-		} else {
-			was.ending.after(now, next.drainTimeout())
-		}
+		next.adopt(now, was)
 	}
 	f.leave(n, was)
 }

@@ -31,7 +31,7 @@ func TestOnlyTargetCounts(t *testing.T) {
 	}
 	cfg := &Config{Targets: []TargetConfig{{URL: "http://a", Origin: "http://a", Address: "a:80", Weight: 1}, {URL: "http://b", Origin: "http://b", Address: "b:80", Weight: 1}}}
 	u := f.Upstream(2, n, cfg)
-	f.EndAlone(2, n, lone, u)
+	f.EndAlone(2, n, lone, u, time.Second)
 	if lone.Begin() || lone.Next() != u {
 		t.Error("a request that was decided before does not go to the upstream with several targets")
 	}
@@ -70,7 +70,7 @@ func TestOnlyTargetCounts(t *testing.T) {
 	f.Sweep(5)
 	last := f.Alone(6, other, nil, "http://c", "c:80", false, time.Second)
 	last.Begin()
-	f.EndAlone(6, other, last, nil)
+	f.EndAlone(6, other, last, nil, time.Second)
 	if f.InFlight(7, other, "http://c") != 1 {
 		t.Error("the only target of an upstream that is gone does not show what is in flight")
 	}
@@ -128,7 +128,7 @@ func TestWhatIsOpenAtAnOnlyTarget(t *testing.T) {
 	}
 	drained := open()
 	u := f.Upstream(time.Second, n, &Config{Targets: []TargetConfig{at("http://a", false), at("http://b", false)}, DrainTimeout: timeout})
-	f.EndAlone(time.Second, n, drained, u)
+	f.EndAlone(time.Second, n, drained, u, timeout)
 	if f.Sweep(time.Hour); drained.Ending().Ends(time.Hour) {
 		t.Error("what is open ends at a target that takes part")
 	}
@@ -137,10 +137,66 @@ func TestWhatIsOpenAtAnOnlyTarget(t *testing.T) {
 
 	replaced := open()
 	u = f.Upstream(time.Second, n, &Config{Targets: []TargetConfig{at("http://b", false), at("http://c", false)}, DrainTimeout: timeout})
-	f.EndAlone(time.Second, n, replaced, u)
+	f.EndAlone(time.Second, n, replaced, u, timeout)
 	expect("replaced", replaced, time.Second+timeout)
 
 	alone := open()
 	f.Alone(time.Second, n, alone, "http://a", "a:80", true, timeout)
 	expect("the only one", alone, time.Second+timeout)
+}
+
+// Guarantee (sections 5 and 6): what began at a name, at the only target or among several, may be at any of its addresses. It ends with
+// the drain timeout once the target is drained or the upstream is gone, however its addresses change, and goes on if the target is back
+// before.
+func TestWhatBeganAtANameEndsWithItsTarget(t *testing.T) {
+	const timeout = 30 * time.Second
+	n, by := Name{Account: "a", Gateway: "g", Upstream: "u"}, TargetConfig{URL: "http://n", Origin: "http://n:80", Address: "n:80", Weight: 1, ByName: true}
+	for _, alone := range []bool{true, false} {
+		f := NewFleet(nil)
+		var lone *Lone
+		var ending *Ending
+		configure := func(at time.Duration, drain bool, addresses ...string) *Upstream {
+			cfg := &Config{DrainTimeout: timeout}
+			for _, address := range addresses {
+				one := by
+				one.Drain, one.Address, one.ByName = drain, address, address == by.Address
+				cfg.Targets = append(cfg.Targets, one)
+			}
+			defer f.Sweep(at)
+			return f.Upstream(at, n, cfg)
+		}
+		if alone {
+			lone = f.Alone(0, n, nil, by.URL, by.Address, false, timeout)
+			lone.Begin()
+			f.EndAlone(time.Second, n, lone, configure(time.Second, false, by.Address), timeout)
+			ending = lone.Ending()
+		} else {
+			a := &Attempts{}
+			a.Begin(0, configure(0, false, by.Address))
+			ending = a.Pick(0).Ending()
+		}
+		configure(2*time.Second, false, "10.0.0.1:80", "10.0.0.2:80")
+		configure(3*time.Second, false, "10.0.0.2:80")
+		if ending.Ends(time.Hour) {
+			t.Errorf("alone %t: it ends because an address of the name is gone", alone)
+		}
+		configure(10*time.Second, true, "10.0.0.2:80")
+		configure(20*time.Second, true, "10.0.0.3:80")
+		if f.Sweep(39 * time.Second); ending.Ends(40*time.Second-1) || !ending.Ends(40*time.Second) || !f.Ending() {
+			t.Errorf("alone %t: it does not end after the drain timeout", alone)
+		}
+		if configure(30*time.Second, false, "10.0.0.3:80"); ending.Ends(time.Hour) {
+			t.Errorf("alone %t: it ends although its target is back", alone)
+		}
+		if f.Drop(time.Hour, n); ending.Ends(time.Hour+timeout-1) || !ending.Ends(time.Hour+timeout) {
+			t.Errorf("alone %t: it does not end after its upstream is gone", alone)
+		}
+	}
+
+	f := NewFleet(nil)
+	last := f.Alone(0, n, nil, by.URL, by.Address, false, timeout)
+	last.Begin()
+	if f.EndAlone(time.Second, n, last, nil, timeout); last.Ending().Ends(timeout) || !last.Ending().Ends(time.Second+timeout) {
+		t.Error("what is in flight at the only target of an upstream that is gone does not end after the drain timeout")
+	}
 }

@@ -102,8 +102,9 @@ type keptStatus struct {
 	gone bool
 }
 
-// withLones adds to the list of an upstream what its former only targets have in flight.
+// withLones adds to the list of an upstream what its former only targets have in flight, to the state of the same target if that is there.
 func withLones(list []Status, lones []keptStatus) []Status {
+	slices.SortFunc(lones, func(a, b keptStatus) int { return compareBool(a.gone, b.gone) }) // the present one, which drains, first
 	for _, l := range lones {
 		i := slices.IndexFunc(list, func(s Status) bool { return s.URL == l.URL && l.gone })
 		switch {
@@ -116,6 +117,16 @@ func withLones(list []Status, lones []keptStatus) []Status {
 		}
 	}
 	return list
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
 // InFlight returns the requests of an upstream in flight at a target, at all of its addresses, whether or not the upstream still

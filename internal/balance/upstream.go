@@ -23,6 +23,7 @@ type Upstream struct {
 	mu       sync.Mutex // held to change the table or to make a view
 	table    *table
 	leaving  []*Target // gone from the table with requests in flight
+	former   []*Lone   // only targets of before, with requests in flight
 	ejecting sync.Mutex
 }
 
@@ -134,18 +135,18 @@ func (u *Upstream) configure(now time.Duration, cfg *Config) {
 		if t == nil {
 			continue
 		}
-		switch {
-		case !t.byName:
+		if t.byName {
+			t.leave(now, 0)
+			t.ending.byName(now, t.url, cfg)
+		} else {
 			t.leave(now, cfg.DrainTimeout)
-		case cfg.hasTarget(t.url):
-			t.leave(now, 0)
-		default:
-			t.leave(now, 0)
-			t.endAfter(now, cfg.DrainTimeout)
 		}
 		u.fleet.releaseHealth(t.health) // what is in flight needs no more checks
 		t.health = nil
 		u.leaving = append(u.leaving, t)
+	}
+	for _, l := range u.former {
+		l.ending.byName(now, l.url, cfg)
 	}
 	u.table = next
 	u.sweep()
@@ -158,12 +159,9 @@ func (t *Target) leave(now, timeout time.Duration) {
 	if t.leaves.Load() {
 		return
 	}
-	t.endAfter(now, timeout)
+	t.ending.after(now, timeout)
 	t.leaves.Store(true)
 }
-
-// endAfter is Ending.after.
-func (t *Target) endAfter(now, timeout time.Duration) { t.ending.after(now, timeout) }
 
 // Ends is Ending.Ends of the target.
 func (t *Target) Ends(now time.Duration) bool { return t.ending.Ends(now) }
@@ -186,6 +184,14 @@ func (t *Target) join(now time.Duration, others bool) {
 	}
 }
 
+// adopt takes over an only target of before, whose requests in flight end when the target is taken away from u.
+func (u *Upstream) adopt(now time.Duration, l *Lone) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l.ending.byName(now, l.url, u.table.cfg)
+	u.former = append(u.former, l)
+}
+
 // sweep forgets targets that are gone and have nothing in flight. The caller holds the locks of the Fleet and of u.
 func (u *Upstream) sweep() {
 	u.leaving = slices.DeleteFunc(u.leaving, func(t *Target) bool {
@@ -195,6 +201,7 @@ func (u *Upstream) sweep() {
 		u.fleet.release(u, t.address)
 		return true
 	})
+	u.former = slices.DeleteFunc(u.former, func(l *Lone) bool { return l.InFlight() == 0 })
 }
 
 // Sweep forgets targets that are gone from the table and have nothing in flight any more, and sets what Ending reports. Call
@@ -235,24 +242,6 @@ const SweepPeriod = time.Second
 // Ending reports whether there may be a target with requests in flight that must end: see Target.Ends. If it is false, there was
 // none at the last Sweep, nor will there be one before the next.
 func (f *Fleet) Ending() bool { return f.ending.Load() }
-
-// target returns the first target with a URL, at the first of its addresses, or nil.
-func (u *Upstream) target(url string) *Target {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, t := range u.table.targets {
-		if t.url == url {
-			return t.Target
-		}
-	}
-	return nil
-}
-
-func (u *Upstream) drainTimeout() time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.table.cfg.DrainTimeout
-}
 
 // ends reports whether requests in flight must end by the given time. The caller holds the lock.
 func (u *Upstream) ends(by time.Duration) bool {

@@ -100,6 +100,8 @@ type harness struct {
 	full func(accountID string) bool
 	// quotas is Config.Quotas from the next serve on.
 	quotas control.Quotas
+	// targets is Config.Targets from the next serve on.
+	targets control.Targets
 }
 
 const domain = "gw.localhost"
@@ -138,7 +140,7 @@ func (h *harness) serve(store control.Store) {
 	h.store = store
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
-		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds, EventsFull: h.full, Quotas: h.quotas,
+		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds, EventsFull: h.full, Quotas: h.quotas, Targets: h.targets,
 		Repositories: noSyncer{},
 	})
 	h.must(err)

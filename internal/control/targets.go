@@ -84,8 +84,8 @@ func (s *Service) AwaitDrained(ctx context.Context, u *NamedUpstream, within tim
 			return nil, nil
 		case failed == nil:
 			open, err = now, nil
-		case waiting.Err() == nil && open == nil:
-			err = failed // what was read before stands
+		case open == nil: // else what was read before stands
+			err = &fault.Error{Code: fault.Unavailable, Message: "the change is in force, but this server could not learn what is in flight at the target: repeat the call to wait again", Err: failed}
 		}
 		if !service.Wait(waiting, drainPoll) {
 			return open, cmp.Or(ctx.Err(), err)

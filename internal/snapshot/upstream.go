@@ -483,7 +483,7 @@ func (f *Follower) putUpstreams(was, now *Gateway) (gone []balance.Name) {
 		if n := fleetName(was, name); u.Balance != nil {
 			gone = append(gone, n)
 		} else if lone := u.Lone(); lone != nil {
-			f.cfg.Fleet.EndAlone(at, n, lone, nil)
+			f.cfg.Fleet.EndAlone(at, n, lone, nil, u.config.DrainTimeout)
 		}
 	}
 	return gone
@@ -501,7 +501,7 @@ func (f *Follower) putUpstream(at time.Duration, n balance.Name, was, now *Upstr
 		f.want(n, now)
 		now.Balance = fleet.Upstream(at, n, f.balanceConfig(now, n.Account))
 		if lone != nil {
-			fleet.EndAlone(at, n, lone, now.Balance)
+			fleet.EndAlone(at, n, lone, now.Balance, now.config.DrainTimeout)
 		}
 		return
 	}

@@ -61,10 +61,17 @@ func (v *View) own(now *reporting, n balance.Name) []balance.Status {
 		return list
 	}
 	s := lone.Status()
-	if !slices.ContainsFunc(list, func(of balance.Status) bool { return of.URL == s.URL && of.Target == nil }) {
-		list = slices.Insert(list, 0, s)
+	at := slices.IndexFunc(list, func(of balance.Status) bool { return of.URL == s.URL && of.Target == nil })
+	switch {
+	case at >= 0 && s.Draining: // it is in the list
+		return list
+	case at >= 0: // the same target was the only one before, and has requests in flight since then
+		s.InFlight += list[at].InFlight
+		s.Own += list[at].Own
+		s.Requests += list[at].Requests
+		list = slices.Delete(list, at, at+1)
 	}
-	return list
+	return slices.Insert(list, 0, s)
 }
 
 // InFlight returns the nodes on which requests may be in flight at a target of an upstream since the change with a number, which
