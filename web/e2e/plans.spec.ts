@@ -180,7 +180,7 @@ test('a plan limits a meter of the account', async ({ page, keygate, upstream })
   await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(1);
   await page.goto(`${keygate.url}requests/${(await keygate.call('GET', '/v1/requests')).data[0].request_id}`);
   await expect(page.locator('[data-explanation]')).toContainText(
-    'the limit “per-month” of 1,000 tokens a month of the plan “pro” had less left than the request needed',
+    'the limit “per-month” of 1,000 tokens a month of the plan “pro” had 100 left, less than the request needed',
   );
 });
 

@@ -210,7 +210,7 @@ test('an upstream is created, a route leads to it, and it is deleted', async ({ 
   await page.getByRole('combobox').fill('an upstream');
   await page.getByRole('option', { name: 'Add an upstream' }).click();
 
-  await page.getByLabel('Name').fill('default');
+  await page.getByLabel('Name', { exact: true }).fill('default');
   const first = page.getByRole('group', { name: 'Target 1' });
   await first.getByLabel('URL').fill(next.url);
   await page.getByRole('button', { name: 'Create the upstream' }).click();

@@ -5,7 +5,7 @@ import { type Target, type Upstream, useUpstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
 import { statusOf } from '../../lib/targetstatus';
 import { defaultUpstream } from '../../lib/upstream';
-import { Button } from '../../ui/basic';
+import { Button, Status } from '../../ui/basic';
 import { Table } from '../../ui/table';
 import { InFlight, TargetState, WorstState } from '../upstreams/state';
 
@@ -80,11 +80,17 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
   );
 }
 
-// Live shows what nodes report of a target at present.
+// Live shows what nodes report of a target at present, and keeps room for it until that is known.
 function Live({ gatewayId, upstream, target, show }: { gatewayId: string; upstream: string; target: Target; show: 'state' | 'in flight' }) {
   const query = useUpstream(gatewayId, upstream, 5_000);
   const list = query.data ? statusOf(query.data.data, target.url) : [];
-  return show === 'state' ? <WorstState list={list} /> : <InFlight list={list} />;
+  if (show === 'in flight') return <InFlight list={list} />;
+  if (query.data) return <WorstState list={list} />;
+  return (
+    <span className="invisible" aria-hidden>
+      <Status tone="ok">Healthy</Status>
+    </span>
+  );
 }
 
 // AddLinks leads to another target of the gateway, and to another upstream.
