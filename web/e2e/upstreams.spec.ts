@@ -214,11 +214,11 @@ test('an upstream is created, a route leads to it, and it is deleted', async ({ 
   const first = page.getByRole('group', { name: 'Target 1' });
   await first.getByLabel('URL').fill(next.url);
   await page.getByRole('button', { name: 'Create the upstream' }).click();
-  await expect(page.getByLabel('Name')).toHaveAccessibleDescription(/is taken/);
-  await page.getByLabel('Name').fill('Next');
+  await expect(page.getByLabel('Name', { exact: true })).toHaveAccessibleDescription(/is taken/);
+  await page.getByLabel('Name', { exact: true }).fill('Next');
   await page.getByRole('button', { name: 'Create the upstream' }).click();
-  await expect(page.getByLabel('Name')).toHaveAttribute('aria-invalid', 'true');
-  await page.getByLabel('Name').fill('next');
+  await expect(page.getByLabel('Name', { exact: true })).toHaveAttribute('aria-invalid', 'true');
+  await page.getByLabel('Name', { exact: true }).fill('next');
   await first.getByLabel('URL').fill('ftp://a');
   await page.getByRole('button', { name: 'Create the upstream' }).click();
   await expect(first.getByLabel('URL')).toHaveAttribute('aria-invalid', 'true');

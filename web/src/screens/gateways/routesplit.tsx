@@ -29,7 +29,11 @@ export function RouteSplit({ first, inherited }: { first: Answer<Route>; inherit
           Change the split
         </Button>
       }>
-      {inForce.length === 0 ? <p className="break-words">All requests go to {upstream}.</p> : <SplitWords split={splitOf(textOf(inForce))} upstream={upstream} />}
+      {inForce.length === 0 ? (
+        <p className="break-words">All requests go to {upstream}.</p>
+      ) : (
+        <SplitWords split={splitOf(textOf(inForce))} upstream={upstream} />
+      )}
       {split === null && inForce.length > 0 && <p className="mt-2 text-muted text-sm">This is the split of the gateway.</p>}
       {editing && <SplitEditor first={first} onClose={() => setEditing(false)} />}
     </Panel>
