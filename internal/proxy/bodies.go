@@ -22,16 +22,23 @@ const (
 	MaxStreams          = 128 << 10
 	MaxStreamsOfAddress = 8 << 10
 	freeStreams         = 4
+	// MaxResponses bounds the memory in total for responses that clients over HTTP/2 do not take, in bytes, and
+	// MaxResponsesOfAddress and freeResponses are for it what the first bounds are for requests.
+	MaxResponses          = 2 << 30
+	MaxResponsesOfAddress = 512 << 20
+	freeResponses         = 256 << 10
 	// FreeHead is the longest head of a request, in bytes, that is not counted.
 	FreeHead = 4 << 10
 )
 
 // Bodies bounds the memory for requests over HTTP/2 that have arrived and wait, because the upstream has no free connection,
 // reads slowly or responds late: their bodies, their long heads, and their number. A client needs few bytes to send very many
-// of them, since HPACK compresses heads that are alike. The zero value is ready for use. It is safe for concurrent use.
+// of them, since HPACK compresses heads that are alike. It also bounds the memory for responses that their clients do not take,
+// which cost a client nothing. The zero value is ready for use. It is safe for concurrent use.
 type Bodies struct {
-	all     atomic.Int64
-	streams atomic.Int64
+	all       atomic.Int64
+	streams   atomic.Int64
+	responses atomic.Int64
 
 	mu sync.Mutex
 	of map[netip.Addr]*addressBodies
@@ -39,18 +46,20 @@ type Bodies struct {
 
 // addressBodies counts the bytes held for one address, and its requests.
 type addressBodies struct {
-	key     netip.Addr
-	held    atomic.Int64
-	streams atomic.Int64
-	conns   int // connections of the address; guarded by Bodies.mu
+	key       netip.Addr
+	held      atomic.Int64
+	streams   atomic.Int64
+	responses atomic.Int64
+	conns     int // connections of the address; guarded by Bodies.mu
 }
 
 // ConnBodies counts the bytes held for one connection, and its requests. Its methods must not be called concurrently.
 type ConnBodies struct {
-	bodies  *Bodies
-	of      *addressBodies // nil for a trusted proxy, which has no bound of its own
-	held    int64
-	streams int64
+	bodies    *Bodies
+	of        *addressBodies // nil for a trusted proxy, which has no bound of its own
+	held      int64
+	streams   int64
+	responses int64
 }
 
 // Of returns the counter for a new connection of a client or a trusted proxy. The caller must call Done when
@@ -81,6 +90,7 @@ func (b *Bodies) Of(client netip.Addr, trusted bool) *ConnBodies {
 func (c *ConnBodies) Done() {
 	c.Give(int(c.held))
 	c.addStreams(-c.streams)
+	c.GiveResponse(int(c.responses))
 	if c.of == nil {
 		return
 	}
@@ -111,6 +121,30 @@ func (c *ConnBodies) Give(n int) {
 	c.bodies.all.Add(-int64(n))
 	if c.of != nil {
 		c.of.held.Add(-int64(n))
+	}
+}
+
+// TakeResponse adds n bytes of a response that the client does not take. If that would exceed a bound, it adds none and
+// reports false.
+func (c *ConnBodies) TakeResponse(n int) bool {
+	all, ofAddress := c.bodies.responses.Add(int64(n)), int64(MaxResponsesOfAddress)
+	if c.of != nil {
+		ofAddress = c.of.responses.Add(int64(n))
+	}
+	c.responses += int64(n)
+	if ofAddress > MaxResponsesOfAddress || all > MaxResponses && ofAddress > freeResponses {
+		c.GiveResponse(n)
+		return false
+	}
+	return true
+}
+
+// GiveResponse gives back n bytes of a response.
+func (c *ConnBodies) GiveResponse(n int) {
+	c.responses -= int64(n)
+	c.bodies.responses.Add(-int64(n))
+	if c.of != nil {
+		c.of.responses.Add(-int64(n))
 	}
 }
 

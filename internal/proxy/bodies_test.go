@@ -97,3 +97,44 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Errorf("a trusted proxy has %d requests after connections have ended, want what is left of the bound of all", got)
 	}
 }
+
+// Guarantee: responses that are not taken hold at most 512 MiB for an address over all of its connections, and 2 GiB for all
+// addresses together, beyond which each may still hold 256 KiB, but a trusted proxy nothing. They do not count with requests, and
+// a connection that ends gives back what it held.
+func TestUntakenResponsesAreBounded(t *testing.T) {
+	const piece = 64 << 10
+	var b proxy.Bodies
+	fill := func(c *proxy.ConnBodies) (n int) {
+		for c.TakeResponse(piece) {
+			n += piece
+		}
+		return n
+	}
+	conn := func(i int) *proxy.ConnBodies { return b.Of(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), false) }
+	const addresses = proxy.MaxResponses / proxy.MaxResponsesOfAddress
+	first, second := conn(0), conn(0)
+	if got := fill(first); got != proxy.MaxResponsesOfAddress {
+		t.Errorf("an address holds %d bytes, want %d", got, proxy.MaxResponsesOfAddress)
+	}
+	if second.TakeResponse(1) {
+		t.Error("another connection of the address holds one byte more")
+	}
+	if !second.Take(proxy.MaxBodiesOfAddress) || !second.Open(0) {
+		t.Error("responses count with requests")
+	}
+	for i := 1; i < addresses; i++ {
+		fill(conn(i))
+	}
+	if got := fill(conn(addresses)); got != 256<<10 {
+		t.Errorf("an address holds %d bytes beyond the bound of all, want %d", got, 256<<10)
+	}
+	trusted := b.Of(netip.MustParseAddr("192.0.2.200"), true)
+	if trusted.TakeResponse(1) {
+		t.Error("a trusted proxy holds a byte beyond the bound of all")
+	}
+	first.GiveResponse(piece)
+	first.Done()
+	if got := fill(trusted); got != proxy.MaxResponsesOfAddress-256<<10 {
+		t.Errorf("a trusted proxy holds %d bytes after a connection has ended, want what is left of the bound of all", got)
+	}
+}

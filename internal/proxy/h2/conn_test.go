@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -399,6 +400,50 @@ func TestStalledResponseIsReset(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Guarantee: a response that its client does not take counts with those of its address. Beyond the bound its stream is reset at
+// once with ENHANCE_YOUR_CALM, while responses that are taken go on. Whatever the end, nothing stays counted.
+func TestUntakenResponsesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength < 0 {
+				_, _ = w.Write(make([]byte, 200<<10))
+			}
+		})
+		other := func() *proxy.ConnBodies { return e.bodies.Of(netip.Addr{}, false) } // of the peer's address
+		p := connect(t, e, nil)
+		p.begin()
+		stall := func(stream uint32) {
+			p.write(func(f *http2.Framer) error {
+				return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.head(), EndHeaders: true})
+			})
+			synctest.Wait()
+		}
+		stall(1)
+		rest := other()
+		if rest.TakeResponse(proxy.MaxResponsesOfAddress) {
+			t.Error("a response that is not taken is not counted")
+		}
+		rest.TakeResponse(proxy.MaxResponsesOfAddress - tripBytes)
+		start := time.Now()
+		stall(3)
+		select {
+		case r := <-p.resets:
+			if took := r.at.Sub(start); r.code != http2.ErrCodeEnhanceYourCalm || took > tickTime {
+				t.Errorf("a response beyond the bound was reset with %s after %s, want ENHANCE_YOUR_CALM at once", r.code, took)
+			}
+		default:
+			t.Error("a response beyond the bound was not reset")
+		}
+		p.request(5)
+		rest.Done()
+		p.write(func(f *http2.Framer) error { return f.WriteRSTStream(1, http2.ErrCodeCancel) })
+		synctest.Wait()
+		if all := other(); !all.TakeResponse(proxy.MaxResponsesOfAddress) {
+			t.Error("a response that has ended stays counted")
+		}
+	})
 }
 
 // Guarantee: a drain announces itself, lets running requests end, accepts requests that were on

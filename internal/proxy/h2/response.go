@@ -190,10 +190,14 @@ func (s *stream) CanSplice() bool { return false }
 func (s *stream) Splice(*io.LimitedReader) (int64, error) { return 0, errors.ErrUnsupported }
 
 // send sends data of the response's body, as fast as the client accepts it. conn.mu is held,
-// and released while it waits.
+// and released while it waits, for which proxy.Bodies counts the memory of the response.
 func (s *stream) send(b []byte, end bool) error {
 	c := s.conn
-	defer func() { s.writing.since = 0 }()
+	stalled := 0
+	defer func() {
+		s.writing.since = 0
+		c.bodies.GiveResponse(stalled)
+	}()
 	for {
 		if s.why != notCut || c.ended != notCut {
 			return errCut
@@ -219,11 +223,36 @@ func (s *stream) send(b []byte, end bool) error {
 		if s.writing.since == 0 {
 			s.writing = progress{since: c.engine.clock.Now()}
 		}
+		if n := s.unsentBytes(); stalled == 0 && s.why == notCut {
+			if !c.bodies.TakeResponse(n) {
+				s.cut(cutCrowded)
+				return errCut
+			}
+			stalled = n
+		}
 		if s.why == notCut && c.ended == notCut {
 			s.await()
 		}
 	}
 }
+
+// unsentBytes returns how much memory a response takes while its client takes nothing.
+func (s *stream) unsentBytes() int {
+	switch {
+	case s.calling:
+		return callBytes
+	case s.tunnels:
+		return readSize
+	}
+	return tripBytes
+}
+
+// The memory of a response while its client takes nothing, in bytes: what has arrived over HTTP/2 is in up to two buffers, and
+// what has arrived over HTTP/1.1 in one.
+const (
+	callBytes = 2 * 84 << 10
+	tripBytes = 66 << 10
+)
 
 // awaitRoom waits while too much output waits to be sent to the client. conn.mu is held, and released while it waits.
 func (s *stream) awaitRoom() {
@@ -344,6 +373,8 @@ func codeOf(why cut) http2.Code {
 	switch why {
 	case cutStalled, cutReset, cutClientClosed, cutAccess, cutDeadline: // after its deadline, a gRPC client reports CANCEL as DEADLINE_EXCEEDED
 		return http2.Cancel
+	case cutCrowded:
+		return http2.EnhanceYourCalm
 	default:
 		return http2.InternalError
 	}
