@@ -94,7 +94,7 @@ test('what was used is shown, filtered and exported', async ({ page, keygate, up
 
   await page.goto(`${keygate.url}keys/${other.key_id}`);
   await page.getByRole('link', { name: 'Usage records of this key' }).click();
-  await page.getByRole('button', { name: 'Open hours' }).click();
+  await page.getByRole('button', { name: 'Open hours', exact: true }).click();
   await expect(rows(page)).toHaveCount(2);
   await expect(rows(page).first()).toContainText('GET /health');
 

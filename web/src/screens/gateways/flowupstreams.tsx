@@ -54,9 +54,10 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
           { title: 'Weight', number: true, className: 'hidden @lg:table-cell', cell: ([, target]) => String(target.weight) },
           {
             title: 'State',
+            className: 'max-w-32 @lg:max-w-none',
             cell: ([name, target]) => (
               <span className="flex flex-wrap gap-1">
-                <TargetState target={target} />
+                <TargetState target={target} brief />
                 <Live gatewayId={gatewayId} upstream={name} target={target} show="state" />
               </span>
             ),

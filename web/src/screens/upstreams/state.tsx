@@ -3,11 +3,13 @@ import { inFlight, inFlightWords, isOut, stateWords, worst } from '../../lib/tar
 import { looksUp } from '../../lib/upstream';
 import { Status } from '../../ui/basic';
 
-// TargetState says what is special about a target.
-export function TargetState({ target }: { target: Pick<Target, 'backup' | 'drain' | 'resolve'> }) {
+// TargetState says what is special about a target. brief is for a narrow column.
+export function TargetState({ target, brief }: { target: Pick<Target, 'backup' | 'drain' | 'resolve'>; brief?: boolean }) {
   return (
     <>
-      {looksUp(target) && <Status tone="plain">{target.resolve === 'srv' ? 'SRV records' : 'Addresses of its name'}</Status>}
+      {looksUp(target) && (
+        <Status tone="plain">{target.resolve === 'srv' ? 'SRV records' : brief ? 'Addresses' : 'Addresses of its name'}</Status>
+      )}
       {target.backup && <Status tone="plain">Backup</Status>}
       {target.drain && (
         <Status tone="warn" icon="pause">
@@ -28,10 +30,15 @@ export function NodeState({ status }: { status: TargetStatus }) {
   );
 }
 
-// WorstState says in which state a target is on the node that has most to say of it.
+// WorstState says in which state a target is on the node that has most to say of it, in the width of a narrow column.
 export function WorstState({ list }: { list: TargetStatus[] }) {
   const status = worst(list);
-  return status === undefined ? null : <NodeState status={status} />;
+  if (status === undefined) return null;
+  return (
+    <span className="flex flex-wrap gap-1" title={stateWords(status)}>
+      <NodeState status={{ ...status, reason: null }} />
+    </span>
+  );
 }
 
 // NodeStates lists the state of a target, and what is in flight there, by node.
