@@ -50,7 +50,7 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
               </Link>
             ),
           },
-          { title: 'Share, 1 h', number: true, className: 'hidden @sm:table-cell', cell: ([, target]) => share(target.url) },
+          { title: 'Share, 1 h', number: true, className: 'hidden @md:table-cell', cell: ([, target]) => share(target.url) },
           { title: 'Weight', number: true, className: 'hidden @lg:table-cell', cell: ([, target]) => String(target.weight) },
           {
             title: 'State',
