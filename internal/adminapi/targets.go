@@ -69,7 +69,7 @@ func drainParam() queryParam {
 	}
 }
 
-// waitDrained makes a change that takes a target away, and waits for what the parameter drain says.
+// waitDrained makes a change that takes a target away. With the parameter drain, it then waits until nothing is in flight there.
 func (a *API) waitDrained(c *call, change func() (*control.NamedUpstream, error)) (response, error) {
 	if !c.query.Has("drain") || c.invalid != nil {
 		return respond(upstreamResponse)(change())

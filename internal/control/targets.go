@@ -17,8 +17,8 @@ import (
 type Targets interface {
 	// Status returns the state of the targets of an upstream, node by node, and whether none of them is healthy on this node.
 	Status(ctx context.Context, n balance.Name) (list []targetreport.NodeReport, allUnhealthy bool, err error)
-	// InFlight returns the nodes on which requests may be in flight at a target since the change with a number, which took it away,
-	// was in force: how many, or nil if the node has not reported since.
+	// InFlight returns what may be in flight at a target, by node, once the change with the number has taken it away: the number of
+	// requests, or nil for a node that has not reported since that change.
 	InFlight(ctx context.Context, n balance.Name, url string, number int64) (map[string]*int64, error)
 	// TakesPart reports whether a target of an upstream does not drain, by the configuration in force on this node.
 	TakesPart(n balance.Name, url string) bool
@@ -36,7 +36,7 @@ func (u *NamedUpstream) balanceName() balance.Name {
 	return balance.Name{Account: u.Gateway.AccountID, Gateway: u.Gateway.ID, Upstream: u.FullName()}
 }
 
-// upstreamStatus returns the state of the targets of u, or nil if nothing is known.
+// upstreamStatus returns the state of the targets of u. It is nil if this server does not know it.
 func (s *Service) upstreamStatus(ctx context.Context, u *NamedUpstream) (*UpstreamStatus, error) {
 	if s.cfg.Targets == nil {
 		return nil, nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -62,7 +63,7 @@ type reported struct {
 	known   bool // that the store has exactly this
 }
 
-// summary is what makes a new report necessary when it changes.
+// summary is the part of an observation whose change makes a new report necessary.
 type summary struct {
 	state    balance.State
 	since    time.Duration
@@ -227,7 +228,7 @@ func (r *Reporter) bound(all *[]observation) (lacks []string) {
 		}
 		sizes[len(sizes)-1] = min(sizes[len(sizes)-1]+1, MaxOfAccount)
 	}
-	most := share(MaxInAll, sizes)
+	most := min(MaxOfAccount, fairslots.Most(MaxInAll, sizes))
 	kept, n := (*all)[:0], 0
 	account = ""
 	left := int64(0)
@@ -236,7 +237,7 @@ func (r *Reporter) bound(all *[]observation) (lacks []string) {
 		if o.Account != account {
 			account, n = o.Account, 0
 		}
-		if n++; n <= min(most, MaxOfAccount) {
+		if n++; n <= most {
 			kept = append(kept, o)
 			continue
 		}
@@ -251,18 +252,6 @@ func (r *Reporter) bound(all *[]observation) (lacks []string) {
 		lacks = []string{AllAccounts}
 	}
 	return lacks
-}
-
-// share returns the most that each of several may have of a total, by max-min fairness.
-func share(total int, wanted []int) int {
-	sorted := slices.Sorted(slices.Values(wanted))
-	for i, w := range sorted {
-		if most := total / (len(sorted) - i); w > most {
-			return most
-		}
-		total -= w
-	}
-	return MaxOfAccount
 }
 
 // difference returns what makes the store have all, in batches of up to maxRows.

@@ -74,8 +74,8 @@ func (v *View) own(now *reporting, n balance.Name) []balance.Status {
 	return slices.Insert(list, 0, s)
 }
 
-// InFlight returns the nodes on which requests may be in flight at a target of an upstream since the change with a number, which
-// took the target away, was in force: the number of requests, or nil for a node that has not reported since.
+// InFlight returns what may be in flight at a target of an upstream, by node, once the change with the number has taken it away: the
+// number of requests, or nil for a node that has not reported since that change.
 func (v *View) InFlight(ctx context.Context, n balance.Name, url string, number int64) (map[string]*int64, error) {
 	open := map[string]*int64{}
 	if v.cfg.Serves {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/fairslots"
 )
 
 // TargetsConfig configures Targets. Upstreams and Now are required.
@@ -149,7 +150,7 @@ func (t *Targets) share() (all []observed, leftOut int) {
 		wanted[len(wanted)-1] += o.lines()
 		all = append(all, o)
 	}
-	most := fairShare(t.lines, wanted)
+	most := fairslots.Most(t.lines, wanted)
 	account, left := "", 0
 	kept := all[:0]
 	for i, o := range all {
@@ -167,21 +168,6 @@ func (t *Targets) share() (all []observed, leftOut int) {
 		}
 	}
 	return kept, leftOut
-}
-
-// fairShare returns the most that each of several may have of a total, by max-min fairness: those that want less leave the rest to
-// the others.
-func fairShare(total int, wanted []int) int {
-	most := 0
-	sorted := slices.Sorted(slices.Values(wanted))
-	for i, w := range sorted {
-		most = total / (len(sorted) - i)
-		if w > most {
-			return most
-		}
-		total -= w
-	}
-	return max(most, total)
 }
 
 // observe reads the state of an upstream. Targets at one address count together.

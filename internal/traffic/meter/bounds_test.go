@@ -102,7 +102,7 @@ func TestMetersOfUsageAreBounded(t *testing.T) {
 }
 
 // Guarantee: the memory for counts by target is bounded between two writes, for an account and in all. Further requests are
-// counted together, none is lost, and other accounts and known targets are not concerned.
+// counted together, and none is lost. Other accounts, and targets that are counted already, have their counts as before.
 func TestTargetsAreBounded(t *testing.T) {
 	m, err := New(Config{Store: nowhere{}})
 	if err != nil {
