@@ -1,15 +1,10 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
-import { type Answer, api, type Schemas } from '../../api/client';
-import { changed } from '../../api/hooks';
+import type { Answer, Schemas } from '../../api/client';
 import { useRefusal } from '../../api/session';
-import { useEdit } from '../../lib/edit';
-import { AsCode } from '../../ui/ascode';
 import { Button, Panel } from '../../ui/basic';
-import { Conflict } from '../../ui/conflict';
-import { Dialog } from '../../ui/dialog';
-import { SelectField, Submit } from '../../ui/form';
-import { toast } from '../../ui/toast';
+import { SelectField } from '../../ui/form';
+import { RouteDialog, useRouteEdit } from './routedialog';
 
 type Route = Schemas['Route'];
 
@@ -44,57 +39,19 @@ export function RouteUpstream({ first, names }: { first: Answer<Route>; names: s
 const valuesOf = ({ upstream }: Route) => ({ upstream });
 
 function UpstreamEditor({ first, names, onClose }: { first: Answer<Route>; names: string[]; onClose: () => void }) {
-  const { gateway_id, route_id } = first.data;
-  const id = { gateway_id, route_id };
-  const form = useEdit({
-    first,
-    valuesOf,
-    labels: { upstream: 'The upstream' },
-    read: () => api.get('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id }),
-    othersKept: true,
-  });
+  const form = useRouteEdit({ first, valuesOf, labels: { upstream: 'The upstream' } });
   const { upstream } = form.values;
-  const body = { upstream };
-  const submit = () =>
-    form.save({
-      send: (ifMatch) => api.patch('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id, body, ifMatch }),
-      saved: async () => {
-        toast(`Requests go to the upstream “${upstream}”`);
-        await changed('/v1/gateways');
-        onClose();
-      },
-    });
   return (
-    <Dialog title="Upstream of the route" onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        <UpstreamSelect names={names} value={upstream} onChange={(u) => form.set('upstream', u)} error={form.fieldError('upstream')} />
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: `keygate routes update --gateway ${gateway_id} ${route_id} --upstream ${upstream}`,
-                method: 'PATCH',
-                path: `/v1/gateways/${gateway_id}/routes/${route_id}`,
-                body,
-              }}
-              why={form.dirty ? null : 'Nothing has been changed yet.'}
-            />
-          }
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          unchanged={!form.dirty}
-          disabled={form.conflict !== null}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <RouteDialog
+      title="Upstream of the route"
+      route={first.data}
+      form={form}
+      body={{ upstream }}
+      flags={`--upstream ${upstream}`}
+      done={`Requests go to the upstream “${upstream}”`}
+      onClose={onClose}>
+      <UpstreamSelect names={names} value={upstream} onChange={(u) => form.set('upstream', u)} error={form.fieldError('upstream')} />
+    </RouteDialog>
   );
 }
 

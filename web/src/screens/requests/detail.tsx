@@ -17,7 +17,7 @@ import { nowOf, type Raisable, RaiseLimit } from './raise';
 export default function RequestDetail() {
   const { requestId } = useParams({ from: '/requests/$requestId' });
   const query = useRecord('/v1/requests/{request_id}', { path: { request_id: requestId } });
-  const { nameOf } = useGateways();
+  const { nameOf, loading } = useGateways();
   const r = query.data?.data;
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
@@ -41,7 +41,10 @@ export default function RequestDetail() {
       retry: false,
     },
   );
-  const plan = usePlanOf(r);
+  const planRead = usePlanOf(r);
+  const plan = planRead.data?.data.data[0];
+  // The explanation has their names, so its length depends on them.
+  const unnamed = loading || [routeRead, keyRead, gateway, planRead].some((read) => read.isLoading);
   const [raising, setRaising] = useState(false);
   const raisable = r && limitOf(r, { route: routeRead.data, key: keyRead.data, gateway: gateway.data });
   const noRaise = useRefusal('write', raisable?.kind === 'key' ? 'keys' : 'gateways');
@@ -68,7 +71,7 @@ export default function RequestDetail() {
       </Page>
     );
   }
-  if (!r)
+  if (!r || unnamed)
     return (
       <Page key="loading" title={<Skeleton className="h-6 w-64" />}>
         <Panel>
@@ -307,12 +310,12 @@ function CostPanel({ cost }: { cost: NonNullable<LoggedRequest['cost']> }) {
 const Mono = ({ text }: { text: string }) => <code className="font-mono text-sm break-all">{text}</code>;
 
 // usePlanOf reads the plan whose limit refused a request, if it still has that name.
-function usePlanOf(r: LoggedRequest | undefined): Plan | undefined {
+function usePlanOf(r: LoggedRequest | undefined) {
   const d = r?.decision;
   const ofPlan = d?.limit_scope === 'plan' || (d?.limit_scope === 'concurrency' && d.limit_name?.includes('.'));
   const name = ofPlan && d?.limit_name ? planAndLimit(d.limit_name).plan : '';
   const refused = useRefusal('read', 'plans');
-  return useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused }).data?.data.data[0];
+  return useRecord('/v1/plans', { query: { name, limit: 1 } }, { enabled: name !== '' && !refused });
 }
 
 // countedBy returns what the limit that refused a request counts, as the plan has it now.

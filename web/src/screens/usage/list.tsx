@@ -31,7 +31,7 @@ const about: Record<View, string> = {
 // UsageRecords shows what was used, as it is billed.
 export default function UsageRecords() {
   const [url, change] = useUrl<Names | 'state' | 'interval' | 'cursor'>();
-  const { gateways, nameOf } = useGateways();
+  const { gateways, nameOf, loading } = useGateways();
   const [shown, setShown] = useState<UsageRecord | null>(null);
   const { ready } = useSpan();
   const view = viewOf(url);
@@ -95,6 +95,7 @@ export default function UsageRecords() {
           <PagedTable
             label="Usage records"
             query={query}
+            ready={!loading} // the names of gateways stand before those of routes
             columns={columns(view, nameOf, records.nameOf, setShown)}
             rowKey={(r) => r.usage_id}
             empty={
