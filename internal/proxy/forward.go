@@ -4,6 +4,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -42,16 +43,7 @@ func OriginOf(t *snapshot.Target) upstream.Origin {
 // failed before the first byte of a response: GET, HEAD, OPTIONS, PUT and DELETE without a
 // body (contract, 4.4).
 func Retryable(method string, hasBody bool) bool {
-	return !hasBody && Idempotent(method)
-}
-
-// Idempotent reports whether sending a request with the method twice has the effect of sending it once (contract, 4.4).
-func Idempotent(method string) bool {
-	switch method {
-	case "GET", "HEAD", "OPTIONS", "PUT", "DELETE":
-		return true
-	}
-	return false
+	return !hasBody && balance.Idempotent(method)
 }
 
 // ValidStatus reports whether status is allowed for a final response (RFC 9110, 15).

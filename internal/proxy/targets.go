@@ -27,18 +27,9 @@ func (x *Exchange) Clock() func() time.Duration {
 // Length returns the declared length of the request's body, 0 without one, or a negative number if it is unknown.
 func (x *Exchange) Length() int64 { return x.length }
 
-// principal returns the bytes that identify who makes the request: the keys of a rotation are one principal, and so is an
-// address without a key.
-func (x *Exchange) principal() [16]byte {
-	if bucket := x.Verdict.Caller.BucketID(); bucket != ([16]byte{}) {
-		return bucket
-	}
-	return clientip.GroupOf(x.addr)
-}
-
 // CallerHash returns a number that differs between callers.
 func (x *Exchange) CallerHash() uint64 {
-	p := x.principal()
+	p, _ := x.Verdict.Caller.Principal(x.addr)
 	return balance.HashValue(p[:])
 }
 

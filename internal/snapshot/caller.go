@@ -1,9 +1,11 @@
 package snapshot
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -136,6 +138,15 @@ func (c *Caller) BucketID() [16]byte {
 		return *c.chain
 	}
 	return c.UUID()
+}
+
+// Principal returns the bytes that identify who makes a request: the keys of a rotation are one principal. Without a key it is the
+// address of the client, IPv6 by /64, and isAddress is set.
+func (c *Caller) Principal(client netip.Addr) (id [16]byte, isAddress bool) {
+	if bucket := c.BucketID(); bucket != ([16]byte{}) {
+		return bucket, false
+	}
+	return clientip.GroupOf(client), true
 }
 
 // AddLimits adds the caller's own limits to a charge, and reports whether there is room to count them. It allocates only for

@@ -10,7 +10,6 @@ import (
 	"weak"
 
 	"github.com/keygate/keygate/internal/balance"
-	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 )
@@ -130,9 +129,9 @@ func (s *Settings) weigh(split *Split, other *Upstream, req *SplitRequest) Side 
 	var caller, n uint64
 	by := 0
 	if w.Sticky {
-		p := req.Caller.BucketID()
-		if p == ([16]byte{}) {
-			p, by = clientip.GroupOf(req.Client), 1
+		p, isAddress := req.Caller.Principal(req.Client)
+		if isAddress {
+			by = 1
 		}
 		caller = balance.HashValue(p[:])
 	} else {

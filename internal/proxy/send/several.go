@@ -17,9 +17,6 @@ import (
 
 // This file is the part of an Attempt that concerns upstreams with several targets (targets.md, sections 2 to 4).
 
-// maxSmall is the longest body of a request that may be the only one at a half-open target.
-const maxSmall = 64 << 10
-
 // errNoHTTP1 is the cause of a 502 for a body that was sent in part over HTTP/1.1, and whose next target speaks HTTP/2 only.
 var errNoHTTP1 = errors.New("the target does not speak HTTP/1.1, in which the request was begun")
 
@@ -34,7 +31,7 @@ func (a *Attempt) begin() error {
 	x, b := a.exchange, &a.balance
 	b.Caller = x.CallerHash()
 	b.Value, b.HasValue = x.HashValue()
-	b.Small = proxy.Idempotent(x.Method) && x.Length() >= 0 && x.Length() <= maxSmall
+	b.Small = balance.IsSmall(x.Method, x.Length())
 	now := a.now()
 	b.Begin(now, a.upstream.Balance)
 	a.balanced = true
@@ -138,7 +135,7 @@ func (a *Attempt) keepsBody() bool {
 // mayRepeatAny reports whether sending the request again does no harm, even if the target has processed it.
 func (a *Attempt) mayRepeatAny() bool {
 	method := a.exchange.Method
-	if proxy.Idempotent(method) {
+	if balance.Idempotent(method) {
 		return true
 	}
 	return a.upstream.IdempotencyKey && (method == "POST" || method == "PATCH") && a.hasField("idempotency-key")
