@@ -340,9 +340,6 @@ func (m *planModel) changeOwner(t *rapid.T) {
 func (m *planModel) changeKey(t *rapid.T) {
 	k := &m.keys[rapid.IntRange(0, len(m.keys)-1).Draw(t, "key")]
 	k.PlanID, k.Owner, k.OwnerID, k.Concurrency = m.anyPlan(t), "", "", rapid.Int64Range(0, 3).Draw(t, "concurrency of key")
-	if k.Concurrency == 0 {
-		delete(m.used, counted{"", ownLimit, plan.PerKey, k.ID})
-	}
 	if i := rapid.IntRange(-1, len(m.owners)-1).Draw(t, "owner of key"); i >= 0 {
 		k.Owner, k.OwnerID = m.owners[i].ExternalID, m.owners[i].ID
 	}
