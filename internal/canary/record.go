@@ -27,6 +27,8 @@ const (
 	MaxSteps  = 20
 	MinHold   = time.Minute
 	MaxHold   = 24 * time.Hour
+	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
+	MaxLeftOut = 10_000
 )
 
 // Canary is the stored record of a canary. The store keeps Plan, Progress and Lines as JSON.
@@ -64,7 +66,8 @@ type Plan struct {
 
 // Progress is what a step has counted.
 type Progress struct {
-	Step   int             `json:"step"` // from 1
+	Step   int             `json:"step"`   // from 1
+	Number int             `json:"number"` // Canary.Number when the step began: what was counted in this one and in later ones is of the step
 	Weight gateway.Percent `json:"weight"`
 	Since  time.Time       `json:"since"`
 	Next   Figures         `json:"next"`
