@@ -81,6 +81,12 @@ type Figures struct {
 	P95      *float64 `json:"p95_ms"` // nil without requests
 }
 
+// Lead is the right of a process to judge canaries.
+type Lead struct {
+	Claimant string
+	Epoch    int64 // grows with each process that takes the lead
+}
+
 // Config returns how the steps of the canary are judged.
 func (p *Plan) Config() Config {
 	c := Config{Next: p.Upstream, Other: p.Other, MinRequests: p.MinRequests}

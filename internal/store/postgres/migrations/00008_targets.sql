@@ -65,4 +65,36 @@ CREATE TABLE target_nodes (
     number   bigint NOT NULL,                  -- of a change that was in force before the figures of the last report were read
     left_out text[] COLLATE "C" NOT NULL       -- accounts of which the report lacks targets with requests in flight; * for all
 ) WITH (fillfactor = 80);
+
+ALTER TABLE gateways ADD COLUMN canary text; -- the share of a canary that has not ended, as JSON
+
+-- The canaries of gateways (package canary).
+CREATE TABLE canaries (
+    id          text    COLLATE "C" NOT NULL CONSTRAINT "canaries.id" PRIMARY KEY,
+    account_id  text    COLLATE "C" NOT NULL,
+    gateway_id  text    COLLATE "C" NOT NULL REFERENCES gateways (id),
+    state       text    COLLATE "C" NOT NULL,  -- running, paused, held, promoted, aborted
+    ended       boolean NOT NULL,
+    step        bigint  NOT NULL,
+    number      bigint  NOT NULL,
+    ran         bigint  NOT NULL,              -- microseconds
+    since       bigint  NOT NULL,
+    plan        text    NOT NULL,              -- JSON, like progress and lines
+    progress    text    NOT NULL,
+    explanation text    NOT NULL,
+    lines       text,
+    created_at  bigint  NOT NULL,
+    ended_at    bigint,
+    version     bigint  NOT NULL
+) WITH (fillfactor = 80);
+CREATE INDEX canaries_list ON canaries (gateway_id, id);
+CREATE INDEX canaries_account ON canaries (account_id, ended, id);
+CREATE INDEX canaries_running ON canaries (id) WHERE state = 'running';
+
+-- Which process judges canaries: the one row, if there was ever one.
+CREATE TABLE canary_lead (
+    one      bigint NOT NULL PRIMARY KEY CHECK (one = 1),
+    claimant text   COLLATE "C" NOT NULL,
+    epoch    bigint NOT NULL
+);
 -- +goose StatementEnd

@@ -34,4 +34,38 @@ CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
         route_bytes = route_bytes - old.route_bytes, targets = targets - old.target_count
     WHERE account_id = old.account_id;
 END;
+
+-- The share of a canary that has not ended, as JSON.
+ALTER TABLE gateways ADD COLUMN canary TEXT;
+
+-- The canaries of gateways (package canary).
+CREATE TABLE canaries (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    account_id  TEXT    NOT NULL,
+    gateway_id  TEXT    NOT NULL REFERENCES gateways (id),
+    state       TEXT    NOT NULL,  -- running, paused, held, promoted, aborted
+    ended       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    ran         INTEGER NOT NULL,  -- microseconds
+    since       INTEGER NOT NULL,
+    plan        TEXT    NOT NULL,  -- JSON, like progress and lines
+    progress    TEXT    NOT NULL,
+    explanation TEXT    NOT NULL,
+    lines       TEXT,
+    created_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    version     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX canaries_list ON canaries (gateway_id, id);
+CREATE INDEX canaries_account ON canaries (account_id, ended, id);
+CREATE INDEX canaries_running ON canaries (id) WHERE state = 'running';
+
+-- Which process judges canaries: the one row, if there was ever one.
+CREATE TABLE canary_lead (
+    one      INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    claimant TEXT    NOT NULL,
+    epoch    INTEGER NOT NULL
+) STRICT;
 -- +goose StatementEnd
