@@ -158,9 +158,6 @@ func (s *Step) take(n int) bool {
 	return true
 }
 
-// Counts returns the counts of a side.
-func (s *Step) Counts(side Side) Counts { return s.sides[side] }
-
 // P95 returns the 95th percentile of a side's latencies, and false if there are none.
 func (s *Step) P95(side Side) (time.Duration, bool) { return s.slow[side].P95() }
 

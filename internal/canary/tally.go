@@ -46,6 +46,9 @@ func (t *Tally) AddRest(side Side, c Counts) { t.sides[side].add(c) }
 // AddLatency adds the latency of a request.
 func (t *Tally) AddLatency(side Side, d time.Duration) { t.slow[side].Add(d) }
 
+// Counts returns the counts of a side.
+func (t *Tally) Counts(side Side) Counts { return t.sides[side] }
+
 // Has reports whether a caller of Next is told apart.
 func (t *Tally) Has(caller uint64) bool {
 	_, is := t.callers[caller]

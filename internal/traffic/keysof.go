@@ -26,7 +26,7 @@ type KeysQuery struct {
 const maxKeys = 250_000
 
 // KeysOf returns the keys that made the requests of a query. Requests without a key are not among them: no report tells these
-// keys apart. Call Sync of the meter before.
+// callers apart. Call Sync of the meter before.
 func KeysOf(ctx context.Context, store ChunkReader, q *KeysQuery) (map[[16]byte]KeyCounts, error) {
 	const minute = 60
 	chunks := ChunkQuery{AccountID: q.AccountID, Part: Keys, Tier: Minutes, From: floor(q.From.Unix(), minute), Before: ceil(q.Until, minute)}

@@ -83,7 +83,7 @@ type Counter struct {
 	// writing is a mutex of writes, as a channel so that a wait for it can end with a context.
 	writing chan struct{}
 	pending []canary.CountRow // not stored yet
-	sending int   // number of the first ones in the open batch
+	sending int               // number of the first ones in the open batch
 	batches accesslog.Batches
 
 	told  time.Time // when a failure was logged last; used by the goroutine alone
