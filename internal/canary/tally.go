@@ -40,6 +40,17 @@ func (t *Tally) Add(side Side, caller uint64, c Counts) {
 	t.callers[caller] = of
 }
 
+// AddKnown adds requests of a caller of Next, if it has the caller.
+func (t *Tally) AddKnown(caller uint64, c Counts) bool {
+	of, is := t.callers[caller]
+	if is {
+		t.sides[Next].add(c)
+		of.add(c)
+		t.callers[caller] = of
+	}
+	return is
+}
+
 // AddRest adds requests whose callers are not told apart.
 func (t *Tally) AddRest(side Side, c Counts) { t.sides[side].add(c) }
 

@@ -15,7 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +46,7 @@ const (
 	// accountShare is how many times as much as is left free an account may have of what all share.
 	accountShare  = 3
 	complainEvery = time.Minute
+	stopTime      = 2 * time.Second
 )
 
 // Store keeps the counts. It is safe for concurrent use.
@@ -107,17 +108,41 @@ type tally struct {
 
 // list is the callers that a canary leaves out.
 type list struct {
-	known   bool
-	callers []uint64 // sorted
-	used    time.Time
+	known bool
+	slots []uint64 // a hash table, whose length is a power of two; nil without callers. Callers are hashes already.
+	zero  bool     // it has the caller 0, which the table does not have
+	used  time.Time
+}
+
+// put makes the list one of callers.
+func (l *list) put(callers []uint64) {
+	l.known = true
+	if len(callers) == 0 {
+		return
+	}
+	l.slots = make([]uint64, 1<<bits.Len(uint(len(callers)+len(callers)/2)))
+	for _, caller := range callers {
+		if caller == 0 {
+			l.zero = true
+			continue
+		}
+		at := caller & uint64(len(l.slots)-1)
+		for l.slots[at] != 0 {
+			at = (at + 1) & uint64(len(l.slots)-1)
+		}
+		l.slots[at] = caller
+	}
 }
 
 func (l *list) has(caller uint64) bool {
-	if len(l.callers) == 0 {
-		return false
+	if l.slots == nil || caller == 0 {
+		return l.zero && caller == 0
 	}
-	_, is := slices.BinarySearch(l.callers, caller)
-	return is
+	at := caller & uint64(len(l.slots)-1)
+	for l.slots[at] != 0 && l.slots[at] != caller {
+		at = (at + 1) & uint64(len(l.slots)-1)
+	}
+	return l.slots[at] == caller
 }
 
 // New returns a Counter that counts at once and writes after Start. The only error is a missing Config.Store.
@@ -180,11 +205,16 @@ func (c *Counter) count(r *accesslog.Record) {
 		latency = r.Duration
 	}
 	t.AddLatency(side, time.Duration(latency))
-	if side == canary.Next && !t.Has(r.CanaryCaller) && !c.takeCaller(t) {
-		t.AddRest(side, one)
-		return
+	if side == canary.Next {
+		if t.AddKnown(r.CanaryCaller, one) {
+			return
+		}
+		if c.takeCaller(t) {
+			t.Add(side, r.CanaryCaller, one)
+			return
+		}
 	}
-	t.Add(side, r.CanaryCaller, one)
+	t.AddRest(side, one)
 }
 
 // takeCaller reports whether another caller may be told apart.
@@ -248,13 +278,18 @@ func (c *Counter) Start(context.Context) error {
 	return nil
 }
 
-// Stop writes what was counted, and ends. No record may be taken after it. It returns an error if the store fails, or ctx ends
-// first.
+// Stop writes what was counted, for up to stopTime, and ends. No record may be taken after it. What the store does not take is lost,
+// which the log says. The error is that of ctx.
 func (c *Counter) Stop(ctx context.Context) error {
 	if err := c.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop counting requests of canaries: %w", err)
 	}
-	return c.Sync(ctx)
+	writing, cancel := context.WithTimeout(ctx, stopTime)
+	defer cancel()
+	if err := c.Sync(writing); err != nil {
+		c.cfg.Log.Warn("the last counts of canaries could not be stored, and are lost", "error", err)
+	}
+	return nil
 }
 
 // look reads lists that are missing, and writes when it is time.
@@ -303,7 +338,7 @@ func (c *Counter) learn(canaryID string, callers []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l := c.lists[of]; l != nil && !l.known {
-		l.known, l.callers = true, callers
+		l.put(callers)
 		c.wanted--
 	}
 }
