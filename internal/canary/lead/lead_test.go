@@ -354,7 +354,7 @@ func TestOneFails(t *testing.T) {
 func TestAccountsTakeTurns(t *testing.T) {
 	h := newHarness(t)
 	var large []*canary.Canary
-	for range 20 {
+	for range 10 {
 		c := h.canary("large")
 		large = append(large, c)
 		for range 40 {
