@@ -255,7 +255,7 @@ func (s *Service) StartCanary(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		c := canary.Canary{ID: id.NewAt(id.Canary, w.now), AccountID: g.AccountID, GatewayID: g.ID, Plan: plan, State: canary.Running, Number: 1, Since: w.now, CreatedAt: w.now, Version: 1}
 		c.Plan.Routes, c.Plan.Other = chosen.ids, chosen.other
-		c.Progress = []canary.Progress{{Step: 1, Weight: plan.Steps[0], Since: w.now}}
+		c.Progress = []canary.Progress{{Step: 1, Number: 1, Weight: plan.Steps[0], Since: w.now}}
 		c.Explanation = fmt.Sprintf("started: %s %% of the callers go to %s", plan.Steps[0], plan.Upstream)
 		config := c.Plan.Config()
 		started := &StartedCanary{Canary: c, Warnings: config.Warnings(percents(plan.Steps), callers)}
