@@ -266,7 +266,7 @@ func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framin
 	}
 	a.answered = true
 	a.trip.KeepNothing()
-	a.balance.Answer(a.now(), result)
+	a.balance.Answer(a.exchange.Arrived(), result)
 	a.exchange.AnswerAttempt(result)
 	return r.Receiver.TakeHead(head, resp, body)
 }
