@@ -114,6 +114,15 @@ func NewRecord(e *accesslog.Entry) Record {
 // CutPath cuts the path to ShortPath bytes.
 func (r *Record) CutPath() { r.Path = cut(r.Path, ShortPath) }
 
+// rowBytes is what a record takes in the store beside its texts of any length: its identifiers and numbers, in the row and in the
+// indexes.
+const rowBytes = 600
+
+// Size returns about what the record takes on disk, in bytes.
+func (r *Record) Size() int64 {
+	return int64(rowBytes + len(r.Method) + len(r.Path) + len(r.Detail) + len(r.Host) + len(r.Cost) + len(r.Side) + len(r.SideReason) + len(r.AttemptList))
+}
+
 // cut returns a copy of the path, of at most n bytes and an ellipsis.
 func cut(path string, n int) string {
 	if len(path) > n {

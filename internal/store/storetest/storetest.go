@@ -147,6 +147,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"RequestList", testRequestList},
 		{"RequestsLeftOut", testRequestsLeftOut},
 		{"RequestTrim", testRequestTrim},
+		{"RequestBytes", testRequestBytes},
+		{"RequestCut", testRequestCut},
+		{"RequestCutAtOnce", testRequestCutAtOnce},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
