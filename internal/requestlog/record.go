@@ -114,13 +114,29 @@ func NewRecord(e *accesslog.Entry) Record {
 // CutPath cuts the path to ShortPath bytes.
 func (r *Record) CutPath() { r.Path = cut(r.Path, ShortPath) }
 
-// rowBytes is what a record takes in the store beside its texts of any length: its identifiers and numbers, in the row and in the
-// indexes.
-const rowBytes = 600
+// What a record takes on disk, in bytes: itself with its identifiers and numbers, and an entry in an index. A record whose other
+// texts are longer than shortTexts has pages of their own in SQLite.
+const (
+	rowBytes   = 350
+	indexBytes = 225
+	shortTexts = 700
+	pageBytes  = 4096
+)
 
 // Size returns about what the record takes on disk, in bytes.
 func (r *Record) Size() int64 {
-	return int64(rowBytes + len(r.Method) + len(r.Path) + len(r.Detail) + len(r.Host) + len(r.Cost) + len(r.Side) + len(r.SideReason) + len(r.AttemptList))
+	texts := len(r.Method) + len(r.Path) + len(r.Detail) + len(r.Host) + len(r.Cost) + len(r.Side) + len(r.SideReason) + len(r.AttemptList)
+	size := rowBytes + texts
+	if texts > shortTexts {
+		size = rowBytes + (1+texts/pageBytes)*pageBytes
+	}
+	if r.KeyID != "" {
+		size += indexBytes
+	}
+	if r.RouteID != "" {
+		size += indexBytes
+	}
+	return int64(size)
 }
 
 // cut returns a copy of the path, of at most n bytes and an ellipsis.

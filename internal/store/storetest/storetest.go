@@ -150,6 +150,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"RequestBytes", testRequestBytes},
 		{"RequestCut", testRequestCut},
 		{"RequestCutAtOnce", testRequestCutAtOnce},
+		{"RequestFlood", testRequestFlood},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
