@@ -29,6 +29,7 @@ const (
 	Owner    Kind = "own"
 	Plan     Kind = "plan"
 	Grant    Kind = "grant"
+	Canary   Kind = "can"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.
