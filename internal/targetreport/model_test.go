@@ -373,3 +373,47 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Errorf("got %d and the accounts %v, want at most %d, and *", len(all), lacks, MaxInAll)
 	}
 }
+
+// Guarantee: targets whose state changes again and again are reported every ten seconds at most, and the last state within these. That
+// a target drains is reported at once.
+func TestTargetsThatAlternateAreReportedSeldom(t *testing.T) {
+	w := newWorld(1)
+	n := w.nodes[0]
+	reports := func() map[Key]Report { return w.store.reports[n.claimant] }
+	of := func(url string) Report { return reports()[Key{name, url, w.target[url].Address}] }
+	set := func(degraded bool) {
+		for _, c := range w.target {
+			c.Degraded = degraded
+		}
+		w.apply(n)
+		if err := n.reporter.Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(true)
+	if !of("http://a").Degraded || len(reports()) != len(w.target) {
+		t.Fatalf("got %v at first, want all targets at once", reports())
+	}
+	writes := w.store.writes
+	for i := range 101 { // every two seconds
+		w.now += Interval
+		set(i%2 != 0)
+	}
+	if got := w.store.writes - writes; got > 21 {
+		t.Errorf("%d writes within 202 seconds, want one in ten at most", got)
+	}
+	for range restTime / Interval {
+		w.now += Interval
+		set(false)
+	}
+	if of("http://a").Degraded || of("http://b").Degraded {
+		t.Errorf("got %v after %s, want the last state", reports(), restTime)
+	}
+	w.now += Interval
+	set(true)
+	w.target["http://a"].Drain = true
+	set(true)
+	if !of("http://a").Draining {
+		t.Errorf("got %v, want that the target drains", of("http://a"))
+	}
+}
