@@ -417,3 +417,46 @@ func TestTargetsThatAlternateAreReportedSeldom(t *testing.T) {
 		t.Errorf("got %v, want that the target drains", of("http://a"))
 	}
 }
+
+// Guarantee: of an account whose addresses are others again and again, few rows are written at once, and all that stay are reported.
+func TestAddressesThatAlternateMakeFewWrites(t *testing.T) {
+	w := newWorld(1)
+	n := w.nodes[0]
+	const many = 3 * maxFresh
+	rows := 0
+	set := func(round int) {
+		var cfg balance.Config
+		for i := range many {
+			cfg.Targets = append(cfg.Targets, balance.TargetConfig{URL: "http://x", Origin: "http://x", Address: fmt.Sprint(round, ".", i), Weight: 1, Degraded: true})
+		}
+		n.fleet.Upstream(w.now, balance.Name{Account: "other", Gateway: "gw_2", Upstream: "default"}, &cfg)
+		w.now += Interval
+		before := maps.Clone(w.store.reports[n.claimant])
+		if err := n.reporter.Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := w.store.reports[n.claimant]
+		for k := range after {
+			if _, had := before[k]; !had {
+				rows++
+			}
+		}
+		for k := range before {
+			if _, has := after[k]; !has {
+				rows++
+			}
+		}
+	}
+	for round := range 20 {
+		set(round)
+	}
+	if rows > 20*2*maxFresh {
+		t.Errorf("%d rows were changed in 20 reports, want %d at most", rows, 20*2*maxFresh)
+	}
+	for range many / maxFresh {
+		set(20)
+	}
+	if got := len(w.store.reports[n.claimant]); got != many {
+		t.Errorf("%d addresses are reported in the end, want %d", got, many)
+	}
+}

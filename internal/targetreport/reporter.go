@@ -24,6 +24,9 @@ const (
 	MaxInAll     = 1 << 15
 	// maxRows is how many rows a transaction changes at most.
 	maxRows = 2000
+	// maxFresh is how many targets of an account that do not drain begin to be reported at once, so that a name server whose
+	// addresses alternate makes few writes. The next report has others.
+	maxFresh = 500
 	// maxLeftOut is how many accounts a report names from which targets are left out.
 	maxLeftOut = 100
 	// restTime is the least time between two reports of a target that neither drains nor has drained, so that a name server whose
@@ -277,11 +280,18 @@ func (r *Reporter) difference(all []observation) (batches []*Batch) {
 	}
 	now := r.cfg.Clock.Mono()
 	present := make(map[Key]bool, len(all))
+	fresh := map[string]int{} // by account
 	for i := range all {
 		k := all[i].key()
 		present[k] = true
-		if was, has := r.reported[k]; has && was.known && (was.summary == all[i].summary || was.rests(&all[i].summary, now)) {
+		was, has := r.reported[k]
+		if has && was.known && (was.summary == all[i].summary || was.rests(&all[i].summary, now)) {
 			continue
+		}
+		if !has && !all[i].Draining {
+			if fresh[k.Account]++; fresh[k.Account] > maxFresh {
+				continue
+			}
 		}
 		b := next()
 		b.Put = append(b.Put, all[i].Report)
