@@ -70,5 +70,5 @@ func refuse(reason Reason, detail string, args ...any) *Refusal {
 	return &Refusal{Reason: reason, Detail: fmt.Sprintf(detail, args...)}
 }
 
-// quoted returns text of a token as a detail shows it: in quotes, escaped, and not longer than some words.
-func quoted(text string) string { return fmt.Sprintf("%.100q", text) }
+// quoted returns text of a token as a detail shows it: in quotes, in ASCII, and not longer than 100 characters.
+func quoted(text string) string { return fmt.Sprintf("%+.100q", text) }
