@@ -25,6 +25,32 @@ const (
 // digest is the SHA-256 of a token.
 type digest [sha256.Size]byte
 
+// usualBytes is a length that few tokens exceed.
+const usualBytes = 2 << 10
+
+// digestOf returns the digest of a token. It does not allocate. A text that is too long for a token has the digest of
+// none.
+func digestOf(compact string) digest {
+	if len(compact) > usualBytes {
+		return digestOfLong(compact)
+	}
+	var b [usualBytes]byte
+	n := copy(b[:], compact)
+	return sha256.Sum256(b[:n])
+}
+
+// digestOfLong is digestOf for long tokens. It has a function of its own for the size of its array.
+//
+//go:noinline
+func digestOfLong(compact string) digest {
+	if len(compact) > MaxBytes {
+		return digest{}
+	}
+	var b [MaxBytes]byte
+	n := copy(b[:], compact)
+	return sha256.Sum256(b[:n])
+}
+
 // Memory remembers the tokens that were verified, by their SHA-256, until they expire or their issuer changes. When it
 // is full, the account that takes the most of it loses a token, by the CLOCK algorithm: the oldest one that was not used
 // since it was looked at the last time. So no account can displace the tokens of one that takes less. It is safe for

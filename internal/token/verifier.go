@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"runtime"
@@ -63,7 +62,7 @@ func (v *Verifier) Memory() *Memory { return v.memory }
 // *TooManyFailures, ErrBusy, or that of ctx. Accounts take turns with the work on signatures.
 func (v *Verifier) Verify(ctx context.Context, compact string, issuers []*Issuer, client clientip.Group) (*Principal, error) {
 	now := v.now()
-	sum := digest(sha256.Sum256([]byte(compact)))
+	sum := digestOf(compact)
 	if p := v.memory.find(sum, issuers, now); p != nil {
 		return p, nil
 	}
