@@ -90,6 +90,25 @@ func TestIssuedBefore(t *testing.T) {
 	}
 }
 
+// Guarantee: of several denials of all tokens, the one that reaches furthest counts as long as it is in force, whichever
+// ends first and whichever was made first.
+func TestSeveralCutoffs(t *testing.T) {
+	early := Denial{ID: "1", IssuedBefore: now.Add(-time.Hour), Until: now.Add(2 * time.Minute)}
+	late := Denial{ID: "2", IssuedBefore: now, Until: now.Add(time.Minute)}
+	far := Denial{ID: "3", IssuedBefore: now.Add(-time.Minute), Until: now.Add(3 * time.Minute)}
+	for _, order := range [][]Denial{{early, late, far}, {far, late, early}, {late, far, early}} {
+		d := &Denials{}
+		for _, one := range order {
+			d.Put(one)
+		}
+		for at, want := range map[time.Duration]time.Duration{0: 0, time.Minute: -time.Minute, 2 * time.Minute: -time.Minute, 3 * time.Minute: -1000 * time.Hour} {
+			if !d.Denies(now.Add(at), "u", "", now.Add(want-1)) != (at == 3*time.Minute) || d.Denies(now.Add(at), "u", "", now.Add(want)) {
+				t.Errorf("at %s: not all tokens issued before %s are denied, or others are", at, want)
+			}
+		}
+	}
+}
+
 // Guarantee: a denial has exactly one of its three conditions, ends in the future, and by default when the last token that
 // was issued before it has.
 func TestPrepare(t *testing.T) {

@@ -22,7 +22,7 @@ type Value struct {
 }
 
 // errValue is the error for a JSON value that is not a Value.
-var errValue = errors.New("must be a string, a number or a boolean") //nolint:gochecknoglobals // never written
+var errValue = errors.New("must be a string, a number or a boolean")
 
 // ParseValue reads a value. ok is false for null, objects and lists.
 func ParseValue(content jsontext.Value) (v Value, ok bool) {

@@ -145,7 +145,7 @@ func TestTokenOfOneOfSeveralIssuers(t *testing.T) {
 	if _, refusal := check(token, []*Issuer{two}, now); refusal == nil || refusal.Reason != UnknownIssuer || refusal.IssuerID != "" {
 		t.Errorf("got %+v, want an unknown issuer", refusal)
 	}
-	other := strings.Replace(`{"iss":"https://two.example.com","aud":"api","sub":"u1","exp":1767226200}`, "two.example", "two.example", 1)
+	other := `{"iss":"https://two.example.com","aud":"api","sub":"u1","exp":1767226200}`
 	if _, refusal := check(mint(t, "ed", "EdDSA", `{"alg":"EdDSA"}`, other), []*Issuer{one, two}, now); refusal == nil || refusal.Reason != WrongAudience || refusal.IssuerID != "iss_2" {
 		t.Errorf("got %+v, want the audience of the second issuer", refusal)
 	}

@@ -27,7 +27,6 @@ func stateOf(t testing.TB, id, accountID string, generation uint64, denials *iss
 	return i
 }
 
-
 // numbered returns the digest of the n-th token.
 func numbered(n int) digest { return digestOf(strconv.Itoa(n)) }
 
@@ -175,6 +174,32 @@ func TestChangesDropRememberedTokens(t *testing.T) {
 	denials.Remove("2")
 	if !found(i) {
 		t.Error("it is not found after the denial was deleted")
+	}
+}
+
+// Guarantee: one token may be remembered for issuers of several accounts, each by itself.
+func TestOneTokenOfTwoIssuers(t *testing.T) {
+	issuers := []*Issuer{stateOf(t, "iss_0", "acct_0", 1, nil), stateOf(t, "iss_1", "acct_1", 1, nil), stateOf(t, "iss_2", "acct_2", 1, nil)}
+	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}} {
+		m := NewMemory()
+		for _, i := range issuers {
+			m.remember(numbered(1), i, 0, &Principal{IssuerID: i.ID(), RefusedAt: now.Add(time.Minute)})
+		}
+		gone := [3]bool{}
+		for _, next := range order {
+			gone[next] = true
+			m.Trim(now, func(id string) *Issuer {
+				if n := id[4] - '0'; !gone[n] {
+					return issuers[n]
+				}
+				return nil
+			})
+			for n, i := range issuers {
+				if p := m.find(numbered(1), []*Issuer{i}, now); (p == nil) != gone[n] || p != nil && p.IssuerID != i.ID() {
+					t.Errorf("without %v: the token of issuer %d is forgotten, or found too long: %+v", gone, n, p)
+				}
+			}
+		}
 	}
 }
 

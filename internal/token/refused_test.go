@@ -45,16 +45,20 @@ func badTokens(t testing.TB) []badToken {
 
 // changes alter a compact token of three parts.
 var changes = map[string]func(p []string) string{
-	"empty":              func([]string) string { return "" },
-	"no signature":       func(p []string) string { return p[0] + "." + p[1] },
-	"fourth part":        func(p []string) string { return strings.Join(p, ".") + "." + p[2] },
-	"five parts":         func(p []string) string { return strings.Join(p, ".") + ".." },
-	"json serialization": func(p []string) string { return fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, p[0], p[1], p[2]) },
-	"empty header":       func(p []string) string { return "." + p[1] + "." + p[2] },
-	"empty claims":       func(p []string) string { return p[0] + ".." + p[2] },
-	"8193 bytes":         func(p []string) string { return strings.Join(p, ".") + strings.Repeat("A", 8193-len(strings.Join(p, "."))) },
-	"megabyte":           func([]string) string { return strings.Repeat("A.", 1<<19) },
-	"padding":            func(p []string) string { return encode(`{"alg":"RS256","kid":"rsa" }`) + "==." + p[1] + "." + p[2] },
+	"empty":        func([]string) string { return "" },
+	"no signature": func(p []string) string { return p[0] + "." + p[1] },
+	"fourth part":  func(p []string) string { return strings.Join(p, ".") + "." + p[2] },
+	"five parts":   func(p []string) string { return strings.Join(p, ".") + ".." },
+	"json serialization": func(p []string) string {
+		return fmt.Sprintf(`{"protected":%q,"payload":%q,"signature":%q}`, p[0], p[1], p[2])
+	},
+	"empty header": func(p []string) string { return "." + p[1] + "." + p[2] },
+	"empty claims": func(p []string) string { return p[0] + ".." + p[2] },
+	"8193 bytes": func(p []string) string {
+		return strings.Join(p, ".") + strings.Repeat("A", 8193-len(strings.Join(p, ".")))
+	},
+	"megabyte": func([]string) string { return strings.Repeat("A.", 1<<19) },
+	"padding":  func(p []string) string { return encode(`{"alg":"RS256","kid":"rsa" }`) + "==." + p[1] + "." + p[2] },
 	"standard base64": func(p []string) string {
 		return p[0] + "." + base64.RawStdEncoding.EncodeToString([]byte(`{"x":"???>>>"}`)) + "." + p[2]
 	},
@@ -70,8 +74,10 @@ var changes = map[string]func(p []string) string{
 		}
 		return p[0] + "." + encode(string(wide)) + "." + p[2]
 	},
-	"deep":             func(p []string) string { return p[0] + "." + encode(`{"a":`+strings.Repeat("[", 5000)) + "." + p[2] },
-	"other claims":     func(p []string) string { return p[0] + "." + encode(`{"iss":"https://login.example.com/","aud":"api","sub":"root","exp":1767226200}`) + "." + p[2] },
+	"deep": func(p []string) string { return p[0] + "." + encode(`{"a":`+strings.Repeat("[", 5000)) + "." + p[2] },
+	"other claims": func(p []string) string {
+		return p[0] + "." + encode(`{"iss":"https://login.example.com/","aud":"api","sub":"root","exp":1767226200}`) + "." + p[2]
+	},
 	"other header":     func(p []string) string { return encode(`{"kid":"rsa","alg":"RS256"}`) + "." + p[1] + "." + p[2] },
 	"cut signature":    func(p []string) string { return p[0] + "." + p[1] + "." + p[2][:len(p[2])-6] + "AA" },
 	"longer signature": func(p []string) string { return p[0] + "." + p[1] + "." + p[2][:len(p[2])-2] + "AAAA" },

@@ -18,7 +18,7 @@ const (
 )
 
 // ErrBusy means that a token could not be checked, because there is more work on signatures than the node does: 503.
-var ErrBusy = errors.New("too many tokens wait for the check of their signatures") //nolint:gochecknoglobals // never written
+var ErrBusy = errors.New("too many tokens wait for the check of their signatures")
 
 // TooManyFailures is the error for an address of which too many tokens have failed: 429. The token was not checked.
 type TooManyFailures struct{ Until time.Time }
