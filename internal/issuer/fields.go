@@ -1,7 +1,6 @@
 package issuer
 
 import (
-	"cmp"
 	"reflect"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -46,10 +45,10 @@ func Fields() []Field {
 		value: func(i *Issuer) any { return i.AllAlgorithms() }, check: checkAlgorithms,
 	}, {
 		Name: "leeway", Doc: "How far the clocks of the issuer and of Keygate may differ: 0s to 5m. Default: 60s.",
-		value: func(i *Issuer) any { return cmp.Or(i.Leeway, DefaultLeeway) }, check: checkLeeway,
+		value: func(i *Issuer) any { return i.LeewayText() }, check: checkLeeway,
 	}, {
 		Name: "max_lifetime", Doc: "How far ahead a token may expire: 1m to 9600h. Default: 24h.",
-		value: func(i *Issuer) any { return cmp.Or(i.MaxLifetime, DefaultMaxLifetime) }, check: checkMaxLifetime,
+		value: func(i *Issuer) any { return i.MaxLifetimeText() }, check: checkMaxLifetime,
 	}, {
 		Name: "typ", Doc: "The typ that the header of a token must have, such as at+jwt.",
 		value: func(i *Issuer) any { return textOrNil(i.Type) }, check: checkType,

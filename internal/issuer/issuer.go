@@ -4,6 +4,7 @@
 package issuer
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	maxText         = 255       // bytes of an audience, a claim, a word and a value
 	maxPrefix       = 64        // bytes of owner_prefix
 	maxJWKS         = 128 << 10 // bytes of keys that are given by hand
+
+	// MaxAccountBytes bounds the settings of all issuers of an account, as they are stored.
+	MaxAccountBytes = 4 << 20
 )
 
 // The values of issuers that set none.
@@ -49,10 +53,36 @@ type Issuer struct {
 	AccountID string
 	Name      string // unique in the account; gateways name it
 	Settings
+	Seen      []SeenKey // its present keys, in the order of its set
 	CreatedAt time.Time
 
 	// Version increases with every change by a management request. It is the ETag.
 	Version int64
+}
+
+// SeenKey is a key of an issuer as records show it.
+type SeenKey struct {
+	ID        string        `json:"kid,omitempty"` // "" for none
+	Algorithm jwk.Algorithm `json:"alg,omitempty"` // "" if it is for every algorithm of its type
+	Unusable  string        `json:"unusable,omitempty"`
+	FirstSeen time.Time     `json:"first_seen"`
+}
+
+// See notes which keys the issuer has at now. A key that it had before keeps the time when it was seen first.
+func (i *Issuer) See(set *jwk.Set, now time.Time) {
+	before := i.Seen
+	i.Seen = nil
+	for n := range set.Keys() {
+		k := &set.Keys()[n]
+		one := SeenKey{ID: k.ID, Algorithm: k.Algorithm, Unusable: k.Unusable(), FirstSeen: now}
+		had := slices.IndexFunc(before, func(b SeenKey) bool {
+			return b.ID == one.ID && b.Algorithm == one.Algorithm && b.Unusable == one.Unusable
+		})
+		if had >= 0 {
+			one.FirstSeen = before[had].FirstSeen
+		}
+		i.Seen = append(i.Seen, one)
+	}
 }
 
 // Settings is what users set of an issuer, apart from its name. The store keeps it as one JSON object, so its JSON
@@ -107,19 +137,22 @@ func (s *Settings) AllAlgorithms() []jwk.Algorithm {
 	return s.Algorithms
 }
 
+// LeewayText returns leeway as it was given, or the default.
+func (s *Settings) LeewayText() string { return cmp.Or(s.Leeway, DefaultLeeway) }
+
+// MaxLifetimeText is LeewayText for max_lifetime.
+func (s *Settings) MaxLifetimeText() string { return cmp.Or(s.MaxLifetime, DefaultMaxLifetime) }
+
 // LeewayTime returns how far the clocks of the issuer and of Keygate may differ. The settings must be valid.
-func (s *Settings) LeewayTime() time.Duration { return durationOf(s.Leeway, DefaultLeeway) }
+func (s *Settings) LeewayTime() time.Duration { return durationOf(s.LeewayText()) }
 
 // MaxLifetimeTime returns how far ahead a token may expire. The settings must be valid.
 func (s *Settings) MaxLifetimeTime() time.Duration {
-	return durationOf(s.MaxLifetime, DefaultMaxLifetime)
+	return durationOf(s.MaxLifetimeText())
 }
 
-// durationOf returns the duration of a valid text, or of the default if the text is empty.
-func durationOf(text, normal string) time.Duration {
-	if text == "" {
-		text = normal
-	}
+// durationOf returns the duration of a valid text.
+func durationOf(text string) time.Duration {
 	d, _ := time.ParseDuration(text)
 	return d
 }

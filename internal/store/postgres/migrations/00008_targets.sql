@@ -65,4 +65,16 @@ CREATE TABLE target_nodes (
     number   bigint NOT NULL,                  -- of a change that was in force before the figures of the last report were read
     left_out text[] COLLATE "C" NOT NULL       -- accounts of which the report lacks targets with requests in flight; * for all
 ) WITH (fillfactor = 80);
+
+CREATE TABLE issuers (
+    id         text   COLLATE "C" NOT NULL CONSTRAINT "issuers.id" PRIMARY KEY,
+    account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),
+    name       text   COLLATE "C" NOT NULL,
+    settings   text   COLLATE "C" NOT NULL,    -- JSON object
+    seen       text   COLLATE "C" NOT NULL,    -- JSON array: its keys, and when each of them was seen first
+    created_at bigint NOT NULL,
+    version    bigint NOT NULL,
+    CONSTRAINT "issuers.name" UNIQUE (account_id, name)
+);
+CREATE INDEX issuers_list ON issuers (account_id, id);
 -- +goose StatementEnd

@@ -34,4 +34,16 @@ CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
         route_bytes = route_bytes - old.route_bytes, targets = targets - old.target_count
     WHERE account_id = old.account_id;
 END;
+
+CREATE TABLE issuers (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    account_id TEXT    NOT NULL REFERENCES accounts (id),
+    name       TEXT    NOT NULL,
+    settings   TEXT    NOT NULL,            -- JSON object
+    seen       TEXT    NOT NULL,            -- JSON array: its keys, and when each of them was seen first
+    created_at INTEGER NOT NULL,
+    version    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX issuers_list ON issuers (account_id, id);
+CREATE UNIQUE INDEX issuers_name ON issuers (account_id, name);
 -- +goose StatementEnd
