@@ -53,6 +53,7 @@ type ReadTx interface {
 	KeyReader
 	OwnerReader
 	PlanReader
+	IssuerReader
 	SessionReader
 	WebhookReader
 	EventReader
@@ -76,6 +77,7 @@ type Tx interface {
 	KeyStore
 	OwnerStore
 	PlanStore
+	IssuerStore
 	SessionStore
 	WebhookStore
 	EventStore

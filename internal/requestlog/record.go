@@ -39,7 +39,7 @@ type Record struct {
 
 	Side        string // the upstream that a split decided for; "" without a split
 	SideReason  string // why, in words
-	AttemptList string // the attempts at targets of its upstream; see accesslog.Attempts
+	AttemptList string // the attempts at targets of its upstream, and those that were not tried; see accesslog.Attempts and UntriedOf
 
 	LeftOut int64 // set only when the record is read
 }
@@ -162,6 +162,7 @@ func (r *Record) Request() Request {
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
 		Side: r.Side, SideReason: r.SideReason,
 		Costs: slices.Collect(accesslog.Costs(r.Cost)), Attempts: slices.Collect(accesslog.Attempts(r.AttemptList)),
+		Untried: accesslog.UntriedOf(r.AttemptList),
 	}
 }
 
