@@ -114,6 +114,31 @@ func NewRecord(e *accesslog.Entry) Record {
 // CutPath cuts the path to ShortPath bytes.
 func (r *Record) CutPath() { r.Path = cut(r.Path, ShortPath) }
 
+// What a record takes on disk, in bytes: itself with its identifiers and numbers, and an entry in an index. A record whose other
+// texts are longer than shortTexts has pages of their own in SQLite.
+const (
+	rowBytes   = 350
+	indexBytes = 225
+	shortTexts = 700
+	pageBytes  = 4096
+)
+
+// Size returns about what the record takes on disk, in bytes.
+func (r *Record) Size() int64 {
+	texts := len(r.Method) + len(r.Path) + len(r.Detail) + len(r.Host) + len(r.Cost) + len(r.Side) + len(r.SideReason) + len(r.AttemptList)
+	size := rowBytes + texts
+	if texts > shortTexts {
+		size = rowBytes + (1+texts/pageBytes)*pageBytes
+	}
+	if r.KeyID != "" {
+		size += indexBytes
+	}
+	if r.RouteID != "" {
+		size += indexBytes
+	}
+	return int64(size)
+}
+
 // cut returns a copy of the path, of at most n bytes and an ellipsis.
 func cut(path string, n int) string {
 	if len(path) > n {
