@@ -100,7 +100,7 @@ func (s *Snapshot) Serving(gatewayID, accountID string) *Gateway {
 
 // Renewed returns c, which is not nobody, as it is now, or nil if its credential is revoked.
 func (s *Snapshot) Renewed(c *Caller) *Caller {
-	if k := s.keys.find(&c.digest); k != nil {
+	if k := s.keys.findShort(&c.digest); k != nil {
 		return &k.Caller
 	}
 	return nil
