@@ -47,6 +47,7 @@ type classID struct {
 	accountID string
 	gatewayID string
 	level     apikey.Level
+	imported  bool
 }
 
 // rights is the scopes of callers, in normal form, and their plan. The first scope, which is usually the only

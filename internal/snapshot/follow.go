@@ -284,7 +284,10 @@ func (f *Follower) refuseKeysOf(ctx context.Context, gatewayID string) error {
 // in force.
 func (f *Follower) hasKeysOf(gatewayID string) bool {
 	if g := f.Current().GatewayByID(gatewayID); g != nil {
-		return f.classes[classID{kind: KeyCaller, accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}] != nil
+		name := classID{kind: KeyCaller, accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}
+		imported := name
+		imported.imported = true
+		return f.classes[name] != nil || f.classes[imported] != nil
 	}
 	for name := range f.classes {
 		if name.gatewayID == gatewayID {
@@ -353,7 +356,7 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	}
 	c.rights, c.owner = f.sharedRights(k.Scope, f.plans.slot(k.PlanID)), f.ownerOf(k)
 	f.limitKey(table, c, k)
-	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
+	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, imported: k.Imported})
 	old := table.find(&k.Digest)
 	if old != nil && old.same(c) {
 		f.releaseClass(c)

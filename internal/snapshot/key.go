@@ -22,6 +22,9 @@ type Key struct {
 // Level returns the key's level.
 func (k *Key) Level() apikey.Level { return k.class.level }
 
+// Imported reports whether the key was imported.
+func (k *Key) Imported() bool { return k.class.imported }
+
 // keyLimit is the limits of a key, which the other keys of its rotation share.
 type keyLimit struct {
 	params  *ratelimit.Params // of bucket; nil without a limit

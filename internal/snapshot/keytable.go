@@ -88,6 +88,7 @@ func (t *keyTable) put(old, k *Key) {
 	}
 	if old == nil {
 		s.add(k, t.byDigest)
+		t.count(k, 1)
 	} else {
 		s.slots[s.index(old, t.byDigest)] = k
 	}
@@ -109,6 +110,7 @@ func (t *keyTable) remove(k *Key) {
 		s = s.clone(false)
 	}
 	s.remove(k, t.byDigest)
+	t.count(k, -1)
 	at.Store(s)
 	t.changes.Add(1)
 	if k.limit != nil {
@@ -144,6 +146,7 @@ func (t *keyTable) removeAll(gone func(*Key) bool) (removed []*Key) {
 		t.changes.Add(1)
 	}
 	for _, k := range removed {
+		t.count(k, -1)
 		if k.limit != nil {
 			t.bucketShard(k).remove(k, byBucket)
 		}
@@ -177,6 +180,14 @@ func (t *keyTable) each(f func(*Key)) {
 				}
 			}
 		}
+	}
+}
+
+// count counts n more imported keys if k is one. A key and what replaces it are both imported, or neither is, since
+// the digests of imported keys are no others' (apikey.ImportedDigest).
+func (t *keyTable) count(k *Key, n int64) {
+	if k.class != nil && k.class.imported {
+		t.imported.Add(n)
 	}
 }
 

@@ -121,6 +121,9 @@ func (s *Snapshot) FindKey(secret string) *Key {
 	return s.KeyByDigest(apikey.DigestOf(secret))
 }
 
+// HasImported reports whether any account has an imported key in force. It costs one atomic load.
+func (s *Snapshot) HasImported() bool { return s.keys.imported.Load() != 0 }
+
 // KeyByDigest returns the key with the digest d, or nil.
 //
 // The comparison of digests need not take constant time: its duration reveals how much of
