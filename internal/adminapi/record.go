@@ -185,8 +185,8 @@ type errorRecord struct {
 	Error      string          `json:"error" doc:"Machine-readable error code." example:"validation_failed"`
 	Message    string          `json:"message" doc:"What is wrong and how to fix it." example:"is required: add it"`
 	Field      string          `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
-	Errors     []problemRecord `json:"errors,omitempty" doc:"Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error."`
-	LeftOut    int             `json:"errors_left_out,omitempty" doc:"Only with 422: how many problems of a document there are beyond errors. They are counted up to 950." example:"12"`
+	Errors     []problemRecord `json:"errors,omitempty" doc:"With 422, and with the 409 of an import: everything that is wrong, at most 50 items. The first has the same field and message as the error."`
+	LeftOut    int             `json:"errors_left_out,omitempty" doc:"How many problems of a document or an import there are beyond errors. They are counted up to 950." example:"12"`
 	Code       string          `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Only with 401 and 403: why the key was refused."`
 	Limit      *int64          `json:"limit,omitempty" doc:"Only with 429: capacity of the limit that was exceeded."`
 	Remaining  *int64          `json:"remaining,omitempty" doc:"Only with 429: remaining requests, which is 0."`
