@@ -422,7 +422,7 @@ func TestRowsOfEveryTransaction(t *testing.T) {
 				if of == importing {
 					bound = mostImportRows + mostRows
 				}
-				if int64(most.Rows) > bound || most.Rows == 0 {
+				if most.Rows > bound || most.Rows == 0 {
 					t.Errorf("%s writes %d rows in a transaction; want at most %d, and some", of, most.Rows, bound)
 				}
 				if most.HeadTrips > 1 && !slices.Contains(removing, of) {
