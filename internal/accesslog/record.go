@@ -97,6 +97,13 @@ type Record struct {
 	// was not charged, because it was refused or nothing of it has reached the upstream. See SetPeriod.
 	PeriodStart, PeriodEnd uint32
 
+	// Canary is the canary that counts the request, in the step with a number, by its caller; zeros if none does. CanaryNext is set
+	// if the request went to the canary's upstream.
+	Canary       [16]byte
+	CanaryCaller uint64
+	CanaryStep   uint32
+	CanaryNext   bool
+
 	Status         uint16 // sent to the client
 	UpstreamStatus uint16 // received from the upstream; 0 if none
 	Result         Result
@@ -138,8 +145,9 @@ type Entry struct {
 	// Limited, it is the name of the plan's limit, <plan>.<limit>, or "".
 	Detail string
 	Cost   string // what the request was charged by the rules of its route; see Costs
-	// AttemptList has the attempts of a request to an upstream with several targets, if there were several or the only one
-	// failed; otherwise "". See the function Attempts.
+	// AttemptList has the attempts of a request to an upstream with several targets, if there were several, or the only one
+	// failed, or there was none because every target drains, and which targets were not tried then; otherwise "". See the functions
+	// Attempts and UntriedOf.
 	AttemptList string
 }
 

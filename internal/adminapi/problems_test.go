@@ -79,6 +79,7 @@ func validValue(t *testing.T, id, field string) string {
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
 		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
 		"createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1",
+		"startCanary.upstream": `"default"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {
@@ -279,6 +280,21 @@ func TestListOfProblemsIsBounded(t *testing.T) {
 	}
 	if got := s.get("/v1/account?" + strings.Join(query, "&")).fields(); len(got) != fault.MaxProblems {
 		t.Errorf("got %d problems, want %d", len(got), fault.MaxProblems)
+	}
+}
+
+// Guarantee: of an object with very many fields no more than 1,000 are checked, so that a body of 1 MiB costs little before it is
+// refused.
+func TestObjectsWithVeryManyFieldsAreNotChecked(t *testing.T) {
+	s := start(t)
+	for n, want := range map[int][]string{17: {"metadata", "name"}, 1000: {"metadata", "name"}, 1001: {"metadata"}} {
+		entries := make([]string, n)
+		for i := range entries {
+			entries[i] = fmt.Sprintf(`"k%d":"v"`, i)
+		}
+		if got := s.post("/v1/keys", `{"metadata": {`+strings.Join(entries, ",")+`}, "name": 5}`).fields(); !slices.Equal(got[:min(len(got), len(want))], want) || n > 1000 && len(got) > 1 {
+			t.Errorf("%d entries: got errors for %q, want %q", n, got, want)
+		}
 	}
 }
 

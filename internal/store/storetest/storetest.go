@@ -45,6 +45,12 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"RepositoryRoundTrip", testRepositoryRoundTrip},
 		{"RepositoryRules", testRepositoryRules},
 		{"RepositoryTimes", testRepositoryTimes},
+		{"CanaryRoundTrip", testCanaryRoundTrip},
+		{"Canaries", testCanaries},
+		{"CanaryShare", testCanaryShare},
+		{"CanaryCounts", testCanaryCounts},
+		{"CanaryLead", testCanaryLead},
+		{"CanaryCountsAreBounded", testCanaryCountsAreBounded},
 		{"Session", testSession},
 		{"SessionBounds", testSessionBounds},
 		{"KeyRoundTrip", testKeyRoundTrip},
@@ -63,6 +69,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"PlanRules", testPlanRules},
 		{"PlanList", testPlanList},
 		{"PlanUse", testPlanUse},
+		{"IssuerRoundTrip", testIssuerRoundTrip},
+		{"IssuerRules", testIssuerRules},
+		{"IssuerList", testIssuerList},
 		{"OwnerRoundTrip", testOwnerRoundTrip},
 		{"OwnerRules", testOwnerRules},
 		{"OwnerList", testOwnerList},
@@ -148,6 +157,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"RequestList", testRequestList},
 		{"RequestsLeftOut", testRequestsLeftOut},
 		{"RequestTrim", testRequestTrim},
+		{"RequestBytes", testRequestBytes},
+		{"RequestCut", testRequestCut},
+		{"RequestCutAtOnce", testRequestCutAtOnce},
+		{"RequestFlood", testRequestFlood},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

@@ -1,0 +1,153 @@
+package canary
+
+import (
+	"slices"
+	"time"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// State is the state of a canary.
+type State string
+
+// The states. Promoted and Aborted are final, and only a Running one is judged.
+const (
+	Running  State = "running"
+	Paused   State = "paused"
+	Held     State = "held" // at 100 %, or at its last step: what follows is the operator's
+	Promoted State = "promoted"
+	Aborted  State = "aborted"
+)
+
+// Done reports whether the canary has ended.
+func (s State) Done() bool { return s == Promoted || s == Aborted }
+
+// The bounds of a canary.
+const (
+	MaxRoutes = 1_000 // of a canary
+	MaxSteps  = 20
+	MinHold   = time.Minute
+	MaxHold   = 24 * time.Hour
+	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
+	MaxLeftOut = 10_000
+
+	MaxMinRequests = 1_000_000_000
+	MaxP95Ratio    = 1_000
+
+	MaxOfAccount   = 100   // that have not ended
+	MaxRunning     = 1_000 // of all accounts
+	EndedOfGateway = 100   // that are kept
+	EndedOfAccount = 1_000 // that are kept
+)
+
+// Canary is the stored record of a canary. The store keeps Plan, Progress and Lines as JSON.
+type Canary struct {
+	ID        string
+	AccountID string
+	GatewayID string
+	Plan      Plan
+	State     State
+	Step      int // index of the present step in Plan.Steps
+	Number    int // CanaryShare.Step of the present step
+	// Ran is how long the step had run when it was last paused; Since is when it began, or went on. A paused step only has Ran.
+	Ran         time.Duration
+	Since       time.Time
+	Progress    []Progress // one for each step that has begun
+	Explanation string     // of the last decision, in words
+	Lines       []string   // what to commit, once it is held at 100 %
+	CreatedAt   time.Time
+	EndedAt     time.Time // zero until it is Done
+	Version     int64
+}
+
+// Weight returns the share of the callers that is in force, while the canary is not Done.
+func (c *Canary) Weight() gateway.Percent {
+	if c.State == Held && len(c.Lines) > 0 {
+		return whole
+	}
+	return c.Plan.Steps[c.Step]
+}
+
+const whole gateway.Percent = 100_00
+
+// Share returns the part of the gateway's traffic that the canary has; nil if it is Done.
+func (c *Canary) Share() *gateway.CanaryShare {
+	if c.State.Done() {
+		return nil
+	}
+	return &gateway.CanaryShare{ID: c.ID, Upstream: c.Plan.Upstream, Routes: c.Plan.Routes, Weight: c.Weight(), Step: c.Number, Counts: c.State == Running}
+}
+
+// Last reports whether the present step is the last one.
+func (c *Canary) Last() bool { return c.Step == len(c.Plan.Steps)-1 }
+
+// Advance begins the next step.
+func (c *Canary) Advance(now time.Time) {
+	c.Step++
+	c.Number++
+	c.Ran, c.Since = 0, now
+	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
+}
+
+// Pause ends the running of the present step for now.
+func (c *Canary) Pause(now time.Time) {
+	c.State, c.Ran, c.Since = Paused, c.Ran+max(0, now.Sub(c.Since)), now
+}
+
+// Resume goes on with the present step of a paused canary. A step that has run for as long as one may begins its time anew.
+func (c *Canary) Resume(now time.Time) {
+	if c.Ran >= longestStep {
+		c.Ran = 0
+	}
+	c.State, c.Since = Running, now
+	c.Number++
+}
+
+// Plan is what a canary was started with.
+type Plan struct {
+	Upstream    string            `json:"upstream"`
+	Other       string            `json:"other"`  // the upstream of the routes
+	Routes      []string          `json:"routes"` // identifiers, sorted
+	Steps       []gateway.Percent `json:"steps"`
+	Hold        string            `json:"hold"` // a Go duration as given
+	MoreThan    *float64          `json:"more_than,omitempty"`
+	P95Ratio    *float64          `json:"p95_ratio,omitempty"`
+	MinRequests uint64            `json:"min_requests"`
+	Promote     bool              `json:"promote"` // when_done
+}
+
+// Progress is what a step has counted.
+type Progress struct {
+	Step   int             `json:"step"`   // from 1
+	Number int             `json:"number"` // Canary.Number when the step began: what was counted in this one and in later ones is of the step
+	Weight gateway.Percent `json:"weight"`
+	Since  time.Time       `json:"since"`
+	Next   Figures         `json:"next"`
+	Other  Figures         `json:"other"`
+}
+
+// Figures are those of a side in a step.
+type Figures struct {
+	Requests uint64   `json:"requests"`
+	Bad      uint64   `json:"bad"`
+	P95      *float64 `json:"p95_ms"` // nil without requests
+}
+
+// Lead is the right of a process to judge canaries.
+type Lead struct {
+	Claimant string
+	Epoch    int64 // grows with each process that takes the lead
+}
+
+// Config returns how the steps of the canary are judged.
+func (p *Plan) Config() Config {
+	c := Config{Next: p.Upstream, Other: p.Other, MinRequests: p.MinRequests}
+	c.Hold, _ = time.ParseDuration(p.Hold) // was checked
+	if p.MoreThan != nil {
+		c.Errors, c.MoreThan = true, *p.MoreThan
+	}
+	if p.P95Ratio != nil {
+		c.P95Ratio = *p.P95Ratio
+	}
+	return c
+}
