@@ -39,6 +39,7 @@ const (
 	OwnerWasSuspended                 // the owner of the key was suspended after the request was admitted
 	TargetGone                        // its target was drained or removed, and drain_timeout has passed (targets.md, section 6)
 	AllDrained                        // every target of the upstream was being drained
+	AddressFailed                     // the address had failed to authenticate too often, so imported keys were not looked up for it
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
@@ -58,6 +59,8 @@ func (r Reason) String() string {
 		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
 		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone", AllDrained: "all_drained",
+		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone",
+		AddressFailed: "address_failed",
 	}
 	if int(r) >= len(names) {
 		return ""
