@@ -1,0 +1,568 @@
+package moving
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// gatewayTable is a gateway with its routes.
+type gatewayTable struct {
+	name, host string // host is "" for the gateway of routes without hosts
+	entries    []*entry
+	upstreams  []string // ids of variants, in order
+	names      map[string]string
+	variants   map[string]*variant
+	closed     bool // a path is closed
+	document   gateway.Document
+}
+
+// entry is a route of a gateway.
+type entry struct {
+	pattern pattern
+	methods []string
+	of      *state // nil for a path that is closed
+	spec    int
+	main    bool // not the rest of a prefix
+	limit   limitOfRoute
+}
+
+// candidate is a path of a route of Kong that may take requests of a gateway.
+type candidate struct {
+	*state
+	spec        int
+	weight      int  // how many of host, method and path it matches by
+	plain       bool // it has this host, and not a pattern of it
+	conditional bool // it does not take all of the requests that its host, methods and paths match
+}
+
+func (c *candidate) path() *routeSpec { return &c.specs[c.spec] }
+
+// carried reports whether the path is carried.
+func (c *candidate) carried() bool { return c.why == "" && c.path().why == "" }
+
+// before orders candidates as Kong does.
+func (c *candidate) before(o *candidate) int {
+	a, b := c.path(), o.path()
+	negative := func(v bool) int {
+		if v {
+			return -1
+		}
+		return 0
+	}
+	priority := 0
+	if a.regex && b.regex {
+		priority = cmp.Compare(o.priority, c.priority)
+	}
+	return cmp.Or(
+		cmp.Compare(o.weight, c.weight),
+		cmp.Compare(negative(c.plain), negative(o.plain)),
+		cmp.Compare(negative(a.regex), negative(b.regex)),
+		priority,
+		cmp.Compare(len(b.text), len(a.text)),
+	)
+}
+
+// hostMatches reports whether a host of a route is a name, or a pattern of it.
+func hostMatches(host, name string) (matches, plain bool) {
+	host = strings.ToLower(host)
+	switch {
+	case host == name:
+		return true, true
+	case strings.HasPrefix(host, "*."):
+		return strings.HasSuffix(name, host[1:]), false
+	case strings.HasSuffix(host, ".*"):
+		return strings.HasPrefix(name, host[:len(host)-1]), false
+	}
+	return false, false
+}
+
+// tabulate makes the tables of all gateways.
+func (k *kong) tabulate() error {
+	k.gateways = nil
+	hosts := map[string]bool{}
+	for _, s := range k.states {
+		for i := range s.specs {
+			s.specs[i].closed, s.specs[i].overBy, s.specs[i].emitted = nil, "", false
+		}
+		if s.dead {
+			continue
+		}
+		for _, h := range s.hosts {
+			if hostProblem(h.text) == "" {
+				hosts[strings.ToLower(h.text)] = true
+			}
+		}
+	}
+	names := make([]string, 0, len(hosts)+1)
+	for h := range hosts {
+		names = append(names, h)
+	}
+	slices.Sort(names)
+	names = append([]string{""}, names...)
+	for _, host := range names {
+		k.narrow(k.candidates(host))
+	}
+	total := 0
+	for _, host := range names {
+		g := &gatewayTable{host: host, name: cmp.Or(host, "kong"), names: map[string]string{}, variants: map[string]*variant{}}
+		if err := k.table(g, host); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(g.entries, func(e *entry) bool { return e.of != nil }) {
+			continue
+		}
+		if total += len(g.entries); total > maxRoutes {
+			return fault.Invalid("", "the import would make more than %d routes, the most that an account may have: routes without hosts are routes of every host, so import the services of fewer hosts at a time", maxRoutes)
+		}
+		k.gateways = append(k.gateways, g)
+	}
+	for _, g := range k.gateways {
+		for _, e := range g.entries {
+			if e.of != nil {
+				e.of.specs[e.spec].emitted = true
+			}
+		}
+	}
+	return nil
+}
+
+// candidates returns what may take requests of a gateway, in the order in which Kong looks.
+func (k *kong) candidates(host string) (all []*candidate) {
+	for _, s := range k.states {
+		if s.dead {
+			continue
+		}
+		weight, plain, elsewhere := 0, false, false
+		if len(s.hosts) > 0 {
+			weight++
+			matches := false
+			for _, h := range s.hosts {
+				m, p := hostMatches(h.text, host)
+				matches, plain = matches || m, plain || m && p
+				elsewhere = elsewhere || hostProblem(h.text) != ""
+			}
+			switch {
+			case host != "" && !matches && !slices.ContainsFunc(s.hosts, func(h textAt) bool { return isReference(h.text) }):
+				continue
+			case host != "" && !matches:
+				elsewhere = true
+			case host != "":
+				elsewhere = false
+			case !elsewhere:
+				continue
+			}
+		}
+		if len(s.methods) > 0 {
+			weight++
+		}
+		if len(s.paths) > 0 {
+			weight++
+		}
+		if s.condition != "" {
+			weight++
+		}
+		for i := range s.specs {
+			c := &candidate{state: s, spec: i, weight: weight, plain: plain}
+			c.conditional = s.condition != "" || elsewhere || s.specs[i].hull
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *candidate) int { return cmp.Or(a.before(b), cmp.Compare(a.order, b.order)) })
+	return all
+}
+
+// index finds the candidates that cover a pattern.
+type index struct {
+	byPrefix  map[string][]int // candidates, by their prefix
+	lengths   []int            // of prefixes
+	templates []int
+	all       []*candidate
+}
+
+func newIndex(all []*candidate) *index {
+	x := &index{byPrefix: map[string][]int{}, all: all}
+	for i, c := range all {
+		if p := c.path().prefix; p != "" {
+			if x.byPrefix[p] == nil && !slices.Contains(x.lengths, len(p)) {
+				x.lengths = append(x.lengths, len(p))
+			}
+			x.byPrefix[p] = append(x.byPrefix[p], i)
+		} else {
+			x.templates = append(x.templates, i)
+		}
+	}
+	return x
+}
+
+// covering returns the candidates that cover a pattern, in order.
+func (x *index) covering(p pattern) []*candidate {
+	var found []int
+	stem := p.stem()
+	for _, n := range x.lengths {
+		if n <= len(stem) {
+			found = append(found, x.byPrefix[stem[:n]]...)
+		}
+	}
+	for _, i := range x.templates {
+		if x.all[i].path().covers(p) {
+			found = append(found, i)
+		}
+	}
+	slices.Sort(found)
+	list := make([]*candidate, len(found))
+	for i, n := range found {
+		list[i] = x.all[n]
+	}
+	return list
+}
+
+// outcome is what becomes of the requests of a pattern and method.
+type outcome struct {
+	winner *candidate // nil if no route takes them
+	by     *candidate // conditional, and needs more than the winner; nil for none
+}
+
+// open reports whether the requests are carried.
+func (o outcome) open() bool { return o.winner != nil && o.winner.carried() && o.by == nil }
+
+// same reports whether both mean the same route of Kong, carried or not.
+func (o outcome) same(other outcome) bool {
+	if o.open() != other.open() {
+		return false
+	}
+	return !o.open() || o.winner.state == other.winner.state && o.winner.path().base == other.winner.path().base
+}
+
+// decide returns what becomes of the requests with a method of a pattern that the candidates cover.
+func decide(list []*candidate, method string) (o outcome) {
+	var stricter *candidate
+	for i, c := range list {
+		if !c.hasMethod(method) {
+			continue
+		}
+		if c.conditional {
+			if stricter == nil || c.access > stricter.access {
+				stricter = c
+			}
+			continue
+		}
+		o.winner = c
+		// Of routes that nothing but their age orders, the strictest decides, since their age is not known.
+		for _, tied := range list[i+1:] {
+			if tied.hasMethod(method) && !tied.conditional && c.before(tied) == 0 && (tied.access > o.winner.access || o.winner.carried() && !tied.carried()) {
+				o.winner = tied
+			}
+		}
+		break
+	}
+	if o.winner != nil && stricter != nil && stricter.access > o.winner.access {
+		o.by = stricter
+	}
+	return o
+}
+
+func (s *state) hasMethod(method string) bool {
+	return len(s.methods) == 0 || slices.ContainsFunc(s.methods, func(m textAt) bool { return m.text == method })
+}
+
+// patterns returns the patterns of the candidates, each once: those that a reader expects, and the rest.
+func patterns(all []*candidate) (list []pattern, main map[string]bool, err error) {
+	main = map[string]bool{}
+	seen := map[string]bool{}
+	add := func(p pattern) {
+		if id := p.id(); !seen[id] {
+			seen[id] = true
+			list = append(list, p)
+		}
+	}
+	templates := 0
+	for _, c := range all {
+		sp := c.path()
+		for _, p := range sp.main {
+			if add(p); !c.conditional {
+				main[p.id()] = true
+			}
+		}
+		for _, p := range sp.more {
+			add(p)
+		}
+		if sp.regex && sp.prefix == "" {
+			templates++
+		}
+	}
+	if templates > maxTemplates {
+		return nil, nil, fault.Invalid("", "more than %d paths of a host are regular expressions, the most that are compared with one another: import fewer routes at a time", maxTemplates)
+	}
+	// Where two templates meet, each of their routes may be the one that Kong takes.
+	for i := 0; templates > 0 && i < len(list); i++ {
+		for j := range i {
+			if both, meet := list[i].and(list[j]); meet && !list[i].covers(list[j]) && !list[j].covers(list[i]) {
+				add(both)
+			}
+		}
+		if len(list) > maxPatterns || templates > 0 && len(list) > 5_000 {
+			break
+		}
+	}
+	if len(list) > maxPatterns || templates > 0 && len(list) > 5_000 {
+		return nil, nil, fault.Invalid("", "the routes of a host have too many different paths, more than %d, or 5000 with regular expressions: import fewer routes at a time", maxPatterns)
+	}
+	return list, main, nil
+}
+
+// row is a pattern with what becomes of its requests, by their methods.
+type row struct {
+	pattern  pattern
+	main     bool
+	outcomes []outcome // by the method
+	above    []int     // rows whose patterns cover this one
+}
+
+// table makes the routes of a gateway.
+func (k *kong) table(g *gatewayTable, host string) error {
+	all := k.candidates(host)
+	k.narrow(all) // which makes some of them conditional
+	list, main, err := patterns(all)
+	if err != nil {
+		return err
+	}
+	methods := methodsOf(all)
+	x := newIndex(all)
+	rows := make([]*row, len(list))
+	for i, p := range list {
+		rows[i] = &row{pattern: p, main: main[p.id()], outcomes: make([]outcome, len(methods))}
+		covering := x.covering(p)
+		for m := range methods {
+			rows[i].outcomes[m] = decide(covering, methods[m])
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *row) int { return cmp.Compare(len(a.pattern), len(b.pattern)) })
+	linkRows(rows)
+	for i, r := range rows {
+		if !r.main && r.redundant(rows) {
+			continue
+		}
+		g.add(rows, i, methods)
+	}
+	slices.SortStableFunc(g.entries, func(a, b *entry) int { return cmp.Compare(a.pattern.String(), b.pattern.String()) })
+	return k.nameUpstreams(g)
+}
+
+// linkRows sets the rows above each row.
+func linkRows(rows []*row) {
+	byID := map[string]int{}
+	var templates []int
+	for i, r := range rows {
+		byID[r.pattern.id()] = i
+		if !r.pattern.isSimple() {
+			templates = append(templates, i)
+		}
+	}
+	for i, r := range rows {
+		seen := map[int]bool{i: true}
+		add := func(j int) {
+			if !seen[j] && rows[j].pattern.covers(r.pattern) {
+				seen[j] = true
+				r.above = append(r.above, j)
+			}
+		}
+		look := func(p pattern) {
+			if j, ok := byID[p.id()]; ok {
+				add(j)
+			}
+		}
+		for n, s := range r.pattern {
+			look(with(r.pattern[:n], piece{kind: wildPiece}))
+			for size := range s.pre {
+				text := piece{kind: textPiece, pre: s.pre[:size+1]}
+				if look(with(r.pattern[:n], text, piece{kind: wildPiece})); n == len(r.pattern)-1 {
+					look(with(r.pattern[:n], text))
+				}
+			}
+		}
+		for _, j := range templates {
+			add(j)
+		}
+	}
+}
+
+// isSimple reports whether p is one of the patterns of a prefix: literals, perhaps a text with a parameter, perhaps a wildcard.
+func (p pattern) isSimple() bool {
+	for i, s := range p {
+		switch {
+		case s.kind == paramPiece, s.kind == textPiece && i < len(p)-1 && p[i+1].kind != wildPiece:
+			return false
+		}
+	}
+	return true
+}
+
+// redundant reports whether the requests of a row have the same end without it.
+func (r *row) redundant(rows []*row) bool {
+	for _, j := range r.above {
+		for m := range r.outcomes {
+			if o := rows[j].outcomes[m]; (o.open() || r.outcomes[m].open()) && !o.same(r.outcomes[m]) {
+				return false
+			}
+		}
+	}
+	// Without a row above, the requests of the rest of a prefix are a 404.
+	return true
+}
+
+// add adds the routes of a row.
+func (g *gatewayTable) add(rows []*row, i int, methods []string) {
+	r := rows[i]
+	first := len(g.entries)
+	get := slices.Index(methods, "GET")
+	for m, method := range methods {
+		o := r.outcomes[m]
+		if !o.open() {
+			if o.by != nil && o.winner.carried() {
+				o.noteClosed(r.pattern, o.by)
+			}
+			continue
+		}
+		g.put(first, &entry{pattern: r.pattern, methods: []string{method}, of: o.winner.state, spec: o.winner.spec, main: r.main})
+	}
+	if len(g.entries) > first {
+		// A route of GET takes HEAD, unless another one has it.
+		if head := slices.Index(methods, "HEAD"); r.outcomes[get].open() && !r.outcomes[head].open() && r.outcomes[head].winner != nil {
+			g.close(r, "HEAD")
+			r.outcomes[head].noteClosed(r.pattern, r.outcomes[get].winner)
+		}
+		return
+	}
+	// Nothing of the path is carried: it is closed if another route would take its requests.
+	for _, j := range r.above {
+		for m := range methods {
+			if rows[j].outcomes[m].open() {
+				g.close(r, closedMethod)
+				for n := range methods {
+					if r.outcomes[n].by == nil {
+						r.outcomes[n].noteClosed(r.pattern, rows[j].outcomes[m].winner)
+					}
+				}
+				return
+			}
+		}
+	}
+}
+
+// noteClosed notes at the path of the winner that a pattern is closed because of another route.
+func (o outcome) noteClosed(p pattern, because *candidate) {
+	if o.winner != nil {
+		sp := o.winner.path()
+		sp.closed = append(sp.closed, p.String())
+		sp.overBy = because.label()
+	}
+}
+
+// closedMethod is the only method of a path that is closed. No client sends it, and the upstream of the route does not exist.
+const (
+	closedMethod   = "CLOSED"
+	closedUpstream = "closed"
+	closedTarget   = "http://closed.invalid"
+)
+
+func (g *gatewayTable) close(r *row, method string) {
+	g.closed = true
+	g.entries = append(g.entries, &entry{pattern: r.pattern, methods: []string{method}, main: r.main})
+}
+
+// put adds an entry to those from first on, or its method to one that is like it.
+func (g *gatewayTable) put(first int, e *entry) {
+	for _, same := range g.entries[first:] {
+		if same.of == e.of && same.of.specs[same.spec].base == e.of.specs[e.spec].base {
+			same.methods = append(same.methods, e.methods...)
+			return
+		}
+	}
+	g.entries = append(g.entries, e)
+}
+
+// methodsOf returns the methods that a table distinguishes.
+func methodsOf(all []*candidate) []string {
+	methods := gateway.EverydayMethods()
+	for _, c := range all {
+		for _, m := range c.methods {
+			if !slices.Contains(methods, m.text) && gateway.CheckMethods([]string{m.text}) == nil && m.text != closedMethod {
+				methods = append(methods, m.text)
+			}
+		}
+	}
+	return methods[:min(len(methods), gateway.MaxMethods-1)]
+}
+
+// narrow makes a regular expression that matches less than its template conditional, where another route may take what it
+// does not match, or where the rest would be public.
+func (k *kong) narrow(all []*candidate) {
+	for _, c := range all {
+		sp := c.path()
+		if !sp.narrow || sp.hull || c.conditional {
+			continue
+		}
+		if c.access == public && sp.why == "" && c.why == "" {
+			sp.loss = loss{"a template would make more paths public than the regular expression does", "add routes with templates such as /users/{id}"}
+		}
+		for _, o := range all {
+			if o.state == c.state && o.spec == c.spec {
+				continue
+			}
+			for _, p := range o.path().patterns() {
+				if slices.ContainsFunc(sp.patterns(), p.meets) && sp.why == "" {
+					sp.loss = loss{"a template would take requests that route " + short(o.label()) + " takes, which the regular expression does not match", "add routes with templates such as /users/{id}"}
+				}
+			}
+		}
+		if sp.why != "" {
+			c.conditional = true
+		}
+	}
+}
+
+// nameUpstreams gives the upstreams of a gateway their names.
+func (k *kong) nameUpstreams(g *gatewayTable) error {
+	used := map[string]bool{gateway.DefaultUpstream: true, closedUpstream: true}
+	for _, e := range g.entries {
+		if e.of == nil {
+			continue
+		}
+		v := &variant{service: e.of.service, base: e.of.specs[e.spec].base, preserve: e.of.preserveHost, headers: e.of.headers}
+		if a := k.addresses[v.service]; a.upstream != nil && a.upstream.hostHeader != "" && v.preserve {
+			v.preserve = true
+		}
+		id := v.id()
+		if g.variants[id] == nil {
+			g.variants[id] = v
+			g.upstreams = append(g.upstreams, id)
+			g.names[id] = unique(used, cmp.Or(slug(v.service.label(), 64), "service"), 64)
+		}
+	}
+	if len(g.upstreams)+2 > gateway.MaxUpstreams {
+		return fault.Invalid("", "%s would have %d upstreams, and a gateway has at most %d: give services hosts of their own, or import fewer at a time", g.label(), len(g.upstreams), gateway.MaxUpstreams-2)
+	}
+	return nil
+}
+
+// label is what messages call the gateway.
+func (g *gatewayTable) label() string {
+	if g.host == "" {
+		return "the gateway of the services without hosts"
+	}
+	return fmt.Sprintf("the gateway of %s", g.host)
+}
+
+// upstreamOf returns the name of the upstream of an entry.
+func (g *gatewayTable) upstreamOf(e *entry) string {
+	if e.of == nil {
+		return closedUpstream
+	}
+	v := &variant{service: e.of.service, base: e.of.specs[e.spec].base, preserve: e.of.preserveHost, headers: e.of.headers}
+	return g.names[v.id()]
+}
