@@ -394,6 +394,9 @@ func (k *kong) reportRoutes() {
 func (k *kong) reportRoute(s *state) {
 	if s.why != "" {
 		why := s.why
+		if s.condition != "" {
+			why += ", and other routes may get its requests"
+		}
 		if closed, over := s.closed(); len(closed) > 0 {
 			why += fmt.Sprintf(", so %s answered with 405, which would otherwise go to route %s", closedPaths(closed), short(over))
 		}
@@ -409,6 +412,9 @@ func (k *kong) reportRoute(s *state) {
 		switch {
 		case sp.why != "":
 			why := sp.why
+			if sp.hull || sp.narrow {
+				why += ", and other routes may get its requests"
+			}
 			if len(sp.closed) > 0 {
 				why += fmt.Sprintf(", so %s answered with 405, which would otherwise go to route %s", closedPaths(sp.closed), short(sp.overBy))
 			}
@@ -469,6 +475,10 @@ func (s *state) closed() (all []string, over string) {
 func closedPaths(paths []string) string {
 	slices.Sort(paths)
 	paths = slices.Compact(paths)
+	isRest := func(p string) bool { return strings.Contains(p, "{rest}") } // of a prefix
+	if plain := slices.DeleteFunc(slices.Clone(paths), isRest); len(plain) > 0 {
+		paths = plain
+	}
 	if len(paths) == 1 {
 		return paths[0] + " is"
 	}

@@ -90,7 +90,9 @@ func (k *kong) upstreamsOf(g *gatewayTable) {
 		}
 		list = append(list, u)
 	}
-	if g.closed {
+	if g.closed && len(g.upstreams) == 0 {
+		p.UpstreamURL = gateway.Member[string]{Present: true, Value: closedTarget}
+	} else if g.closed {
 		u := gateway.UpstreamPatch{Name: closedUpstream}
 		u.Targets = gateway.Member[[]gateway.Target]{Present: true, Value: []gateway.Target{{URL: closedTarget}}}
 		list = append(list, u)

@@ -113,9 +113,11 @@ func (k *kong) tabulate() error {
 		if err := k.table(g, host); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(g.entries, func(e *entry) bool { return e.of != nil }) {
+		// Without a gateway of its own, requests to a host would go to that of the routes without hosts.
+		if !slices.ContainsFunc(g.entries, func(e *entry) bool { return e.of != nil }) && len(k.gateways) == 0 {
 			continue
 		}
+		g.closed = g.closed || len(g.upstreams) == 0
 		if total += len(g.entries); total > maxRoutes {
 			return fault.Invalid("", "the import would make more than %d routes, the most that an account may have: routes without hosts are routes of every host, so import the services of fewer hosts at a time", maxRoutes)
 		}
@@ -221,10 +223,30 @@ func (x *index) covering(p pattern) []*candidate {
 	return list
 }
 
+// needsMore reports whether a caller of s may use o, and not s.
+func (s *state) needsMore(o *state) bool {
+	if s.access != keyed || o.access != keyed || s.acl == o.acl || s.acl == nil {
+		return s.access > o.access
+	}
+	for _, names := range [][]string{{"allow", "whitelist"}, {"deny", "blacklist"}} {
+		var lists [2][]string
+		for i, p := range []*plugin{s.acl, o.acl} {
+			if p != nil {
+				lists[i] = append(list(p.get(names[0])), list(p.get(names[1]))...)
+				slices.Sort(lists[i])
+			}
+		}
+		if !slices.Equal(lists[0], lists[1]) {
+			return true
+		}
+	}
+	return false
+}
+
 // outcome is what becomes of the requests of a pattern and method.
 type outcome struct {
 	winner *candidate // nil if no route takes them
-	by     *candidate // conditional, and needs more than the winner; nil for none
+	by     *candidate // may take them instead, and needs more than the winner; nil for none
 }
 
 // open reports whether the requests are carried.
@@ -240,28 +262,29 @@ func (o outcome) same(other outcome) bool {
 
 // decide returns what becomes of the requests with a method of a pattern that the candidates cover.
 func decide(list []*candidate, method string) (o outcome) {
-	var stricter *candidate
-	for i, c := range list {
-		if !c.hasMethod(method) {
-			continue
+	var others []*candidate // that may take the requests instead of the winner
+	for _, c := range list {
+		switch {
+		case o.winner != nil && c.weight < o.winner.weight:
+			// Kong looks at it only if no other one matches.
+		case !c.hasMethod(method):
+		case c.conditional: // also behind the winner: what else orders them is not known of the requests that it matches
+			others = append(others, c)
+		case o.winner == nil:
+			o.winner = c
+		case c.before(o.winner) != 0:
+		case c.needsMore(o.winner.state) && !o.winner.needsMore(c.state) || o.winner.carried() && !c.carried() && c.access >= o.winner.access:
+			// Of routes that nothing but their age orders, the one that needs most decides, since their age is not known.
+			others = append(others, o.winner)
+			o.winner = c
+		default:
+			others = append(others, c)
 		}
-		if c.conditional {
-			if stricter == nil || c.access > stricter.access {
-				stricter = c
-			}
-			continue
-		}
-		o.winner = c
-		// Of routes that nothing but their age orders, the strictest decides, since their age is not known.
-		for _, tied := range list[i+1:] {
-			if tied.hasMethod(method) && !tied.conditional && c.before(tied) == 0 && (tied.access > o.winner.access || o.winner.carried() && !tied.carried()) {
-				o.winner = tied
-			}
-		}
-		break
 	}
-	if o.winner != nil && stricter != nil && stricter.access > o.winner.access {
-		o.by = stricter
+	for _, c := range others {
+		if (o.winner == nil || c.needsMore(o.winner.state)) && (o.by == nil || c.access > o.by.access) {
+			o.by = c
+		}
 	}
 	return o
 }
@@ -423,8 +446,8 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	for m, method := range methods {
 		o := r.outcomes[m]
 		if !o.open() {
-			if o.by != nil && o.winner.carried() {
-				o.noteClosed(r.pattern, o.by)
+			if o.by != nil && o.winner != nil && o.winner.carried() {
+				o.noteClosed(g.host+r.pattern.String(), o.by)
 			}
 			continue
 		}
@@ -432,9 +455,11 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	}
 	if len(g.entries) > first {
 		// A route of GET takes HEAD, unless another one has it.
-		if head := slices.Index(methods, "HEAD"); r.outcomes[get].open() && !r.outcomes[head].open() && r.outcomes[head].winner != nil {
-			g.close(r, "HEAD")
-			r.outcomes[head].noteClosed(r.pattern, r.outcomes[get].winner)
+		head := r.outcomes[slices.Index(methods, "HEAD")]
+		if r.outcomes[get].open() && !head.open() && (head.winner != nil || head.by != nil && head.by.needsMore(r.outcomes[get].winner.state)) {
+			if g.close(r, "HEAD"); head.by == nil {
+				head.noteClosed("HEAD of "+g.host+r.pattern.String(), r.outcomes[get].winner)
+			}
 		}
 		return
 	}
@@ -445,7 +470,7 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 				g.close(r, closedMethod)
 				for n := range methods {
 					if r.outcomes[n].by == nil {
-						r.outcomes[n].noteClosed(r.pattern, rows[j].outcomes[m].winner)
+						r.outcomes[n].noteClosed(g.host+r.pattern.String(), rows[j].outcomes[m].winner)
 					}
 				}
 				return
@@ -454,11 +479,11 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	}
 }
 
-// noteClosed notes at the path of the winner that a pattern is closed because of another route.
-func (o outcome) noteClosed(p pattern, because *candidate) {
+// noteClosed notes at the path of the winner that requests are refused because of another route.
+func (o outcome) noteClosed(what string, because *candidate) {
 	if o.winner != nil {
 		sp := o.winner.path()
-		sp.closed = append(sp.closed, p.String())
+		sp.closed = append(sp.closed, what)
 		sp.overBy = because.label()
 	}
 }
@@ -560,7 +585,9 @@ func (g *gatewayTable) label() string {
 
 // upstreamOf returns the name of the upstream of an entry.
 func (g *gatewayTable) upstreamOf(e *entry) string {
-	if e.of == nil {
+	if e.of == nil && len(g.upstreams) == 0 {
+		return gateway.DefaultUpstream
+	} else if e.of == nil {
 		return closedUpstream
 	}
 	v := &variant{service: e.of.service, base: e.of.specs[e.spec].base, preserve: e.of.preserveHost, headers: e.of.headers}
