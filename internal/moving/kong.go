@@ -276,6 +276,7 @@ func (k *kong) readPaths(s *state) {
 	}
 	if len(s.paths) == 0 {
 		sp, _ := prefixSpec("/", s.line)
+		sp.text = ""
 		s.specs = []routeSpec{{spec: sp, base: k.pathOf(s)}}
 		return
 	}
@@ -420,7 +421,7 @@ func (k *kong) reportRoute(s *state) {
 			}
 			k.left(p, s.object(i), why, sp.remedy)
 		case !sp.emitted && len(sp.closed) > 0:
-			k.left(p, s.object(i), "route "+short(sp.overBy)+" may take its requests, is not carried, and needs more", "look which requests that are, and add routes for the others")
+			k.left(p, s.object(i), "route "+short(sp.overBy)+" may take its requests, is not carried, and needs more", "if its requests may come here, remove that route from the file and import again")
 		case !sp.emitted && len(s.hosts) > 0 && !slices.ContainsFunc(s.hosts, func(h textAt) bool { return hostProblem(h.text) == "" }):
 			k.left(p, s.object(i), "none of its hosts can be that of a gateway", "make a gateway for each host that callers use")
 		case !sp.emitted:

@@ -244,7 +244,7 @@ func (b *planBuilder) choose(p *plugin, list []window, mayDaily bool) (w, daily 
 	}
 	for i := range list {
 		if one := &list[i]; one != w && one != daily {
-			b.left(p.at, p.label()+", "+one.name, "such a limit has one window", "set a plan")
+			b.left(p.at, p.label()+", "+one.name, "such a limit has one window, and has the longest", "set another limit of the routes if this one matters more")
 		}
 	}
 	return w, daily
@@ -390,6 +390,9 @@ func (b *planBuilder) addLimits(one *plan.FilePlan, names map[string]bool, p *pl
 			of := ""
 			if !everywhere {
 				of, l.Routes = uses[i].gateway.name, b.paths(&uses[i])
+				if b.sharesPath(&uses[i]) {
+					b.changed(p.at, p.label(), "it counts all methods of its paths, also those of other routes")
+				}
 			}
 			one.Limits, one.Gateways = append(one.Limits, l), append(one.Gateways, of)
 		}
@@ -416,6 +419,18 @@ func (b *planBuilder) paths(u *use) (list []string) {
 		}
 	}
 	return list
+}
+
+// sharesPath reports whether other routes have some of the paths of a use.
+func (b *planBuilder) sharesPath(u *use) bool {
+	own := map[*entry]bool{}
+	paths := map[string]bool{}
+	for _, e := range u.entries {
+		own[e], paths[e.pattern.id()] = true, true
+	}
+	return slices.ContainsFunc(u.gateway.entries, func(e *entry) bool {
+		return !own[e] && e.of != nil && e.of.access == keyed && paths[e.pattern.id()]
+	})
 }
 
 // overflow sets the limits that do not fit into a plan on routes, for each key.

@@ -148,7 +148,6 @@ func (k *kong) judge(s *state) {
 		if p == nil {
 			continue
 		}
-		p.used = true
 		switch name {
 		case "key-auth":
 			s.keyAuth = p
@@ -250,11 +249,13 @@ func addedHeaders(p *plugin) (headers map[string]string, why string) {
 			}
 			for j := range list.Nodes {
 				name, value, found := strings.Cut(list.Nodes[j].Text, ":")
-				value = deckEnv.ReplaceAllString(strings.TrimSpace(value), "$${env:$1}")
+				value = strings.TrimSpace(value)
+				isVariable := deckEnv.MatchString(value)
+				value = deckEnv.ReplaceAllString(value, "$${env:$1}")
 				switch {
 				case !found:
 					return nil, "an added header has no value"
-				case strings.Contains(value, "$(") || placeholder.MatchString(value) || strings.HasPrefix(value, "{vault://"):
+				case strings.Contains(value, "$(") || !isVariable && placeholder.MatchString(value) || strings.HasPrefix(value, "{vault://"):
 					return nil, "the value of the header " + short(name) + " is made for each request, or is not in the file"
 				}
 				headers[strings.TrimSpace(name)] = value
@@ -262,6 +263,12 @@ func addedHeaders(p *plugin) (headers map[string]string, why string) {
 		}
 	}
 	return headers, ""
+}
+
+// canAdd reports whether a request-transformer is carried.
+func canAdd(p *plugin) bool {
+	_, why := addedHeaders(p)
+	return why == ""
 }
 
 // isEmpty reports whether a node has nothing in it, at any depth.
@@ -283,6 +290,17 @@ func isEmpty(n *document.Node) bool {
 // reportPlugins adds a line for each plugin that is not reported with what it became.
 func (k *kong) reportPlugins() {
 	seen, lossOf := observers(), losses()
+	for _, s := range k.states {
+		for i := range s.specs {
+			if s.specs[i].emitted {
+				for _, p := range []*plugin{s.keyAuth, s.acl, s.add, s.cors, s.size} {
+					if p != nil {
+						p.used = true
+					}
+				}
+			}
+		}
+	}
 	for _, p := range k.plugins {
 		object := p.label()
 		switch {
@@ -306,18 +324,18 @@ func (k *kong) reportPlugins() {
 		case !special:
 			l := k.lossOf(p, lossOf)
 			k.left(p.at, object, l.why, "its routes are left out")
+		case strings.HasPrefix(p.name, "request-transformer") && !canAdd(p):
+			_, why := addedHeaders(p)
+			k.left(p.at, object, why, "its routes are left out")
+		case strings.HasPrefix(p.name, "rate-limiting"): // described with the limits
 		case !p.used:
-			k.left(p.at, object, "no route has it", "nothing to do")
+			k.left(p.at, object, "no route that is carried has it", "nothing to do")
 		case p.name == "key-auth":
 			k.reportKeyAuth(p)
 		case p.name == "acl":
 			k.changed(p.at, object, "groups become scopes of keys: keys of callers outside of them do not have the paths")
 		case strings.HasPrefix(p.name, "request-transformer"):
-			if _, why := addedHeaders(p); why != "" {
-				k.left(p.at, object, why, "its routes are left out")
-			} else {
-				k.changed(p.at, object, "it sets the headers of upstreams: they replace what a client sends, and are secret")
-			}
+			k.changed(p.at, object, "it sets the headers of upstreams: they replace what a client sends, and are secret")
 		}
 	}
 }

@@ -173,7 +173,7 @@ func (k *kong) targets(a address, base string) (list []gateway.Target) {
 			g.Weight = int(t.weight)
 			if most > gateway.MaxTargetWeight {
 				g.Weight = int(max(1, t.weight*gateway.MaxTargetWeight/most))
-				k.changed(t.at, "target "+short(t.address), "its weight is %d of %d, since a weight has at most %d", g.Weight, gateway.MaxTargetWeight, gateway.MaxTargetWeight)
+				k.changed(t.at, "target "+short(t.address), "its weight becomes %d, since a weight is at most %d", g.Weight, gateway.MaxTargetWeight)
 			}
 		} else {
 			k.changed(t.at, "target "+short(t.address), "its weight was 0: it is drained")

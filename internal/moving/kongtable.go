@@ -67,6 +67,11 @@ func (c *candidate) before(o *candidate) int {
 	)
 }
 
+// alike reports whether both match by the same things.
+func (c *candidate) alike(o *candidate) bool {
+	return (len(c.hosts) > 0) == (len(o.hosts) > 0) && (len(c.methods) > 0) == (len(o.methods) > 0) && (len(c.paths) > 0) == (len(o.paths) > 0)
+}
+
 // hostMatches reports whether a host of a route is a name, or a pattern of it.
 func hostMatches(host, name string) (matches, plain bool) {
 	host = strings.ToLower(host)
@@ -245,8 +250,9 @@ func (s *state) needsMore(o *state) bool {
 
 // outcome is what becomes of the requests of a pattern and method.
 type outcome struct {
-	winner *candidate // nil if no route takes them
-	by     *candidate // may take them instead, and needs more than the winner; nil for none
+	winner *candidate   // nil if no route takes them
+	by     *candidate   // may take them instead, and needs more than the winner; nil for none
+	others []*candidate // that may take them instead
 }
 
 // open reports whether the requests are carried.
@@ -273,6 +279,10 @@ func decide(list []*candidate, method string) (o outcome) {
 		case o.winner == nil:
 			o.winner = c
 		case c.before(o.winner) != 0:
+			// The flavors of Kong's router do not agree on the order of routes that match by different things.
+			if !c.alike(o.winner) {
+				others = append(others, c)
+			}
 		case c.needsMore(o.winner.state) && !o.winner.needsMore(c.state) || o.winner.carried() && !c.carried() && c.access >= o.winner.access:
 			// Of routes that nothing but their age orders, the one that needs most decides, since their age is not known.
 			others = append(others, o.winner)
@@ -281,8 +291,9 @@ func decide(list []*candidate, method string) (o outcome) {
 			others = append(others, c)
 		}
 	}
+	o.others = others
 	for _, c := range others {
-		if (o.winner == nil || c.needsMore(o.winner.state)) && (o.by == nil || c.access > o.by.access) {
+		if o.winner != nil && c.needsMore(o.winner.state) && (o.by == nil || c.access > o.by.access) {
 			o.by = c
 		}
 	}
@@ -293,9 +304,8 @@ func (s *state) hasMethod(method string) bool {
 	return len(s.methods) == 0 || slices.ContainsFunc(s.methods, func(m textAt) bool { return m.text == method })
 }
 
-// patterns returns the patterns of the candidates, each once: those that a reader expects, and the rest.
-func patterns(all []*candidate) (list []pattern, main map[string]bool, err error) {
-	main = map[string]bool{}
+// patterns returns the patterns of the candidates, each once, and those of the paths that two of them match.
+func patterns(all []*candidate) (list []pattern, err error) {
 	seen := map[string]bool{}
 	add := func(p pattern) {
 		if id := p.id(); !seen[id] {
@@ -306,12 +316,7 @@ func patterns(all []*candidate) (list []pattern, main map[string]bool, err error
 	templates := 0
 	for _, c := range all {
 		sp := c.path()
-		for _, p := range sp.main {
-			if add(p); !c.conditional {
-				main[p.id()] = true
-			}
-		}
-		for _, p := range sp.more {
+		for _, p := range sp.patterns() {
 			add(p)
 		}
 		if sp.regex && sp.prefix == "" {
@@ -319,7 +324,7 @@ func patterns(all []*candidate) (list []pattern, main map[string]bool, err error
 		}
 	}
 	if templates > maxTemplates {
-		return nil, nil, fault.Invalid("", "more than %d paths of a host are regular expressions, the most that are compared with one another: import fewer routes at a time", maxTemplates)
+		return nil, fault.Invalid("", "more than %d paths of a host are regular expressions, the most that are compared with one another: import fewer routes at a time", maxTemplates)
 	}
 	// Where two templates meet, each of their routes may be the one that Kong takes.
 	for i := 0; templates > 0 && i < len(list); i++ {
@@ -333,15 +338,15 @@ func patterns(all []*candidate) (list []pattern, main map[string]bool, err error
 		}
 	}
 	if len(list) > maxPatterns || templates > 0 && len(list) > 5_000 {
-		return nil, nil, fault.Invalid("", "the routes of a host have too many different paths, more than %d, or 5000 with regular expressions: import fewer routes at a time", maxPatterns)
+		return nil, fault.Invalid("", "the routes of a host have too many different paths, more than %d, or 5000 with regular expressions: import fewer routes at a time", maxPatterns)
 	}
-	return list, main, nil
+	return list, nil
 }
 
 // row is a pattern with what becomes of its requests, by their methods.
 type row struct {
 	pattern  pattern
-	main     bool
+	main     bool      // it is what a reader expects of a route that takes its requests
 	outcomes []outcome // by the method
 	above    []int     // rows whose patterns cover this one
 }
@@ -350,7 +355,7 @@ type row struct {
 func (k *kong) table(g *gatewayTable, host string) error {
 	all := k.candidates(host)
 	k.narrow(all) // which makes some of them conditional
-	list, main, err := patterns(all)
+	list, err := patterns(all)
 	if err != nil {
 		return err
 	}
@@ -358,10 +363,12 @@ func (k *kong) table(g *gatewayTable, host string) error {
 	x := newIndex(all)
 	rows := make([]*row, len(list))
 	for i, p := range list {
-		rows[i] = &row{pattern: p, main: main[p.id()], outcomes: make([]outcome, len(methods))}
+		rows[i] = &row{pattern: p, outcomes: make([]outcome, len(methods))}
 		covering := x.covering(p)
 		for m := range methods {
-			rows[i].outcomes[m] = decide(covering, methods[m])
+			o := decide(covering, methods[m])
+			rows[i].outcomes[m] = o
+			rows[i].main = rows[i].main || o.winner != nil && o.winner.path().expects(p)
 		}
 	}
 	slices.SortStableFunc(rows, func(a, b *row) int { return cmp.Compare(len(a.pattern), len(b.pattern)) })
@@ -414,6 +421,18 @@ func linkRows(rows []*row) {
 	}
 }
 
+// Indexes of methods in what methodsOf returns.
+const (
+	getIndex  = 0
+	headIndex = 5
+)
+
+// closesHead reports whether HEAD must not take the route of GET, which it does if no route has it.
+func (r *row) closesHead() bool {
+	get, head := r.outcomes[getIndex], r.outcomes[headIndex]
+	return get.open() && !head.open() && (head.winner != nil || slices.ContainsFunc(head.others, func(c *candidate) bool { return c.needsMore(get.winner.state) }))
+}
+
 // isSimple reports whether p is one of the patterns of a prefix: literals, perhaps a text with a parameter, perhaps a wildcard.
 func (p pattern) isSimple() bool {
 	for i, s := range p {
@@ -428,6 +447,12 @@ func (p pattern) isSimple() bool {
 // redundant reports whether the requests of a row have the same end without it.
 func (r *row) redundant(rows []*row) bool {
 	for _, j := range r.above {
+		if !slices.ContainsFunc(rows[j].outcomes, outcome.open) {
+			continue // no route
+		}
+		if rows[j].closesHead() != r.closesHead() {
+			return false
+		}
 		for m := range r.outcomes {
 			if o := rows[j].outcomes[m]; (o.open() || r.outcomes[m].open()) && !o.same(r.outcomes[m]) {
 				return false
@@ -442,7 +467,6 @@ func (r *row) redundant(rows []*row) bool {
 func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	r := rows[i]
 	first := len(g.entries)
-	get := slices.Index(methods, "GET")
 	for m, method := range methods {
 		o := r.outcomes[m]
 		if !o.open() {
@@ -455,10 +479,10 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	}
 	if len(g.entries) > first {
 		// A route of GET takes HEAD, unless another one has it.
-		head := r.outcomes[slices.Index(methods, "HEAD")]
-		if r.outcomes[get].open() && !head.open() && (head.winner != nil || head.by != nil && head.by.needsMore(r.outcomes[get].winner.state)) {
+		if r.closesHead() {
+			head := r.outcomes[headIndex]
 			if g.close(r, "HEAD"); head.by == nil {
-				head.noteClosed("HEAD of "+g.host+r.pattern.String(), r.outcomes[get].winner)
+				head.noteClosed("HEAD of "+g.host+r.pattern.String(), r.outcomes[getIndex].winner)
 			}
 		}
 		return

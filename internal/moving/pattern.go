@@ -2,6 +2,7 @@ package moving
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -179,7 +180,6 @@ type spec struct {
 	regex  bool
 	narrow bool // the patterns match more than the regular expression
 	hull   bool // the regular expression is no template: the patterns are those of all paths that begin as it does
-	ends   bool // a regular expression with an end: no path below it matches
 
 	main []pattern // what a reader expects: /orders and /orders/*
 	more []pattern // the rest of what a prefix means in Kong: /orders-old and below
@@ -204,6 +204,11 @@ func (s *spec) covers(p pattern) bool {
 		}
 	}
 	return false
+}
+
+// expects reports whether p is one of the patterns that a reader expects.
+func (s *spec) expects(p pattern) bool {
+	return slices.ContainsFunc(s.main, func(own pattern) bool { return own.id() == p.id() })
 }
 
 // literals returns a path of literal segments.
@@ -248,18 +253,71 @@ func below(p pattern) (main, more []pattern) {
 // regexSpec returns a path that is a regular expression. If it is no template, hull is set.
 func regexSpec(text string, line int) spec {
 	s := spec{text: text, line: line, regex: true}
-	t := &regexReader{rest: strings.TrimPrefix(text, "^")}
-	if t.read() && t.tables(&s) {
-		valid := true
-		for _, p := range s.patterns() {
-			_, err := gateway.ParseTemplate(p.String())
-			valid = valid && err == nil
+	for _, one := range alternatives(text) {
+		t := &regexReader{rest: strings.TrimPrefix(one, "^")}
+		if !t.read() {
+			return hullOf(text, line)
 		}
-		if valid {
-			return s
+		t.addTo(&s)
+	}
+	for _, p := range s.patterns() {
+		if _, err := gateway.ParseTemplate(p.String()); err != nil {
+			return hullOf(text, line)
 		}
 	}
-	return hullOf(text, line)
+	return s
+}
+
+// maxAlternatives is into how many expressions one is split.
+const maxAlternatives = 32
+
+// alternatives splits an expression at groups of literals, such as (v1|v2).
+func alternatives(text string) []string {
+	list := []string{text}
+	for i := 0; i < len(list) && len(list) <= maxAlternatives; {
+		s := list[i]
+		begin, end, choices := literalGroup(s)
+		if choices == nil {
+			i++
+			continue
+		}
+		list = slices.Delete(list, i, i+1)
+		for _, c := range choices {
+			list = append(list, s[:begin]+c+s[end:])
+		}
+	}
+	if len(list) > maxAlternatives {
+		return []string{text}
+	}
+	return list
+}
+
+// literalGroup finds a group of literals that has no quantifier.
+func literalGroup(s string) (begin, end int, choices []string) {
+	for from := 0; ; {
+		open := strings.IndexByte(s[from:], '(')
+		if open < 0 {
+			return 0, 0, nil
+		}
+		begin = from + open
+		inner := strings.TrimPrefix(s[begin+1:], "?:")
+		content, rest, found := strings.Cut(inner, ")")
+		escaped := begin > 0 && s[begin-1] == '\\'
+		if found && !escaped && strings.Contains(content, "|") && isLiterals(content) && (rest == "" || strings.IndexByte("*?{+", rest[0]) < 0) {
+			return begin, len(s) - len(rest), strings.Split(content, "|")
+		}
+		from = begin + 1
+	}
+}
+
+// isLiterals reports whether a text has only plain characters and bars between them.
+func isLiterals(s string) bool {
+	for i := range len(s) {
+		if !isPlainByte(s[i]) && s[i] != '|' {
+			return false
+		}
+	}
+	return !strings.HasPrefix(s, "|") && !strings.HasSuffix(s, "|") && !strings.Contains(s, "||")
 }
 
 // hullOf returns a prefix that every path which matches the regular expression has.
@@ -267,7 +325,7 @@ func hullOf(text string, line int) spec {
 	s := spec{text: text, line: line, regex: true, hull: true, narrow: true}
 	rest := strings.TrimPrefix(text, "^")
 	stem := ""
-	if !strings.ContainsAny(text, "|") { // else the beginning may be one of several
+	if !hasTopBar(text) { // else the beginning may be one of several
 		for len(rest) > 0 {
 			c, size := rest[0], 1
 			if c == '\\' && len(rest) > 1 && strings.IndexByte(`./-_~`, rest[1]) >= 0 {
@@ -287,6 +345,28 @@ func hullOf(text string, line int) spec {
 	s.prefix = "/"
 	s.main = []pattern{{{kind: wildPiece}}}
 	return s
+}
+
+// hasTopBar reports whether an expression has a bar outside of groups, or may have one.
+func hasTopBar(s string) bool {
+	depth := 0
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case '[':
+			return strings.Contains(s[i:], "|") // a class may have brackets
+		case '(':
+			depth++
+		case ')':
+			depth--
+		case '|':
+			if depth <= 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func isPlainByte(c byte) bool {
@@ -478,19 +558,19 @@ func oddRange(content string) bool {
 	return strings.ContainsAny(content, `-\^`)
 }
 
-// tables sets the patterns of s, and reports whether there are some that say what the expression does.
-func (t *regexReader) tables(s *spec) bool {
-	s.narrow = t.narrow
+// addTo adds the patterns of the expression.
+func (t *regexReader) addTo(s *spec) {
+	s.narrow = s.narrow || t.narrow
 	wild := piece{kind: wildPiece}
 	switch t.tail {
 	case "$":
-		s.main, s.ends = []pattern{t.path}, true
+		s.main = append(s.main, t.path)
 	case "/?$":
-		s.main, s.ends = []pattern{t.path, with(t.path, piece{kind: literalPiece})}, true
+		s.main = append(s.main, t.path, with(t.path, piece{kind: literalPiece}))
 	case "(/*)":
-		s.main = []pattern{t.path, with(t.path, wild)}
+		s.main = append(s.main, t.path, with(t.path, wild))
 	default:
-		s.main, s.more = below(t.path)
+		main, more := below(t.path)
+		s.main, s.more = append(s.main, main...), append(s.more, more...)
 	}
-	return true
 }
