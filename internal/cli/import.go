@@ -129,7 +129,7 @@ func (o *importRun) finish(c *cobra.Command, r *moving.Result) error {
 	} else if err := o.PrintData(r.Report); err != nil {
 		return err
 	}
-	o.Say("%s carried, %d with a change, %d not carried.", terminal.NumberOf(int64(r.Count(moving.Carried)), "object", "objects"), r.Count(moving.Changed), r.Count(moving.Left))
+	o.Say("%d carried, %d carried with a change, %d not carried.", r.Count(moving.Carried), r.Count(moving.Changed), r.Count(moving.Left))
 	gateways, keys := filepath.Join(o.dir, "gateways"), filepath.Join(o.dir, "keys.json")
 	o.Say("%s", terminal.Clean(fmt.Sprintf("Wrote %s to %s, and %s to %s.", terminal.NumberOf(int64(len(r.Files)), "file", "files"), gateways, terminal.NumberOf(int64(len(r.Keys)), "key", "keys"), keys)))
 	if !o.apply {

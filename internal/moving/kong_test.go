@@ -95,3 +95,121 @@ func TestReportsOfKong(t *testing.T) {
 		})
 	}
 }
+
+// Guarantee: what is wrong with a file is said with its line and column, and the remedy.
+func TestMistakesInFilesOfKong(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                                     "line 1, column 1: the document is empty",
+		"services: []":                         "line 1, column 1: is missing: is this a file of decK?",
+		"_format_version: '9.9'":               `line 1, column 18: "9.9" is not a format that can be read: convert the file to 3.0 with deck file convert`,
+		"- a":                                  "line 1, column 1: must be a mapping with _format_version and services",
+		"_format_version: '3.0'\nservices: {}": "line 2, column 11: must be a list",
+		"_format_version: '3.0'\nservices:\n- routes: [{paths: /a}]":                    "line 3, column 20: must be a list",
+		"_format_version: '3.0'\nservices:\n- routes: [{strip_path: 'yes'}]":            "line 3, column 25: must be a boolean",
+		"_format_version: '3.0'\nservices:\n- {port: many}":                             "line 3, column 10: must be a number",
+		"_format_version: '3.0'\nplugins:\n- config: {}":                                "line 3, column 3: is missing: name the plugin",
+		"_format_version: '3.0'\nplugins:\n- {name: cors, _config: x}":                  `line 3, column 25: "x" is not in _plugin_configs`,
+		"_format_version: '3.0'\nplugins:\n- {name: cors, config: 3}":                   "line 3, column 24: must be a mapping, not a number",
+		"_format_version: '3.0'\nupstreams:\n- targets: [{}]":                           "line 3, column 13: is missing: write the host and port",
+		"_format_version: '3.0'\nservices:\n- url: http://${env:SECRET}.example":        "line 3, column 8: must not contain ${env:",
+		"_format_version: '3.0'\n_format_version: '3.0'":                                "line 2, column 1",
+		"_format_version: '3.0'\nconsumers:\n- username: a\n  keyauth_credentials: [k]": "line 4, column 25: must be a mapping",
+	} {
+		_, err := moving.ReadKong("kong.yaml", []byte(content))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", content, err, want)
+		}
+	}
+}
+
+// Guarantee: several files are one Kong: routes, plugins and consumers of one may refer to services of another.
+func TestSeveralFilesOfKong(t *testing.T) {
+	var decks []*moving.Deck
+	for name, content := range map[string]string{
+		"a.yaml": "_format_version: '3.0'\nservices:\n- {name: a, url: 'http://a.internal'}\n",
+		"b.yaml": "_format_version: '3.0'\nroutes:\n- {name: b, service: {name: a}, paths: [/b], strip_path: false}\nplugins:\n- {name: key-auth, service: a}\n",
+	} {
+		d, err := moving.ReadKong(name, []byte(content))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decks = append(decks, d)
+	}
+	r, err := moving.Kong(decks...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Files) != 1 || strings.Contains(string(r.Files[0].Content), "auth: none") || !strings.Contains(string(r.Files[0].Content), "path: /b\n") {
+		t.Errorf("got %s, want a route /b that needs a key", text(t, r))
+	}
+}
+
+// Guarantee: no key, header or other secret of a file is in its report, and no key is in keys.json.
+func TestReportsHaveNoSecrets(t *testing.T) {
+	const key, header = "acme-secret-0123456789", "token-of-the-service"
+	r := importKong(t, "kong.yaml", []byte(`_format_version: "3.0"
+services:
+- name: a
+  url: http://a.internal
+  routes: [{name: a, paths: [/a], strip_path: false}]
+  plugins:
+  - {name: key-auth}
+  - name: request-transformer
+    config: {add: {headers: ["X-Token: `+header+`"]}}
+consumers:
+- username: acme
+  keyauth_credentials: [{key: `+key+`}, {key: "kg_`+key+`"}, {key: "{`+key+`}"}]
+  jwt_secrets: [{key: `+key+`, secret: `+key+`}]
+`))
+	keys, err := r.KeysText()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{key, header} {
+		if strings.Contains(string(r.ReportText()), secret) || strings.Contains(string(keys), secret) {
+			t.Errorf("%q is in the report or keys:\n%s%s", secret, r.ReportText(), keys)
+		}
+	}
+	if len(r.Keys) != 1 {
+		t.Errorf("got %d keys, want that which is in the file", len(r.Keys))
+	}
+}
+
+// FuzzKong imports any text: it returns an error with a position or valid files, within bounded time and memory.
+func FuzzKong(f *testing.F) {
+	names, _ := filepath.Glob("testdata/kong/*.yaml")
+	for _, name := range names {
+		content, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Add([]byte("_format_version: '1.1'\nservices:\n- {url: 'http://a', routes: [{paths: ['/(?<a>[^/]+)/(b|c)', '/d.*$']}]}"))
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if len(content) > 64<<10 {
+			return
+		}
+		deck, err := moving.ReadKong("kong.yaml", content)
+		if err != nil {
+			return
+		}
+		r, err := moving.Kong(deck)
+		if err != nil {
+			return
+		}
+		for _, file := range r.Files {
+			if bytes.Contains(file.Content, []byte("${env:")) {
+				continue
+			}
+			if plan.IsFile(file.Content) {
+				_, err = plan.ParseFile(file.Content)
+			} else {
+				_, err = gateway.ParseDocument(file.Content)
+			}
+			if err != nil {
+				t.Errorf("%v\n%s", err, file.Content)
+			}
+		}
+	})
+}

@@ -196,9 +196,9 @@ func (b *keyBuilder) build() (keys []Key, err error) {
 
 // keyProblem says why a key cannot be carried.
 func keyProblem(key string) loss {
-	printable := strings.Trim(key, "\x20") == key
+	printable := true
 	for i := range len(key) {
-		printable = printable && key[i] >= 0x20 && key[i] < 0x7f
+		printable = printable && key[i] > ' ' && key[i] < 0x7f
 	}
 	switch {
 	case key == "":
@@ -206,7 +206,7 @@ func keyProblem(key string) loss {
 	case isReference(key):
 		return loss{"it stands for a key that is not in the file", "write it into the file and import again"}
 	case !printable || len(key) > maxKey:
-		return loss{fmt.Sprintf("a key has %d to %d printable ASCII characters", minKey, maxKey), "give the caller a key: keygate keys create"}
+		return loss{fmt.Sprintf("a key has %d to %d printable ASCII characters, and no spaces", minKey, maxKey), "give the caller a key: keygate keys create"}
 	case len(key) < minKey:
 		return loss{fmt.Sprintf("it has fewer than %d characters, so that it could be guessed", minKey), "give the caller a key: keygate keys create"}
 	case strings.HasPrefix(key, "kg_") || strings.HasPrefix(key, "kga_"):

@@ -26,6 +26,9 @@ import (
 // maxPlans is the maximum number of plans that an import of keys makes.
 const maxPlans = 100
 
+// maxKeyPrefix is how many bytes of the start of a key are kept.
+const maxKeyPrefix = 16
+
 // UnkeyConfig says how keys of Unkey are imported.
 type UnkeyConfig struct {
 	Now time.Time
@@ -166,6 +169,9 @@ func (u *unkey) key(n *document.Node) {
 	p := at{u.name, int(n.Line + u.line)}
 	object := "key " + short(cmp.Or(id, member(n, "start"), "without keyId"))
 	k := Key{Scope: cmp.Or(u.cfg.Scope, "admin"), KeyPrefix: member(n, "start")}
+	if k.KeyPrefix = k.KeyPrefix[:min(len(k.KeyPrefix), maxKeyPrefix)]; strings.ContainsFunc(k.KeyPrefix, func(r rune) bool { return r <= ' ' || r > 0x7e }) {
+		k.KeyPrefix = ""
+	}
 	l := u.secret(n, &k)
 	permissions := n.Member("permissions")
 	roles := n.Member("roles")
