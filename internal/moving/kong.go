@@ -28,8 +28,8 @@ type kong struct {
 	members   map[*group][]*consumer  // of consumer groups
 	memberOf  map[*consumer][]*group
 	addresses map[*service]address
-	unlocated map[*service]loss
-	states    []*state
+	unlocated map[*service]reason
+	states    []*examined
 
 	gateways []*gatewayTable
 	plans    *planBuilder
@@ -38,7 +38,7 @@ type kong struct {
 // Kong turns files that ReadKong returned, which together describe one Kong, into configuration files and keys. The error is
 // a validation error if the result would be beyond a bound.
 func Kong(decks ...*Deck) (*Result, error) {
-	k := &kong{decks: decks, byScope: map[scope]*plugin{}, ofCallers: map[*consumer][]*plugin{}, memberOf: map[*consumer][]*group{}, members: map[*group][]*consumer{}, addresses: map[*service]address{}, unlocated: map[*service]loss{}}
+	k := &kong{decks: decks, byScope: map[scope]*plugin{}, ofCallers: map[*consumer][]*plugin{}, memberOf: map[*consumer][]*group{}, members: map[*group][]*consumer{}, addresses: map[*service]address{}, unlocated: map[*service]reason{}}
 	if len(decks) > MaxFiles {
 		return nil, fault.Invalid("", "at most %d files can be imported at once", MaxFiles)
 	}
@@ -225,12 +225,12 @@ func (k *kong) deckOf(r *route) *Deck {
 }
 
 // examine returns what is known of a route alone.
-func (k *kong) examine(r *route) *state {
-	s := &state{route: r}
+func (k *kong) examine(r *route) *examined {
+	s := &examined{route: r}
 	k.judge(s)
 	lose := func(why, remedy string) {
 		if s.why == "" {
-			s.loss = loss{why, remedy}
+			s.reason = reason{why, remedy}
 		}
 	}
 	isHTTP := len(r.protocols) == 0 || slices.ContainsFunc(r.protocols, func(p string) bool {
@@ -239,10 +239,10 @@ func (k *kong) examine(r *route) *state {
 	switch {
 	case r.service != nil && r.service.disabled:
 		s.dead = true
-		s.loss = loss{"its service is disabled", "nothing to do"}
+		s.reason = reason{"its service is disabled", "nothing to do"}
 	case !isHTTP:
 		s.dead = true
-		s.loss = loss{"Keygate forwards HTTP and gRPC, and no " + short(strings.Join(r.protocols, ", ")), "connect to the service without a gateway"}
+		s.reason = reason{"Keygate forwards HTTP and gRPC, and no " + short(strings.Join(r.protocols, ", ")), "connect to the service without a gateway"}
 	case r.expression:
 		s.condition = "by an expression"
 		lose("it matches by an expression", "write it with paths, methods and hosts")
@@ -269,50 +269,50 @@ func (k *kong) examine(r *route) *state {
 }
 
 // readPaths sets the paths of a route.
-func (k *kong) readPaths(s *state) {
+func (k *kong) readPaths(s *examined) {
 	if s.expression {
-		s.specs = []routeSpec{{spec: hullOf("", s.line)}}
+		s.routePaths = []routePath{{matcher: hullOf("", s.line)}}
 		return
 	}
 	if len(s.paths) == 0 {
-		sp, _ := prefixSpec("/", s.line)
+		sp, _ := prefixMatcher("/", s.line)
 		sp.text = ""
-		s.specs = []routeSpec{{spec: sp, base: k.pathOf(s)}}
+		s.routePaths = []routePath{{matcher: sp, base: k.pathOf(s)}}
 		return
 	}
 	oldFormat := k.deckOf(s.route).version != "3.0"
 	for _, p := range s.paths {
-		var one routeSpec
+		var one routePath
 		text, isRegex := strings.CutPrefix(p.text, "~")
 		if oldFormat {
 			text, isRegex = p.text, strings.Trim(p.text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_~/%") != ""
 		}
 		switch {
 		case isReference(p.text):
-			one = routeSpec{spec: hullOf("", p.line), loss: loss{"the path is not in the file", "write it"}}
+			one = routePath{matcher: hullOf("", p.line), reason: reason{"the path is not in the file", "write it"}}
 			one.text = p.text
 		case isRegex:
-			if one.spec = regexSpec(text, p.line); one.hull {
-				one.loss = loss{"the regular expression is no path template", "add routes with templates such as /users/{id}"}
+			if one.matcher = regexMatcher(text, p.line); one.hull {
+				one.reason = reason{"the regular expression is no path template", "add routes with templates such as /users/{id}"}
 			}
 		default:
 			var problem string
-			if one.spec, problem = prefixSpec(text, p.line); problem != "" {
-				one.spec = hullOf("", p.line)
-				one.loss = loss{"its path " + short(text) + " is not one of Keygate: " + problem, "write another path"}
+			if one.matcher, problem = prefixMatcher(text, p.line); problem != "" {
+				one.matcher = hullOf("", p.line)
+				one.reason = reason{"its path " + short(text) + " is not one of Keygate: " + problem, "write another path"}
 			}
 		}
 		one.text, one.line = p.text, p.line
 		one.base = k.pathOf(s)
 		if one.why == "" && !s.keepPath {
-			one.base, one.loss = strip(one.base, &one.spec)
+			one.base, one.reason = strip(one.base, &one.matcher)
 		}
-		s.specs = append(s.specs, one)
+		s.routePaths = append(s.routePaths, one)
 	}
 }
 
 // pathOf returns the path of the service of a route.
-func (k *kong) pathOf(s *state) string {
+func (k *kong) pathOf(s *examined) string {
 	if s.service == nil {
 		return ""
 	}
@@ -321,14 +321,14 @@ func (k *kong) pathOf(s *state) string {
 
 // strip returns the path that an upstream needs before the path of a request, so that the service gets what it got from a
 // route that strips its own path.
-func strip(path string, s *spec) (base string, l loss) {
+func strip(path string, s *matcher) (base string, l reason) {
 	if s.prefix == "/" && !s.regex {
-		return path, loss{}
+		return path, reason{}
 	}
 	if rest, ok := strings.CutSuffix(path, s.prefix); ok && !s.regex && !strings.HasSuffix(s.prefix, "/") {
-		return rest, loss{} // the service has the path that was stripped
+		return rest, reason{} // the service has the path that was stripped
 	}
-	return path, loss{"it strips its path from requests (strip_path), and Keygate does not yet", "let the service take requests with the path, set strip_path: false and import again"}
+	return path, reason{"it strips its path from requests (strip_path), and Keygate does not yet", "let the service take requests with the path, set strip_path: false and import again"}
 }
 
 // build makes the tables of routes. A route that acl restricts is left out if the scopes of keys cannot say so; then the
@@ -348,11 +348,11 @@ func (k *kong) build() ([]Key, error) {
 }
 
 // object is what the report calls a path of a route.
-func (s *state) object(i int) string {
-	if len(s.specs) == 1 || i < 0 {
+func (s *examined) object(i int) string {
+	if len(s.routePaths) == 1 || i < 0 {
 		return "route " + short(s.label())
 	}
-	return "route " + short(s.label()) + ", path " + short(s.specs[i].text)
+	return "route " + short(s.label()) + ", path " + short(s.routePaths[i].text)
 }
 
 // reportRoutes adds the lines of routes and services.
@@ -361,8 +361,8 @@ func (k *kong) reportRoutes() {
 	for _, s := range k.states {
 		routes[s.service]++
 		some := false
-		for i := range s.specs {
-			some = some || s.specs[i].emitted
+		for i := range s.routePaths {
+			some = some || s.routePaths[i].emitted
 		}
 		if some {
 			carried[s.service]++
@@ -392,22 +392,22 @@ func (k *kong) reportRoutes() {
 }
 
 // reportRoute adds the lines of a route: one if all of it has the same end, else one for each path.
-func (k *kong) reportRoute(s *state) {
+func (k *kong) reportRoute(s *examined) {
 	if s.why != "" {
 		why := s.why
 		if s.condition != "" {
 			why += ", and other routes may get its requests"
 		}
 		if closed, over := s.closed(); len(closed) > 0 {
-			why += fmt.Sprintf(", so %s answered with 405, which would otherwise go to route %s", closedPaths(closed), short(over))
+			why += fmt.Sprintf(", so %s refused with 405, which would otherwise go to route %s", closedPaths(closed), short(over))
 		}
 		k.left(s.at, s.object(-1), why, s.remedy)
 		return
 	}
-	for i := range s.specs {
-		sp := &s.specs[i]
+	for i := range s.routePaths {
+		sp := &s.routePaths[i]
 		p := at{s.file, cmp.Or(sp.line, s.line)}
-		if len(s.specs) == 1 {
+		if len(s.routePaths) == 1 {
 			p = s.at
 		}
 		switch {
@@ -417,7 +417,7 @@ func (k *kong) reportRoute(s *state) {
 				why += ", and other routes may get its requests"
 			}
 			if len(sp.closed) > 0 {
-				why += fmt.Sprintf(", so %s answered with 405, which would otherwise go to route %s", closedPaths(sp.closed), short(sp.overBy))
+				why += fmt.Sprintf(", so %s refused with 405, which would otherwise go to route %s", closedPaths(sp.closed), short(sp.overBy))
 			}
 			k.left(p, s.object(i), why, sp.remedy)
 		case !sp.emitted && len(sp.closed) > 0:
@@ -433,8 +433,8 @@ func (k *kong) reportRoute(s *state) {
 }
 
 // reportPath adds the lines of a path that is carried.
-func (k *kong) reportPath(s *state, i int, p at) {
-	sp := &s.specs[i]
+func (k *kong) reportPath(s *examined, i int, p at) {
+	sp := &s.routePaths[i]
 	before := len(k.lines)
 	if sp.narrow {
 		k.changed(p, s.object(i), "it matches any text where %s matched some", short(sp.text))
@@ -464,10 +464,10 @@ func (k *kong) reportPath(s *state, i int, p at) {
 }
 
 // closed returns the paths of a route that are closed, and the route that would take them.
-func (s *state) closed() (all []string, over string) {
-	for i := range s.specs {
-		all = append(all, s.specs[i].closed...)
-		over = cmp.Or(over, s.specs[i].overBy)
+func (s *examined) closed() (all []string, over string) {
+	for i := range s.routePaths {
+		all = append(all, s.routePaths[i].closed...)
+		over = cmp.Or(over, s.routePaths[i].overBy)
 	}
 	return all, over
 }

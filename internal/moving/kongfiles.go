@@ -21,7 +21,11 @@ func (k *kong) files() (list []File, err error) {
 		if err := check(content, g.label()); err != nil {
 			return nil, err
 		}
-		list = append(list, File{unique(used, cmp.Or(slug(g.name, 100), "gateway"), 100) + ".yaml", content})
+		name := "any-host" // before the others, so that a new server makes it its default gateway
+		if g.host != "" {
+			name = "host-" + slug(g.host, 90)
+		}
+		list = append(list, File{unique(used, name, 100) + ".yaml", content})
 	}
 	if len(k.plans.file.Plans) > 0 {
 		list = append(list, File{unique(used, "plans", 100) + ".yaml", k.plans.file.Encode()})
@@ -103,8 +107,8 @@ func (k *kong) upstreamsOf(g *gatewayTable) {
 }
 
 // carriedRoutes returns the routes of Kong that a gateway has.
-func (g *gatewayTable) carriedRoutes() (list []*state) {
-	seen := map[*state]bool{}
+func (g *gatewayTable) carriedRoutes() (list []*examined) {
+	seen := map[*examined]bool{}
 	for _, e := range g.entries {
 		if e.of != nil && !seen[e.of] {
 			seen[e.of] = true
@@ -142,7 +146,7 @@ func (k *kong) keyHeaders(g *gatewayTable) {
 // corsOf sets what a gateway says to browsers, if all of its routes say the same.
 func (k *kong) corsOf(g *gatewayTable) {
 	var plugins []*plugin
-	var lacks *state
+	var lacks *examined
 	for _, s := range g.carriedRoutes() {
 		if s.cors == nil {
 			lacks = s
@@ -238,7 +242,7 @@ func (k *kong) reportCORS(p *plugin) {
 func (k *kong) sizeOf(g *gatewayTable) {
 	routes := g.carriedRoutes()
 	most := int64(0)
-	var has, lacks *state
+	var has, lacks *examined
 	differ := false
 	for _, s := range routes {
 		if s.size == nil {

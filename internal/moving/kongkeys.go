@@ -28,7 +28,7 @@ const (
 const maxScopes = 16
 
 // allowed reports whether acl lets a consumer use a route.
-func (k *kong) allowed(s *state, c *consumer) bool {
+func (k *kong) allowed(s *examined, c *consumer) bool {
 	p := s.acl
 	if p == nil {
 		return true
@@ -54,7 +54,7 @@ func (k *kong) allowed(s *state, c *consumer) bool {
 
 // scopes sets the scopes of all consumers. If those of one cannot say which routes it may use, a route is left out, and
 // returned: the tables must be made again.
-func (b *keyBuilder) scopes() (conflict *state) {
+func (b *keyBuilder) scopes() (conflict *examined) {
 	b.scopeOf = map[*consumer]string{}
 	for _, c := range b.consumers {
 		if len(c.keys) == 0 {
@@ -62,7 +62,7 @@ func (b *keyBuilder) scopes() (conflict *state) {
 		}
 		scope, conflict := b.scope(c)
 		if conflict != nil {
-			conflict.loss = loss{
+			conflict.reason = reason{
 				fmt.Sprintf("acl lets consumer %s use some routes and not this one, and scopes of keys cannot say so", short(c.label())),
 				"give the routes of each group paths of their own, such as /admin/…, or add the route with a key of one gateway",
 			}
@@ -74,7 +74,7 @@ func (b *keyBuilder) scopes() (conflict *state) {
 }
 
 // scope returns the scope of the keys of a consumer, or a route that it may not use and that its scopes would allow.
-func (b *keyBuilder) scope(c *consumer) (string, *state) {
+func (b *keyBuilder) scope(c *consumer) (string, *examined) {
 	var may, mayNot []*entry
 	for _, g := range b.gateways {
 		for _, e := range g.entries {
@@ -195,24 +195,24 @@ func (b *keyBuilder) build() (keys []Key, err error) {
 }
 
 // keyProblem says why a key cannot be carried.
-func keyProblem(key string) loss {
+func keyProblem(key string) reason {
 	printable := true
 	for i := range len(key) {
 		printable = printable && key[i] > ' ' && key[i] < 0x7f
 	}
 	switch {
 	case key == "":
-		return loss{"the file does not have it", "write it into the file, or give the caller a key: keygate keys create"}
+		return reason{"the file does not have it", "write it into the file, or give the caller a key: keygate keys create"}
 	case isReference(key):
-		return loss{"it stands for a key that is not in the file", "write it into the file and import again"}
+		return reason{"it stands for a key that is not in the file", "write it into the file and import again"}
 	case !printable || len(key) > maxKey:
-		return loss{fmt.Sprintf("a key has %d to %d printable ASCII characters, and no spaces", minKey, maxKey), "give the caller a key: keygate keys create"}
+		return reason{fmt.Sprintf("a key has %d to %d printable ASCII characters, and no spaces", minKey, maxKey), "give the caller a key: keygate keys create"}
 	case len(key) < minKey:
-		return loss{fmt.Sprintf("it has fewer than %d characters, so that it could be guessed", minKey), "give the caller a key: keygate keys create"}
+		return reason{fmt.Sprintf("it has fewer than %d characters, so that it could be guessed", minKey), "give the caller a key: keygate keys create"}
 	case strings.HasPrefix(key, "kg_") || strings.HasPrefix(key, "kga_"):
-		return loss{"it has the form of Keygate's own keys", "give the caller a key: keygate keys create"}
+		return reason{"it has the form of Keygate's own keys", "give the caller a key: keygate keys create"}
 	}
-	return loss{}
+	return reason{}
 }
 
 // ownerOf returns the owner of the keys of a consumer.

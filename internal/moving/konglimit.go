@@ -184,7 +184,7 @@ func (b *planBuilder) isUsed(p *plugin) bool {
 }
 
 // isOfCallers reports whether a limit counts each consumer or key on a route.
-func isOfCallers(p *plugin, s *state) bool {
+func isOfCallers(p *plugin, s *examined) bool {
 	by := subject(p)
 	return s.access == keyed && (by == "consumer" || by == "credential")
 }
@@ -205,8 +205,8 @@ func (b *planBuilder) shared() {
 				continue
 			}
 			ofAddress := by == "ip" || by == "consumer" || by == "credential"
-			whole := !slices.ContainsFunc(routes, func(o *state) bool { return o.limit != p || isOfCallers(p, o) })
-			allPublic := !slices.ContainsFunc(routes, func(o *state) bool { return o.access != public })
+			whole := !slices.ContainsFunc(routes, func(o *examined) bool { return o.limit != p || isOfCallers(p, o) })
+			allPublic := !slices.ContainsFunc(routes, func(o *examined) bool { return o.access != public })
 			w, daily := b.choose(p, list, !ofAddress && !whole)
 			c := config(w)
 			switch {
@@ -330,7 +330,7 @@ func (b *planBuilder) planFor(name string, c *consumer) string {
 }
 
 // limitFor returns the limit that applies to a caller on a route.
-func (b *planBuilder) limitFor(s *state, c *consumer) (best *plugin) {
+func (b *planBuilder) limitFor(s *examined, c *consumer) (best *plugin) {
 	for _, name := range []string{"rate-limiting", "rate-limiting-advanced"} {
 		if p := b.effective(name, s.route, c); p != nil && (best == nil || p.rank() < best.rank()) {
 			best = p

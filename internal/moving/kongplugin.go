@@ -19,8 +19,8 @@ const (
 	withheld        // something that Keygate cannot check, or does not do
 )
 
-// loss says why something is not carried, and what to do.
-type loss struct{ why, remedy string }
+// reason says why something is not carried, and what to do.
+type reason struct{ why, remedy string }
 
 // observers are plugins that neither refuse nor change requests, with what Keygate has in their stead.
 func observers() map[string]string {
@@ -41,12 +41,12 @@ func observers() map[string]string {
 	}
 }
 
-// losses are plugins that decide about requests, with what is to be done without them.
-func losses() map[string]loss {
-	token := loss{"Keygate checks keys, and no tokens of others", "give the callers keys, then add the route"}
-	other := loss{"Keygate checks keys, and no other credential", "give the callers keys, then add the route"}
-	code := loss{"Keygate runs no code of its users", "let the service do it, then add the route"}
-	return map[string]loss{
+// reasons are plugins that decide about requests, with what is to be done without them.
+func reasons() map[string]reason {
+	token := reason{"Keygate checks keys, and no tokens of others", "give the callers keys, then add the route"}
+	other := reason{"Keygate checks keys, and no other credential", "give the callers keys, then add the route"}
+	code := reason{"Keygate runs no code of its users", "let the service do it, then add the route"}
+	return map[string]reason{
 		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": token, "oauth2-introspection": token, "saml": token, "vault-auth": token,
 		"basic-auth": other, "hmac-auth": other, "ldap-auth": other, "ldap-auth-advanced": other, "mtls-auth": other, "header-cert-auth": other, "session": other,
 		"key-auth-enc":        {"its keys are encrypted in Kong", "give the callers keys, then add the route"},
@@ -111,27 +111,27 @@ func (p *plugin) rank() int {
 	return slices.Index([]string{"cr", "cs", "gr", "gs", "c", "g", "r", "s", ""}, scope)
 }
 
-// state is what is known of a route before the tables are made.
-type state struct {
+// examined is what is known of a route before the tables are made.
+type examined struct {
 	*route
-	access    access // what its plugins ask for
-	loss             // why the whole route is not carried; why is "" if it is
-	keyAuth   *plugin
-	acl       *plugin
-	limit     *plugin           // rate-limiting of callers that have no plugin of their own
-	cors      *plugin           // nil for none
-	size      *plugin           // request-size-limiting
-	add       *plugin           // request-transformer that adds headers
-	headers   map[string]string // that add sets
-	specs     []routeSpec
-	condition string // what it matches by, besides host, method and path
-	dead      bool   // Kong does not serve it either, or not by HTTP
+	access     access // what its plugins ask for
+	reason            // why the whole route is not carried; why is "" if it is
+	keyAuth    *plugin
+	acl        *plugin
+	limit      *plugin           // rate-limiting of callers that have no plugin of their own
+	cors       *plugin           // nil for none
+	size       *plugin           // request-size-limiting
+	add        *plugin           // request-transformer that adds headers
+	headers    map[string]string // that add sets
+	routePaths []routePath
+	condition  string // what it matches by, besides host, method and path
+	dead       bool   // Kong does not serve it either, or not by HTTP
 }
 
-// routeSpec is a path of a route.
-type routeSpec struct {
-	spec
-	loss              // why this path is not carried
+// routePath is a path of a route.
+type routePath struct {
+	matcher
+	reason            // why this path is not carried
 	closed   []string // paths that are closed, because another route would take them
 	overBy   string   // that route
 	base     string   // path of the service that the upstream has before the path of the request
@@ -140,8 +140,8 @@ type routeSpec struct {
 }
 
 // judge sets what the plugins of a route ask for.
-func (k *kong) judge(s *state) {
-	lossOf, seen := losses(), observers()
+func (k *kong) judge(s *examined) {
+	reasonOf, seen := reasons(), observers()
 	var lost []*plugin
 	for _, name := range k.names {
 		p := k.effective(name, s.route, nil)
@@ -177,28 +177,28 @@ func (k *kong) judge(s *state) {
 	switch {
 	case len(lost) > 0:
 		slices.SortStableFunc(lost, func(a, b *plugin) int { return cmp.Compare(a.line, b.line) })
-		l := k.lossOf(lost[0], lossOf)
-		s.access, s.loss = withheld, loss{"it has the plugin " + short(lost[0].name) + ": " + l.why, l.remedy}
+		l := k.reasonOf(lost[0], reasonOf)
+		s.access, s.reason = withheld, reason{"it has the plugin " + short(lost[0].name) + ": " + l.why, l.remedy}
 	case s.acl != nil && s.keyAuth == nil:
-		s.access, s.loss = withheld, loss{"it has the plugin acl without key-auth", "give its callers keys with scopes, then add the route"}
+		s.access, s.reason = withheld, reason{"it has the plugin acl without key-auth", "give its callers keys with scopes, then add the route"}
 	case s.keyAuth != nil:
 		s.access = keyed
 		if why := keyNamesProblem(s.keyAuth); why != "" {
-			s.access, s.loss = withheld, loss{"its key-auth is not carried: " + why, "name a header with the key, then add the route"}
+			s.access, s.reason = withheld, reason{"its key-auth is not carried: " + why, "name a header with the key, then add the route"}
 		}
 	}
 }
 
-// lossOf returns why a plugin that decides about requests is not carried.
-func (k *kong) lossOf(p *plugin, known map[string]loss) loss {
+// reasonOf returns why a plugin that decides about requests is not carried.
+func (k *kong) reasonOf(p *plugin, known map[string]reason) reason {
 	if strings.HasPrefix(p.name, "request-transformer") {
 		_, why := addedHeaders(p)
-		return loss{why, "let the service do it, then add the route"}
+		return reason{why, "let the service do it, then add the route"}
 	}
 	if l, ok := known[p.name]; ok {
 		return l
 	}
-	return loss{"Keygate does not know what it does", "find out whether the route is safe without it, then add the route"}
+	return reason{"Keygate does not know what it does", "find out whether the route is safe without it, then add the route"}
 }
 
 // names returns the headers in which key-auth finds keys.
@@ -289,10 +289,10 @@ func isEmpty(n *document.Node) bool {
 
 // reportPlugins adds a line for each plugin that is not reported with what it became.
 func (k *kong) reportPlugins() {
-	seen, lossOf := observers(), losses()
+	seen, reasonOf := observers(), reasons()
 	for _, s := range k.states {
-		for i := range s.specs {
-			if s.specs[i].emitted {
+		for i := range s.routePaths {
+			if s.routePaths[i].emitted {
 				for _, p := range []*plugin{s.keyAuth, s.acl, s.add, s.cors, s.size} {
 					if p != nil {
 						p.used = true
@@ -318,11 +318,11 @@ func (k *kong) reportPlugins() {
 			strings.HasPrefix(p.name, "request-transformer")
 		switch remedy, harmless := seen[p.name]; {
 		case p.consumer != nil || p.group != nil:
-			k.reportOfCallers(p, harmless, remedy, lossOf)
+			k.reportOfCallers(p, harmless, remedy, reasonOf)
 		case harmless:
 			k.left(p.at, object, "Keygate has no such plugin", cmp.Or(remedy, "nothing to do"))
 		case !special:
-			l := k.lossOf(p, lossOf)
+			l := k.reasonOf(p, reasonOf)
 			k.left(p.at, object, l.why, "its routes are left out")
 		case strings.HasPrefix(p.name, "request-transformer") && !canAdd(p):
 			_, why := addedHeaders(p)
@@ -341,7 +341,7 @@ func (k *kong) reportPlugins() {
 }
 
 // reportOfCallers adds the line of a plugin of consumers, but for limits, which are reported with their plans.
-func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string, lossOf map[string]loss) {
+func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string, reasonOf map[string]reason) {
 	switch {
 	case strings.HasPrefix(p.name, "rate-limiting"):
 	case harmless:
@@ -349,7 +349,7 @@ func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string, lossOf m
 	case p.name == "cors" || p.name == "request-size-limiting" || strings.HasPrefix(p.name, "request-transformer"):
 		k.left(p.at, p.label(), "Keygate has it for all callers of a gateway alone", "look whether the callers need it")
 	default:
-		l := k.lossOf(p, lossOf)
+		l := k.reasonOf(p, reasonOf)
 		k.left(p.at, p.label(), l.why, "the keys of its consumers are left out")
 	}
 }

@@ -21,12 +21,12 @@ type address struct {
 }
 
 // locate returns the address of a service, or why it has none.
-func (k *kong) locate(s *service) (a address, l loss) {
+func (k *kong) locate(s *service) (a address, l reason) {
 	protocol, host, path, port := s.protocol, s.host, s.path, ""
 	if s.url != "" {
 		rest := ""
 		if protocol, rest, _ = strings.Cut(s.url, "://"); rest == "" {
-			return a, loss{"its url " + short(s.url) + " is not a URL", "write it as http://host:port/path"}
+			return a, reason{"its url " + short(s.url) + " is not a URL", "write it as http://host:port/path"}
 		}
 		authority, below, slash := strings.Cut(rest, "/")
 		if slash {
@@ -43,13 +43,13 @@ func (k *kong) locate(s *service) (a address, l loss) {
 	a.scheme = schemes[strings.ToLower(protocol)]
 	switch {
 	case a.scheme == "":
-		return a, loss{"Keygate forwards HTTP and gRPC, and no " + short(protocol), "connect to the service without a gateway"}
+		return a, reason{"Keygate forwards HTTP and gRPC, and no " + short(protocol), "connect to the service without a gateway"}
 	case host == "":
-		return a, loss{"it has no host", "give it a host"}
+		return a, reason{"it has no host", "give it a host"}
 	case s.url == "" && s.port == -2:
-		return a, loss{"its port is not in the file", "write the port"}
+		return a, reason{"its port is not in the file", "write the port"}
 	case strings.Contains(path, "?") || strings.Contains(path, "#"):
-		return a, loss{"its path " + short(path) + " has a query", "let callers send it"}
+		return a, reason{"its path " + short(path) + " has a query", "let callers send it"}
 	}
 	if s.url == "" && s.port == -1 {
 		port = "80" // Kong's own default, whatever the protocol
@@ -65,10 +65,10 @@ func (k *kong) locate(s *service) (a address, l loss) {
 	}
 	if a.upstream == nil {
 		if _, err := gateway.ParseUpstreamURL(a.url(host, port, a.path)); err != nil && !isReference(host+a.path) {
-			return a, loss{"its URL " + short(a.url(host, port, a.path)) + " is not one that Keygate takes", "write it as http://host:port/path"}
+			return a, reason{"its URL " + short(a.url(host, port, a.path)) + " is not one that Keygate takes", "write it as http://host:port/path"}
 		}
 	}
-	return a, loss{}
+	return a, reason{}
 }
 
 // url returns the URL of a target.

@@ -25,22 +25,22 @@ type gatewayTable struct {
 type entry struct {
 	pattern pattern
 	methods []string
-	of      *state // nil for a path that is closed
-	spec    int
+	of      *examined // nil for a path that is closed
+	which   int
 	main    bool // not the rest of a prefix
 	limit   limitOfRoute
 }
 
 // candidate is a path of a route of Kong that may take requests of a gateway.
 type candidate struct {
-	*state
-	spec        int
+	*examined
+	which       int
 	weight      int  // how many of host, method and path it matches by
 	plain       bool // it has this host, and not a pattern of it
 	conditional bool // it does not take all of the requests that its host, methods and paths match
 }
 
-func (c *candidate) path() *routeSpec { return &c.specs[c.spec] }
+func (c *candidate) path() *routePath { return &c.routePaths[c.which] }
 
 // carried reports whether the path is carried.
 func (c *candidate) carried() bool { return c.why == "" && c.path().why == "" }
@@ -91,8 +91,8 @@ func (k *kong) tabulate() error {
 	k.gateways = nil
 	hosts := map[string]bool{}
 	for _, s := range k.states {
-		for i := range s.specs {
-			s.specs[i].closed, s.specs[i].overBy, s.specs[i].emitted = nil, "", false
+		for i := range s.routePaths {
+			s.routePaths[i].closed, s.routePaths[i].overBy, s.routePaths[i].emitted = nil, "", false
 		}
 		if s.dead {
 			continue
@@ -118,22 +118,24 @@ func (k *kong) tabulate() error {
 		if err := k.table(g, host); err != nil {
 			return err
 		}
-		// Without a gateway of its own, requests to a host would go to that of the routes without hosts.
-		if !slices.ContainsFunc(g.entries, func(e *entry) bool { return e.of != nil }) && len(k.gateways) == 0 {
-			continue
-		}
 		g.closed = g.closed || len(g.upstreams) == 0
 		if total += len(g.entries); total > maxRoutes {
 			return fault.Invalid("", "the import would make more than %d routes, the most that an account may have: routes without hosts are routes of every host, so import the services of fewer hosts at a time", maxRoutes)
 		}
 		k.gateways = append(k.gateways, g)
 	}
+	some := false
 	for _, g := range k.gateways {
 		for _, e := range g.entries {
 			if e.of != nil {
-				e.of.specs[e.spec].emitted = true
+				e.of.routePaths[e.which].emitted, some = true, true
 			}
 		}
+	}
+	// If anything is carried, each host has a gateway, although it may have no routes, and so have all others: the gateway
+	// that is made first gets the requests to hosts that have none.
+	if !some {
+		k.gateways = nil
 	}
 	return nil
 }
@@ -173,9 +175,9 @@ func (k *kong) candidates(host string) (all []*candidate) {
 		if s.condition != "" {
 			weight++
 		}
-		for i := range s.specs {
-			c := &candidate{state: s, spec: i, weight: weight, plain: plain}
-			c.conditional = s.condition != "" || elsewhere || s.specs[i].hull
+		for i := range s.routePaths {
+			c := &candidate{examined: s, which: i, weight: weight, plain: plain}
+			c.conditional = s.condition != "" || elsewhere || s.routePaths[i].hull
 			all = append(all, c)
 		}
 	}
@@ -229,7 +231,7 @@ func (x *index) covering(p pattern) []*candidate {
 }
 
 // needsMore reports whether a caller of s may use o, and not s.
-func (s *state) needsMore(o *state) bool {
+func (s *examined) needsMore(o *examined) bool {
 	if s.access != keyed || o.access != keyed || s.acl == o.acl || s.acl == nil {
 		return s.access > o.access
 	}
@@ -248,26 +250,26 @@ func (s *state) needsMore(o *state) bool {
 	return false
 }
 
-// outcome is what becomes of the requests of a pattern and method.
-type outcome struct {
+// ending is what becomes of the requests of a pattern and method.
+type ending struct {
 	winner *candidate   // nil if no route takes them
 	by     *candidate   // may take them instead, and needs more than the winner; nil for none
 	others []*candidate // that may take them instead
 }
 
 // open reports whether the requests are carried.
-func (o outcome) open() bool { return o.winner != nil && o.winner.carried() && o.by == nil }
+func (o ending) open() bool { return o.winner != nil && o.winner.carried() && o.by == nil }
 
 // same reports whether both mean the same route of Kong, carried or not.
-func (o outcome) same(other outcome) bool {
+func (o ending) same(other ending) bool {
 	if o.open() != other.open() {
 		return false
 	}
-	return !o.open() || o.winner.state == other.winner.state && o.winner.path().base == other.winner.path().base
+	return !o.open() || o.winner.examined == other.winner.examined && o.winner.path().base == other.winner.path().base
 }
 
 // decide returns what becomes of the requests with a method of a pattern that the candidates cover.
-func decide(list []*candidate, method string) (o outcome) {
+func decide(list []*candidate, method string) (o ending) {
 	var others []*candidate // that may take the requests instead of the winner
 	for _, c := range list {
 		switch {
@@ -283,7 +285,7 @@ func decide(list []*candidate, method string) (o outcome) {
 			if !c.alike(o.winner) {
 				others = append(others, c)
 			}
-		case c.needsMore(o.winner.state) && !o.winner.needsMore(c.state) || o.winner.carried() && !c.carried() && c.access >= o.winner.access:
+		case c.needsMore(o.winner.examined) && !o.winner.needsMore(c.examined) || o.winner.carried() && !c.carried() && c.access >= o.winner.access:
 			// Of routes that nothing but their age orders, the one that needs most decides, since their age is not known.
 			others = append(others, o.winner)
 			o.winner = c
@@ -293,14 +295,14 @@ func decide(list []*candidate, method string) (o outcome) {
 	}
 	o.others = others
 	for _, c := range others {
-		if o.winner != nil && c.needsMore(o.winner.state) && (o.by == nil || c.access > o.by.access) {
+		if o.winner != nil && c.needsMore(o.winner.examined) && (o.by == nil || c.access > o.by.access) {
 			o.by = c
 		}
 	}
 	return o
 }
 
-func (s *state) hasMethod(method string) bool {
+func (s *examined) hasMethod(method string) bool {
 	return len(s.methods) == 0 || slices.ContainsFunc(s.methods, func(m textAt) bool { return m.text == method })
 }
 
@@ -345,10 +347,10 @@ func patterns(all []*candidate) (list []pattern, err error) {
 
 // row is a pattern with what becomes of its requests, by their methods.
 type row struct {
-	pattern  pattern
-	main     bool      // it is what a reader expects of a route that takes its requests
-	outcomes []outcome // by the method
-	above    []int     // rows whose patterns cover this one
+	pattern pattern
+	main    bool     // it is what a reader expects of a route that takes its requests
+	endings []ending // by the method
+	above   []int    // rows whose patterns cover this one
 }
 
 // table makes the routes of a gateway.
@@ -363,11 +365,11 @@ func (k *kong) table(g *gatewayTable, host string) error {
 	x := newIndex(all)
 	rows := make([]*row, len(list))
 	for i, p := range list {
-		rows[i] = &row{pattern: p, outcomes: make([]outcome, len(methods))}
+		rows[i] = &row{pattern: p, endings: make([]ending, len(methods))}
 		covering := x.covering(p)
 		for m := range methods {
 			o := decide(covering, methods[m])
-			rows[i].outcomes[m] = o
+			rows[i].endings[m] = o
 			rows[i].main = rows[i].main || o.winner != nil && o.winner.path().expects(p)
 		}
 	}
@@ -429,8 +431,8 @@ const (
 
 // closesHead reports whether HEAD must not take the route of GET, which it does if no route has it.
 func (r *row) closesHead() bool {
-	get, head := r.outcomes[getIndex], r.outcomes[headIndex]
-	return get.open() && !head.open() && (head.winner != nil || slices.ContainsFunc(head.others, func(c *candidate) bool { return c.needsMore(get.winner.state) }))
+	get, head := r.endings[getIndex], r.endings[headIndex]
+	return get.open() && !head.open() && (head.winner != nil || slices.ContainsFunc(head.others, func(c *candidate) bool { return c.needsMore(get.winner.examined) }))
 }
 
 // isSimple reports whether p is one of the patterns of a prefix: literals, perhaps a text with a parameter, perhaps a wildcard.
@@ -447,14 +449,14 @@ func (p pattern) isSimple() bool {
 // redundant reports whether the requests of a row have the same end without it.
 func (r *row) redundant(rows []*row) bool {
 	for _, j := range r.above {
-		if !slices.ContainsFunc(rows[j].outcomes, outcome.open) {
+		if !slices.ContainsFunc(rows[j].endings, ending.open) {
 			continue // no route
 		}
 		if rows[j].closesHead() != r.closesHead() {
 			return false
 		}
-		for m := range r.outcomes {
-			if o := rows[j].outcomes[m]; (o.open() || r.outcomes[m].open()) && !o.same(r.outcomes[m]) {
+		for m := range r.endings {
+			if o := rows[j].endings[m]; (o.open() || r.endings[m].open()) && !o.same(r.endings[m]) {
 				return false
 			}
 		}
@@ -468,21 +470,21 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	r := rows[i]
 	first := len(g.entries)
 	for m, method := range methods {
-		o := r.outcomes[m]
+		o := r.endings[m]
 		if !o.open() {
 			if o.by != nil && o.winner != nil && o.winner.carried() {
 				o.noteClosed(g.host+r.pattern.String(), o.by)
 			}
 			continue
 		}
-		g.put(first, &entry{pattern: r.pattern, methods: []string{method}, of: o.winner.state, spec: o.winner.spec, main: r.main})
+		g.put(first, &entry{pattern: r.pattern, methods: []string{method}, of: o.winner.examined, which: o.winner.which, main: r.main})
 	}
 	if len(g.entries) > first {
 		// A route of GET takes HEAD, unless another one has it.
 		if r.closesHead() {
-			head := r.outcomes[headIndex]
+			head := r.endings[headIndex]
 			if g.close(r, "HEAD"); head.by == nil {
-				head.noteClosed("HEAD of "+g.host+r.pattern.String(), r.outcomes[getIndex].winner)
+				head.noteClosed("HEAD of "+g.host+r.pattern.String(), r.endings[getIndex].winner)
 			}
 		}
 		return
@@ -490,11 +492,11 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	// Nothing of the path is carried: it is closed if another route would take its requests.
 	for _, j := range r.above {
 		for m := range methods {
-			if rows[j].outcomes[m].open() {
+			if rows[j].endings[m].open() {
 				g.close(r, closedMethod)
 				for n := range methods {
-					if r.outcomes[n].by == nil {
-						r.outcomes[n].noteClosed(g.host+r.pattern.String(), rows[j].outcomes[m].winner)
+					if r.endings[n].by == nil {
+						r.endings[n].noteClosed(g.host+r.pattern.String(), rows[j].endings[m].winner)
 					}
 				}
 				return
@@ -504,7 +506,7 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 }
 
 // noteClosed notes at the path of the winner that requests are refused because of another route.
-func (o outcome) noteClosed(what string, because *candidate) {
+func (o ending) noteClosed(what string, because *candidate) {
 	if o.winner != nil {
 		sp := o.winner.path()
 		sp.closed = append(sp.closed, what)
@@ -527,7 +529,7 @@ func (g *gatewayTable) close(r *row, method string) {
 // put adds an entry to those from first on, or its method to one that is like it.
 func (g *gatewayTable) put(first int, e *entry) {
 	for _, same := range g.entries[first:] {
-		if same.of == e.of && same.of.specs[same.spec].base == e.of.specs[e.spec].base {
+		if same.of == e.of && same.of.routePaths[same.which].base == e.of.routePaths[e.which].base {
 			same.methods = append(same.methods, e.methods...)
 			return
 		}
@@ -557,15 +559,15 @@ func (k *kong) narrow(all []*candidate) {
 			continue
 		}
 		if c.access == public && sp.why == "" && c.why == "" {
-			sp.loss = loss{"a template would make more paths public than the regular expression does", "add routes with templates such as /users/{id}"}
+			sp.reason = reason{"a template would make more paths public than the regular expression does", "add routes with templates such as /users/{id}"}
 		}
 		for _, o := range all {
-			if o.state == c.state && o.spec == c.spec {
+			if o.examined == c.examined && o.which == c.which {
 				continue
 			}
 			for _, p := range o.path().patterns() {
 				if slices.ContainsFunc(sp.patterns(), p.meets) && sp.why == "" {
-					sp.loss = loss{"a template would take requests that route " + short(o.label()) + " takes, which the regular expression does not match", "add routes with templates such as /users/{id}"}
+					sp.reason = reason{"a template would take requests that route " + short(o.label()) + " takes, which the regular expression does not match", "add routes with templates such as /users/{id}"}
 				}
 			}
 		}
@@ -582,7 +584,7 @@ func (k *kong) nameUpstreams(g *gatewayTable) error {
 		if e.of == nil {
 			continue
 		}
-		v := &variant{service: e.of.service, base: e.of.specs[e.spec].base, preserve: e.of.preserveHost, headers: e.of.headers}
+		v := &variant{service: e.of.service, base: e.of.routePaths[e.which].base, preserve: e.of.preserveHost, headers: e.of.headers}
 		if a := k.addresses[v.service]; a.upstream != nil && a.upstream.hostHeader != "" && v.preserve {
 			v.preserve = true
 		}
@@ -614,6 +616,6 @@ func (g *gatewayTable) upstreamOf(e *entry) string {
 	} else if e.of == nil {
 		return closedUpstream
 	}
-	v := &variant{service: e.of.service, base: e.of.specs[e.spec].base, preserve: e.of.preserveHost, headers: e.of.headers}
+	v := &variant{service: e.of.service, base: e.of.routePaths[e.which].base, preserve: e.of.preserveHost, headers: e.of.headers}
 	return g.names[v.id()]
 }

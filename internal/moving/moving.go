@@ -33,29 +33,29 @@ const (
 	maxTemplates = 200
 )
 
-// Verdict says what became of an object.
-type Verdict string
+// State says what became of an object.
+type State string
 
-// The verdicts.
+// The states.
 const (
-	Carried Verdict = "carried"
-	Changed Verdict = "carried with a change"
-	Left    Verdict = "not carried"
+	Carried State = "carried"
+	Changed State = "carried with a change"
+	Left    State = "not carried"
 )
 
 // Line is a line of the report.
 type Line struct {
-	File    string  `json:"file"`
-	Line    int     `json:"line"`
-	Object  string  `json:"object"` // such as "route orders"
-	Verdict Verdict `json:"verdict"`
-	Why     string  `json:"why,omitempty"`
-	Remedy  string  `json:"remedy,omitempty"` // what to do
+	File   string `json:"file"`
+	Line   int    `json:"line"`
+	Object string `json:"object"` // such as "route orders"
+	State  State  `json:"state"`
+	Why    string `json:"why,omitempty"`
+	Remedy string `json:"remedy,omitempty"` // what to do
 }
 
-// String returns the line as FILE:LINE: object: verdict (why; what to do).
+// String returns the line as FILE:LINE: object: state (why; what to do).
 func (l Line) String() string {
-	s := fmt.Sprintf("%s:%d: %s: %s", l.File, l.Line, l.Object, l.Verdict)
+	s := fmt.Sprintf("%s:%d: %s: %s", l.File, l.Line, l.Object, l.State)
 	switch {
 	case l.Why != "" && l.Remedy != "":
 		s += " (" + l.Why + "; " + l.Remedy + ")"
@@ -98,10 +98,10 @@ type Result struct {
 	Report []Line // in the order of the files and lines
 }
 
-// Count returns how many lines of the report have a verdict.
-func (r *Result) Count(v Verdict) (n int) {
+// Count returns how many lines of the report have a state.
+func (r *Result) Count(v State) (n int) {
 	for i := range r.Report {
-		if r.Report[i].Verdict == v {
+		if r.Report[i].State == v {
 			n++
 		}
 	}
@@ -144,7 +144,7 @@ type report struct {
 	objects map[[2]string]bool // that have a line, by file and object
 }
 
-func (r *report) add(p at, object string, v Verdict, why, remedy string) {
+func (r *report) add(p at, object string, v State, why, remedy string) {
 	l := Line{p.file, p.line, object, v, why, remedy}
 	if r.seen == nil {
 		r.seen, r.objects = map[Line]bool{}, map[[2]string]bool{}

@@ -172,8 +172,8 @@ func (p pattern) meets(o pattern) bool {
 	return some
 }
 
-// spec is the path of a route of Kong, and what it is in patterns.
-type spec struct {
+// matcher is the path of a route of Kong, and what it is in patterns.
+type matcher struct {
 	text   string
 	line   int
 	prefix string // of a prefix; "" for a regular expression
@@ -185,11 +185,11 @@ type spec struct {
 	more []pattern // the rest of what a prefix means in Kong: /orders-old and below
 }
 
-func (s *spec) patterns() []pattern { return append(s.main[:len(s.main):len(s.main)], s.more...) }
+func (s *matcher) patterns() []pattern { return append(s.main[:len(s.main):len(s.main)], s.more...) }
 
 // covers reports whether the path in Kong matches every path of p, or with a regular expression that is no template, may
 // match some.
-func (s *spec) covers(p pattern) bool {
+func (s *matcher) covers(p pattern) bool {
 	if s.prefix != "" {
 		return strings.HasPrefix(p.stem(), s.prefix)
 	}
@@ -207,7 +207,7 @@ func (s *spec) covers(p pattern) bool {
 }
 
 // expects reports whether p is one of the patterns that a reader expects.
-func (s *spec) expects(p pattern) bool {
+func (s *matcher) expects(p pattern) bool {
 	return slices.ContainsFunc(s.main, func(own pattern) bool { return own.id() == p.id() })
 }
 
@@ -220,9 +220,9 @@ func literals(path string) pattern {
 	return p
 }
 
-// prefixSpec returns a path that is a prefix. problem is not "" if it cannot be the path of a route.
-func prefixSpec(text string, line int) (s spec, problem string) {
-	s = spec{text: text, line: line, prefix: text}
+// prefixMatcher returns a path that is a prefix. problem is not "" if it cannot be the path of a route.
+func prefixMatcher(text string, line int) (s matcher, problem string) {
+	s = matcher{text: text, line: line, prefix: text}
 	if strings.ContainsAny(text, "{}*") {
 		return s, "the characters { } and * have a meaning in paths of Keygate"
 	}
@@ -250,9 +250,9 @@ func below(p pattern) (main, more []pattern) {
 	return main, more
 }
 
-// regexSpec returns a path that is a regular expression. If it is no template, hull is set.
-func regexSpec(text string, line int) spec {
-	s := spec{text: text, line: line, regex: true}
+// regexMatcher returns a path that is a regular expression. If it is no template, hull is set.
+func regexMatcher(text string, line int) matcher {
+	s := matcher{text: text, line: line, regex: true}
 	for _, one := range alternatives(text) {
 		t := &regexReader{rest: strings.TrimPrefix(one, "^")}
 		if !t.read() {
@@ -321,8 +321,8 @@ func isLiterals(s string) bool {
 }
 
 // hullOf returns a prefix that every path which matches the regular expression has.
-func hullOf(text string, line int) spec {
-	s := spec{text: text, line: line, regex: true, hull: true, narrow: true}
+func hullOf(text string, line int) matcher {
+	s := matcher{text: text, line: line, regex: true, hull: true, narrow: true}
 	rest := strings.TrimPrefix(text, "^")
 	stem := ""
 	if !hasTopBar(text) { // else the beginning may be one of several
@@ -338,7 +338,7 @@ func hullOf(text string, line int) spec {
 			rest = rest[size:]
 		}
 	}
-	if p, problem := prefixSpec(stem, line); strings.HasPrefix(stem, "/") && problem == "" {
+	if p, problem := prefixMatcher(stem, line); strings.HasPrefix(stem, "/") && problem == "" {
 		s.prefix, s.main, s.more = stem, p.main, p.more
 		return s
 	}
@@ -559,7 +559,7 @@ func oddRange(content string) bool {
 }
 
 // addTo adds the patterns of the expression.
-func (t *regexReader) addTo(s *spec) {
+func (t *regexReader) addTo(s *matcher) {
 	s.narrow = s.narrow || t.narrow
 	wild := piece{kind: wildPiece}
 	switch t.tail {

@@ -180,18 +180,18 @@ func (u *unkey) key(n *document.Node) {
 	owner := cmp.Or(member(n, "identity", "externalId"), member(n, "ownerId"))
 	switch {
 	case member(n, "enabled") == "false":
-		l = loss{"it is disabled", "nothing to do"}
+		l = reason{"it is disabled", "nothing to do"}
 	case l.why != "":
 	case hasRights && u.cfg.Scope == "":
-		l = loss{"it has permissions or roles, which are no scopes", "import again with --scope, which every key then gets"}
+		l = reason{"it has permissions or roles, which are no scopes", "import again with --scope, which every key then gets"}
 	case badTime:
-		l = loss{"its expiry is not a time in milliseconds", "give its caller a key: keygate keys create --expires"}
+		l = reason{"its expiry is not a time in milliseconds", "give its caller a key: keygate keys create --expires"}
 	case !expires.IsZero() && !expires.After(u.cfg.Now):
-		l = loss{"it has expired", "nothing to do"}
+		l = reason{"it has expired", "nothing to do"}
 	case len(owner) > 255 || strings.ContainsFunc(owner, func(r rune) bool { return r < 0x20 || r > 0x7e }):
-		l = loss{"the ID of an owner has at most 255 printable ASCII characters", "give its caller a key: keygate keys create"}
+		l = reason{"the ID of an owner has at most 255 printable ASCII characters", "give its caller a key: keygate keys create"}
 	case u.seen[k.SHA256]:
-		l = loss{"the file has it twice", "nothing to do"}
+		l = reason{"the file has it twice", "nothing to do"}
 	}
 	if l.why == "" {
 		k.Plan, l = u.credits(n)
@@ -228,7 +228,7 @@ func (u *unkey) key(n *document.Node) {
 }
 
 // secret sets the digest of a key.
-func (u *unkey) secret(n *document.Node, k *Key) loss {
+func (u *unkey) secret(n *document.Node, k *Key) reason {
 	if text := member(n, "plaintext"); text != "" {
 		digest := sha256.Sum256([]byte(text))
 		k.SHA256 = hex.EncodeToString(digest[:])
@@ -236,15 +236,15 @@ func (u *unkey) secret(n *document.Node, k *Key) loss {
 	}
 	hash := cmp.Or(member(n, "hash"), member(n, "hash", "value"))
 	if hash == "" {
-		return loss{"the page does not have it", "list recoverable keys with decrypt: true, ask Unkey for the hashes of the others, or give the caller a key: keygate keys create"}
+		return reason{"the page does not have it", "list recoverable keys with decrypt: true, ask Unkey for the hashes of the others, or give the caller a key: keygate keys create"}
 	}
 	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawStdEncoding.DecodeString, base64.URLEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
 		if digest, err := decode(hash); err == nil && len(digest) == sha256.Size {
 			k.SHA256 = hex.EncodeToString(digest)
-			return loss{}
+			return reason{}
 		}
 	}
-	return loss{"its hash is no SHA-256 in hexadecimal digits or base64", "give its caller a key: keygate keys create"}
+	return reason{"its hash is no SHA-256 in hexadecimal digits or base64", "give its caller a key: keygate keys create"}
 }
 
 // time reads a time in milliseconds since 1970; zero for none.
@@ -261,10 +261,10 @@ func (u *unkey) time(n *document.Node, name string) (t time.Time, bad bool) {
 }
 
 // credits returns the name of a plan with the quota that a key's credits are; "" if it has none.
-func (u *unkey) credits(n *document.Node) (name string, l loss) {
+func (u *unkey) credits(n *document.Node) (name string, l reason) {
 	remaining := cmp.Or(member(n, "remaining"), member(n, "credits", "remaining"))
 	if remaining == "" {
-		return "", loss{}
+		return "", reason{}
 	}
 	q := plan.Quota{Unit: calendar.Total}
 	var ok bool
@@ -285,14 +285,14 @@ func (u *unkey) credits(n *document.Node) (name string, l loss) {
 		}
 	}
 	if !ok || q.Count < 1 || q.Count > ratelimit.MaxUnits {
-		return "", loss{"it has no credits left, or such that no quota says them", "give its caller a key with a plan: keygate keys create --plan"}
+		return "", reason{"it has no credits left, or such that no quota says them", "give its caller a key with a plan: keygate keys create --plan"}
 	}
 	one := plan.FilePlan{Plan: plan.Plan{TimeZone: plan.DefaultZone, AnchorDay: day}, Gateways: []string{""}}
 	one.Limits = []plan.Limit{{Name: "credits", Quota: q, Per: plan.PerKey}}
 	key := fmt.Sprint(q, day)
 	if u.known[key] == "" {
 		if len(u.known) == maxPlans {
-			return "", loss{fmt.Sprintf("the keys have more than %d different numbers of credits", maxPlans), "give its caller a key with a plan: keygate keys create --plan"}
+			return "", reason{fmt.Sprintf("the keys have more than %d different numbers of credits", maxPlans), "give its caller a key with a plan: keygate keys create --plan"}
 		}
 		one.Name = strings.ReplaceAll("unkey-"+q.String(), "/", "-")
 		if day != plan.DefaultAnchor {
@@ -301,7 +301,7 @@ func (u *unkey) credits(n *document.Node) (name string, l loss) {
 		u.known[key] = one.Name
 		u.plans.Plans = append(u.plans.Plans, one)
 	}
-	return u.known[key], loss{}
+	return u.known[key], reason{}
 }
 
 // limit sets the rate limit of a key.
