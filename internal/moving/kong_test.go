@@ -2,6 +2,7 @@ package moving_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -14,7 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/plan"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew") //nolint:gochecknoglobals // a flag of the test
+var update = flag.Bool("update", false, "write the golden files anew")
 
 // importKong imports a file of testdata/kong.
 func importKong(t testing.TB, name string, content []byte) *moving.Result {
@@ -212,4 +213,56 @@ func FuzzKong(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Guarantee: docs/limits.md: an import beyond a bound is an error that says which, and one within takes bounded time.
+func TestImportsAreBounded(t *testing.T) {
+	if _, err := moving.ReadKong("kong.yaml", make([]byte, moving.MaxFile+1)); err == nil || !strings.Contains(err.Error(), "more than 16 MiB") {
+		t.Errorf("got %v for a file that is too large", err)
+	}
+	if _, err := moving.Unkey(moving.UnkeyConfig{}, "pages.json", make([]byte, moving.MaxFile+1)); err == nil || !strings.Contains(err.Error(), "more than 16 MiB") {
+		t.Errorf("got %v for a file that is too large", err)
+	}
+	var decks []*moving.Deck
+	for i := range moving.MaxFiles + 1 {
+		d, err := moving.ReadKong(fmt.Sprintf("%d.yaml", i), []byte("_format_version: '3.0'"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		decks = append(decks, d)
+	}
+	if _, err := moving.Kong(decks...); err == nil || !strings.Contains(err.Error(), "at most 100 files") {
+		t.Errorf("got %v for too many files", err)
+	}
+	for name, test := range map[string]struct {
+		hosts, routes int
+		path          string
+		want          string
+	}{
+		"routes":              {1000, 600, "/r%d", "more than 500000 routes"},
+		"regular expressions": {1, 201, "~/r%d/[^/]+/x$", "more than 200 paths of a host are regular expressions"},
+		"different paths":     {1, 30_000, "/r%d", "too many different paths"},
+		"within":              {1, 4_000, "/r%05d", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var routes []map[string]any
+			for i := range test.routes {
+				routes = append(routes, map[string]any{"paths": []string{fmt.Sprintf(test.path, i)}, "strip_path": false})
+			}
+			for i := range test.hosts - 1 {
+				routes = append(routes, map[string]any{"hosts": []string{fmt.Sprintf("h%d.example", i)}, "paths": []string{"/h"}, "strip_path": false})
+			}
+			content, err := json.Marshal(map[string]any{"_format_version": "3.0", "services": []any{map[string]any{"name": "a", "url": "http://a.internal", "routes": routes}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			d, err := moving.ReadKong("kong.json", content)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := moving.Kong(d); test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package moving
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
@@ -18,6 +19,9 @@ func (k *kong) files() (list []File, err error) {
 	for _, g := range k.gateways {
 		k.settings(g)
 		content := g.document.Encode()
+		if len(g.document.Routes) > sharedFrom {
+			content = share(content)
+		}
 		if err := check(content, g.label()); err != nil {
 			return nil, err
 		}
@@ -31,6 +35,30 @@ func (k *kong) files() (list []File, err error) {
 		list = append(list, File{unique(used, "plans", 100) + ".yaml", k.plans.file.Encode()})
 	}
 	return list, nil
+}
+
+// sharedFrom is how many routes a file has at most whose lists of methods are all written out. The memory that a file takes is
+// bounded by its size, and lists are most of it.
+const sharedFrom = 1_000
+
+// share writes each list of methods once, with an anchor, and refers to it where it is the same.
+func share(content []byte) []byte {
+	const field = "    methods: "
+	anchors := map[string]string{}
+	var b bytes.Buffer
+	for line := range bytes.Lines(content) {
+		methods, isMethods := strings.CutPrefix(string(line), field)
+		switch anchor := anchors[methods]; {
+		case !isMethods:
+			b.Write(line)
+		case anchor == "":
+			anchors[methods] = fmt.Sprintf("methods-%d", len(anchors)+1)
+			b.WriteString(field + "&" + anchors[methods] + " " + methods)
+		default:
+			b.WriteString(field + "*" + anchor + "\n")
+		}
+	}
+	return b.Bytes()
 }
 
 // check returns an error if a file is not valid, although each part of it was checked.
@@ -138,7 +166,7 @@ func (k *kong) keyHeaders(g *gatewayTable) {
 			}
 		}
 	}
-	if names != nil && !(len(names) == 1 && strings.EqualFold(names[0], "authorization")) {
+	if len(names) > 0 && !(len(names) == 1 && strings.EqualFold(names[0], "authorization")) {
 		g.document.Gateway.KeyHeaders = gateway.Member[[]string]{Present: true, Value: names}
 	}
 }

@@ -131,12 +131,11 @@ type examined struct {
 // routePath is a path of a route.
 type routePath struct {
 	matcher
-	reason            // why this path is not carried
-	closed   []string // paths that are closed, because another route would take them
-	overBy   string   // that route
-	base     string   // path of the service that the upstream has before the path of the request
-	emitted  bool
-	upstream string // by the service, base and so on: see variant
+	reason           // why this path is not carried
+	closed  []string // paths that are closed, because another route would take them
+	overBy  string   // that route
+	base    string   // path of the service that the upstream has before the path of the request
+	emitted bool
 }
 
 // judge sets what the plugins of a route ask for.

@@ -12,11 +12,9 @@ import (
 // Deck is a file of decK, or of Kong without a database, that was read.
 type Deck struct {
 	name     string
-	root     *document.Node
 	version  string
 	defaults map[string]*document.Node // _info.defaults, by the name of the entity
 	configs  map[string]*document.Node // _plugin_configs
-	text     string                    // the content
 
 	services  []*service
 	routes    []*route // without a service, or with a reference to one
@@ -224,11 +222,14 @@ var placeholder = regexp.MustCompile(`^(?:\$\{?[A-Za-z_][\w.:-]*\}?|\{+[^{}]*\}+
 // ReadKong reads a file of decK in the formats 1.1 and 3.0, in YAML or JSON. name is what the report calls it. The error is
 // a validation error that lists everything that is wrong, each with its line and column.
 func ReadKong(name string, content []byte) (*Deck, error) {
+	if len(content) > MaxFile {
+		return nil, tooLarge()
+	}
 	root, err := document.Parse(content)
 	if err != nil {
 		return nil, err
 	}
-	d := &Deck{name: name, root: root, text: string(content), defaults: map[string]*document.Node{}, configs: map[string]*document.Node{}}
+	d := &Deck{name: name, defaults: map[string]*document.Node{}, configs: map[string]*document.Node{}}
 	r := &kongReader{deck: d}
 	r.refuseOurEnv(root)
 	r.file(root)

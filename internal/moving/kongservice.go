@@ -24,8 +24,8 @@ type address struct {
 func (k *kong) locate(s *service) (a address, l reason) {
 	protocol, host, path, port := s.protocol, s.host, s.path, ""
 	if s.url != "" {
-		rest := ""
-		if protocol, rest, _ = strings.Cut(s.url, "://"); rest == "" {
+		scheme, rest, _ := strings.Cut(s.url, "://")
+		if protocol = scheme; rest == "" {
 			return a, reason{"its url " + short(s.url) + " is not a URL", "write it as http://host:port/path"}
 		}
 		authority, below, slash := strings.Cut(rest, "/")

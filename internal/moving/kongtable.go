@@ -109,19 +109,20 @@ func (k *kong) tabulate() error {
 	}
 	slices.Sort(names)
 	names = append([]string{""}, names...)
-	for _, host := range names {
-		k.narrow(k.candidates(host))
-	}
 	total := 0
+	for _, host := range names {
+		all := k.candidates(host)
+		if total += len(all); total > maxRoutes {
+			return fault.Invalid("", "the import would make more than %d routes, the most that an account may have: routes without hosts are routes of every host, so import the services of fewer hosts at a time", maxRoutes)
+		}
+		k.narrow(all)
+	}
 	for _, host := range names {
 		g := &gatewayTable{host: host, name: cmp.Or(host, "kong"), names: map[string]string{}, variants: map[string]*variant{}}
 		if err := k.table(g, host); err != nil {
 			return err
 		}
 		g.closed = g.closed || len(g.upstreams) == 0
-		if total += len(g.entries); total > maxRoutes {
-			return fault.Invalid("", "the import would make more than %d routes, the most that an account may have: routes without hosts are routes of every host, so import the services of fewer hosts at a time", maxRoutes)
-		}
 		k.gateways = append(k.gateways, g)
 	}
 	some := false

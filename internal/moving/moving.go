@@ -33,6 +33,11 @@ const (
 	maxTemplates = 200
 )
 
+// tooLarge is the error for a file beyond MaxFile.
+func tooLarge() error {
+	return document.Position{Line: 1, Column: 1}.Invalid("", "the file has more than %d MiB: split it, and import the parts together", MaxFile>>20)
+}
+
 // State says what became of an object.
 type State string
 

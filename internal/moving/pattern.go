@@ -471,7 +471,7 @@ func (t *regexReader) param() (name string, ok bool) {
 	inner, group := t.rest, false
 	for _, open := range []string{"(?<", "(?P<"} {
 		if r, found := strings.CutPrefix(t.rest, open); found {
-			name, inner, group = "", "", true
+			group = true
 			if name, inner, found = strings.Cut(r, ">"); !found || !isName(name) {
 				return "", false
 			}

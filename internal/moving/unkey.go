@@ -59,6 +59,9 @@ func Unkey(cfg UnkeyConfig, name string, content []byte) (*Result, error) {
 		}
 	}
 	u := &unkey{cfg: cfg, name: name, known: map[string]string{}, seen: map[string]bool{}}
+	if len(content) > MaxFile {
+		return nil, tooLarge()
+	}
 	values, err := jsonValues(content)
 	if err != nil {
 		return nil, err
