@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -22,7 +24,7 @@ const (
 	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, concurrency,
 	expires_at, last_used_at, created_at, `
 	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
-	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at FROM keys `
+	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at, imported FROM keys `
 )
 
 // ScanKey returns the key of a row.
@@ -41,7 +43,7 @@ func ScanKey(r *Row) (apikey.Key, error) {
 		}
 	)
 	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.ownerID, &c.planID, &c.bucket, &c.rate, &c.concurrency,
-		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated)
+		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated, &k.Imported)
 	if err != nil {
 		return k, err
 	}
@@ -87,6 +89,45 @@ func (t *Reader) Key(ctx context.Context, accountID, keyID string) (*apikey.Key,
 // KeyByDigest implements control.KeyReader.
 func (t *Reader) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error) {
 	return t.SelectKey(ctx, `WHERE digest = $1`, d[:])
+}
+
+// digestsAtOnce is how many digests one statement looks up.
+const digestsAtOnce = 128
+
+// HaveDigests implements control.KeyReader.
+func (t *Reader) HaveDigests(ctx context.Context, accountID string, digests []apikey.Digest) (map[apikey.Digest]bool, error) {
+	var statement strings.Builder
+	statement.WriteString(`SELECT digest FROM keys WHERE account_id = $1 AND digest IN (`)
+	for i := range digestsAtOnce {
+		if i > 0 {
+			statement.WriteString(`, `)
+		}
+		statement.WriteString(`$` + strconv.Itoa(i+2))
+	}
+	statement.WriteString(`)`)
+	have := map[apikey.Digest]bool{}
+	for some := range slices.Chunk(digests, digestsAtOnce) {
+		args := make([]any, 1, digestsAtOnce+1)
+		args[0] = accountID
+		for i := range digestsAtOnce {
+			args = append(args, some[min(i, len(some)-1)][:]) // always as many, so that there is one statement to prepare
+		}
+		err := t.Query(ctx, "look digests up", statement.String(), args, func(r *Row) error {
+			var d []byte
+			if err := r.Scan(&d); err != nil {
+				return err
+			}
+			if len(d) != len(apikey.Digest{}) {
+				return fmt.Errorf("a stored digest has %d bytes", len(d))
+			}
+			have[apikey.Digest(d)] = true
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return have, nil
 }
 
 // KeysOfBucket implements control.KeyReader.
@@ -157,9 +198,9 @@ func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
-		holder_root, holder_rotated_at, concurrency, id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
-		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt))...)
+		holder_root, holder_rotated_at, concurrency, id, account_id, digest, prefix, created_at, last_used_at, imported)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)`,
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt), k.Imported)...)
 }
 
 // UpdateKey implements control.KeyStore.

@@ -45,6 +45,7 @@ const keyReasons: Record<string, string> = {
   key_in_other_header: 'the key was sent in a header that the gateway does not read',
   mistyped_key: 'what was sent begins like a key, but was mistyped or cut off',
   not_a_key: 'what was sent does not have the form of a key, which begins with “kg_”',
+  address_failed: 'too many requests of the same address had failed to authenticate within a minute',
 };
 
 // explain says in one sentence, fit for the caller of the request, what decided it: the check or limit,
