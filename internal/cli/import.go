@@ -38,12 +38,13 @@ type importRun struct {
 const aboutImport = `It prints a report, a line for each object: carried, carried with a change (why), or not
 carried (why; what to do). It writes configuration files to gateways below the directory of
 --dir, and keys.json, which has the SHA-256 of keys and not the keys. Read both. No server is
-called, unless --apply is given: then the files are applied as config apply does.`
+called, unless --apply is given: then the files are applied and the keys imported, as config
+apply and keys import do.`
 
 func (o *importRun) command(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&o.dir, "dir", defaultImportDir, "`directory` for the files, which is created")
 	c.Flags().BoolVar(&o.force, "force", false, "overwrite files")
-	c.Flags().BoolVar(&o.apply, "apply", false, "apply the configuration files to the server")
+	c.Flags().BoolVar(&o.apply, "apply", false, "apply the configuration files to the server, and import the keys")
 	return o.confirmFlag(c)
 }
 
@@ -117,6 +118,9 @@ keys; other keys need their hash.
 
 // finish prints the report, and writes and applies the files.
 func (o *importRun) finish(c *cobra.Command, r *moving.Result) error {
+	if o.apply && !o.ForPeople() {
+		return usagef("--apply cannot be used with -o or --jq: print the report alone, then run keygate config apply and keygate keys import")
+	}
 	if err := o.write(r); err != nil {
 		return err
 	}
@@ -142,7 +146,7 @@ func (o *importRun) finish(c *cobra.Command, r *moving.Result) error {
 		}
 		return nil
 	}
-	return o.applyFiles(c, r, gateways)
+	return o.applyFiles(c, r, gateways, keys)
 }
 
 // write writes the files. Files of an earlier import that this one does not write are not left among the others.
@@ -212,12 +216,15 @@ func writePrivate(root *os.Root, name string, content []byte) error {
 	return nil
 }
 
-// applyFiles applies the configuration files.
-func (o *importRun) applyFiles(c *cobra.Command, r *moving.Result, gateways string) error {
+// applyFiles applies the configuration files, and imports the keys.
+func (o *importRun) applyFiles(c *cobra.Command, r *moving.Result, gateways, keys string) error {
 	if len(r.Files) > 0 {
 		if err := (&configRun{app: o.app}).apply(c, []string{gateways}); err != nil {
 			return err
 		}
+	}
+	if len(r.Keys) > 0 {
+		return o.importKeys(c.Context(), keys)
 	}
 	return nil
 }
