@@ -42,7 +42,9 @@ func Kong(decks ...*Deck) (*Result, error) {
 	if len(decks) > MaxFiles {
 		return nil, fault.Invalid("", "at most %d files can be imported at once", MaxFiles)
 	}
-	k.merge()
+	if err := k.merge(); err != nil {
+		return nil, err
+	}
 	for _, s := range k.services {
 		a, l := k.locate(s)
 		k.addresses[s] = a
@@ -76,7 +78,7 @@ func Kong(decks ...*Deck) (*Result, error) {
 }
 
 // merge puts the objects of all files together, and resolves references between them.
-func (k *kong) merge() {
+func (k *kong) merge() error {
 	for _, d := range k.decks {
 		k.services = append(k.services, d.services...)
 		for _, s := range d.services {
@@ -132,12 +134,16 @@ func (k *kong) merge() {
 		}
 	}
 	for _, p := range k.plugins {
-		if k.resolve(p); !p.dangling && !p.disabled {
+		if err := k.resolve(p); err != nil && !p.disabled {
+			return err
+		}
+		if !p.dangling && !p.disabled {
 			k.enable(p)
 		}
 	}
 	slices.Sort(k.names)
 	k.names = slices.Compact(k.names)
+	return nil
 }
 
 // scope is what a plugin applies to. The zero value but for the name is everything.
@@ -168,19 +174,27 @@ func (k *kong) enable(p *plugin) {
 	}
 }
 
-// resolve finds the objects that a plugin refers to.
-func (k *kong) resolve(p *plugin) {
+// resolve finds the objects that a plugin refers to. A plugin of a route or service that is not there is an error, since it
+// may be what the route or service under another name needs.
+func (k *kong) resolve(p *plugin) error {
+	missing := func(kind, ref string) error {
+		p.dangling = true
+		return fault.Invalid("", "%s:%d: the plugin %s is of the %s %s, which is not in the files: give the file that has it too, or remove the plugin", p.file, p.line, short(p.name), kind, short(ref))
+	}
 	if p.routeRef != "" {
 		for _, r := range k.routes {
 			if r.is(p.routeRef) {
 				p.route = r
 			}
 		}
-		p.dangling = p.dangling || p.route == nil
+		if p.route == nil {
+			return missing("route", p.routeRef)
+		}
 	}
 	if p.serviceRef != "" {
-		p.service = k.service(p.serviceRef)
-		p.dangling = p.dangling || p.service == nil
+		if p.service = k.service(p.serviceRef); p.service == nil {
+			return missing("service", p.serviceRef)
+		}
 	}
 	if p.consumerRef != "" {
 		p.consumer = k.consumer(p.consumerRef)
@@ -194,6 +208,7 @@ func (k *kong) resolve(p *plugin) {
 		}
 		p.dangling = p.dangling || p.group == nil
 	}
+	return nil
 }
 
 func (k *kong) service(ref string) *service {
@@ -253,8 +268,11 @@ func (k *kong) examine(r *route) *examined {
 		s.condition = "by SNI"
 		lose("it matches by SNI, and Keygate does not route by it", "give it hosts")
 	case len(r.odd) > 0:
-		s.condition = "by something unknown"
+		s.condition, s.access = "by something unknown", withheld
 		lose("Keygate does not know its "+short(strings.Join(r.odd, ", ")), "look whether it matches by that, and add the route")
+	case r.service != nil && slices.Contains(r.service.odd, "filter_chains"):
+		s.access = withheld
+		lose("its service has filter_chains, and Keygate runs no filters in WebAssembly", "let the service do what they do, then add the route")
 	case r.service == nil && r.serviceRef != "":
 		lose("its service "+short(r.serviceRef)+" is not in the files", "give the file with the service, too")
 	case r.service == nil:

@@ -145,6 +145,19 @@ func TestSeveralFilesOfKong(t *testing.T) {
 	}
 }
 
+// Guarantee: a plugin of a route or service that is not in the files is an error, since nobody knows what would lack it.
+func TestPluginsOfNothing(t *testing.T) {
+	for _, of := range []string{"service: gone", "route: {id: 5ee3cbbb-5b3f-4d3c-8f0a-0a0a0a0a0a0a}"} {
+		d, err := moving.ReadKong("kong.yaml", []byte("_format_version: '3.0'\nservices:\n- {name: a, url: 'http://a.internal', routes: [{paths: [/a]}]}\nplugins:\n- {name: jwt, "+of+"}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := moving.Kong(d); err == nil || !strings.Contains(err.Error(), "kong.yaml:5: the plugin jwt is of the ") || !strings.Contains(err.Error(), "which is not in the files: give the file that has it too, or remove the plugin") {
+			t.Errorf("%s: got %v", of, err)
+		}
+	}
+}
+
 // Guarantee: no key, header or other secret of a file is in its report, and no key is in keys.json.
 func TestReportsHaveNoSecrets(t *testing.T) {
 	const key, header = "acme-secret-0123456789", "token-of-the-service"

@@ -36,7 +36,6 @@ func observers() map[string]string {
 		"response-ratelimiting": "give routes a cost with a header of the response (docs/costs.md), and plans a limit of its meter",
 		"response-transformer":  "let the service set its response headers", "response-transformer-advanced": "let the service set its response headers",
 		"acme":             "give the server certificates with --tls-cert and --tls-key",
-		"redirect":         "let the service redirect",
 		"upstream-timeout": "set timeout of the upstream",
 	}
 }
@@ -56,6 +55,7 @@ func reasons() map[string]reason {
 		"pre-function":        code, "post-function": code, "aws-lambda": code, "azure-functions": code, "openwhisk": code, "filter-chain": code,
 		"request-validator": {"Keygate does not check bodies yet", "let the service check them, then add the route"},
 		"oas-validation":    {"Keygate does not check bodies yet", "let the service check them, then add the route"},
+		"redirect":          {"Kong responds itself, and Keygate has no redirects yet", "let the service redirect, then add the route"},
 		"canary":            {"Keygate has canaries of its own", "add the route, and start one with keygate canary start"},
 		"grpc-gateway":      {"Keygate does not translate between HTTP and gRPC", "let the service do it, then add the route"},
 		"grpc-web":          {"Keygate does not translate between HTTP and gRPC", "let the service do it, then add the route"},
@@ -200,7 +200,7 @@ func (k *kong) reasonOf(p *plugin, known map[string]reason) reason {
 	return reason{"Keygate does not know what it does", "find out whether the route is safe without it, then add the route"}
 }
 
-// names returns the headers in which key-auth finds keys.
+// keyNames returns the headers in which key-auth finds keys.
 func keyNames(p *plugin) []string {
 	n := p.get("key_names")
 	if n == nil || n.Kind != document.Sequence || len(n.Nodes) == 0 {
@@ -307,7 +307,7 @@ func (k *kong) reportPlugins() {
 			k.left(p.at, object, "it is disabled", "nothing to do")
 			continue
 		case p.dangling:
-			k.left(p.at, object, "it is of an object that is not in the files", "nothing to do")
+			k.left(p.at, object, "its consumer or group is not in the files", "nothing to do")
 			continue
 		}
 		if len(p.odd) > 0 && p.name != "filter-chain" {
