@@ -104,6 +104,9 @@ func (k *kong) merge() error {
 			r.service = k.service(r.serviceRef)
 		}
 	}
+	if err := k.unique(); err != nil {
+		return err
+	}
 	for _, d := range k.decks {
 		for _, t := range d.targets {
 			for _, u := range k.upstreams {
@@ -144,6 +147,37 @@ func (k *kong) merge() error {
 	slices.Sort(k.names)
 	k.names = slices.Compact(k.names)
 	return nil
+}
+
+// unique returns an error if two objects of a kind have the same name or identifier, since references would mean one alone.
+func (k *kong) unique() error {
+	seen := map[[3]string]at{}
+	add := func(kind string, e *entity) error {
+		for _, key := range [][3]string{{kind, "name", e.name}, {kind, "id", e.id}} {
+			if first, twice := seen[key]; twice && key[2] != "" {
+				return fault.Invalid("", "%s:%d: the %s %s has the same %s as the one of %s:%d: remove one, or give it another", e.file, e.line, kind, short(key[2]), key[1], first.file, first.line)
+			}
+			seen[key] = e.at
+		}
+		return nil
+	}
+	var problems []error
+	for _, s := range k.services {
+		problems = append(problems, add("service", &s.entity))
+	}
+	for _, r := range k.routes {
+		problems = append(problems, add("route", &r.entity))
+	}
+	for _, u := range k.upstreams {
+		problems = append(problems, add("upstream", &u.entity))
+	}
+	for _, c := range k.consumers {
+		problems = append(problems, add("consumer", &c.entity))
+	}
+	for _, g := range k.groups {
+		problems = append(problems, add("consumer group", &g.entity))
+	}
+	return fault.Join(problems...)
 }
 
 // scope is what a plugin applies to. The zero value but for the name is everything.

@@ -145,6 +145,18 @@ func TestSeveralFilesOfKong(t *testing.T) {
 	}
 }
 
+// Guarantee: two objects with one name are an error, since a plugin that refers to it would protect one of them alone.
+func TestNamesOfKongAreUnique(t *testing.T) {
+	d, err := moving.ReadKong("kong.yaml", []byte("_format_version: '3.0'\nservices:\n- {name: a, url: 'http://a.internal', routes: [{name: r, paths: [/a]}]}\n- {name: b, url: 'http://b.internal',\n   routes: [{name: r, paths: [/b]}]}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "kong.yaml:5: the route r has the same name as the one of kong.yaml:3: remove one, or give it another"
+	if _, err := moving.Kong(d); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
+
 // Guarantee: a plugin of a route or service that is not in the files is an error, since nobody knows what would lack it.
 func TestPluginsOfNothing(t *testing.T) {
 	for _, of := range []string{"service: gone", "route: {id: 5ee3cbbb-5b3f-4d3c-8f0a-0a0a0a0a0a0a}"} {

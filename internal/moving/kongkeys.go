@@ -56,8 +56,19 @@ func (k *kong) allowed(s *examined, c *consumer) bool {
 // returned: the tables must be made again.
 func (b *keyBuilder) scopes() (conflict *examined) {
 	b.scopeOf = map[*consumer]string{}
+	known := map[string]string{} // by the groups of a consumer, which decide alone
 	for _, c := range b.consumers {
 		if len(c.keys) == 0 {
+			continue
+		}
+		groups := slices.Clone(c.groups)
+		for _, g := range b.memberOf[c] {
+			groups = append(groups, "group "+g.name)
+		}
+		slices.Sort(groups)
+		all := fmt.Sprintf("%q", groups)
+		if scope, ok := known[all]; ok {
+			b.scopeOf[c] = scope
 			continue
 		}
 		scope, conflict := b.scope(c)
@@ -68,7 +79,7 @@ func (b *keyBuilder) scopes() (conflict *examined) {
 			}
 			return conflict
 		}
-		b.scopeOf[c] = scope
+		b.scopeOf[c], known[all] = scope, scope
 	}
 	return nil
 }

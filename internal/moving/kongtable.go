@@ -115,6 +115,9 @@ func (k *kong) tabulate() error {
 		if total += len(all); total > maxRoutes {
 			return fault.Invalid("", "the import would make more than %d routes, the most that an account may have: routes without hosts are routes of every host, so import the services of fewer hosts at a time", maxRoutes)
 		}
+		if err := checkTemplates(all); err != nil {
+			return err
+		}
 		k.narrow(all)
 	}
 	for _, host := range names {
@@ -307,6 +310,20 @@ func (s *examined) hasMethod(method string) bool {
 	return len(s.methods) == 0 || slices.ContainsFunc(s.methods, func(m textAt) bool { return m.text == method })
 }
 
+// checkTemplates returns an error if there are too many regular expressions, which are compared with everything else.
+func checkTemplates(all []*candidate) error {
+	n := 0
+	for _, c := range all {
+		if c.path().regex && c.path().prefix == "" {
+			n++
+		}
+	}
+	if n > maxTemplates {
+		return fault.Invalid("", "more than %d paths of a host are regular expressions, the most that are compared with one another: import fewer routes at a time", maxTemplates)
+	}
+	return nil
+}
+
 // patterns returns the patterns of the candidates, each once, and those of the paths that two of them match.
 func patterns(all []*candidate) (list []pattern, err error) {
 	seen := map[string]bool{}
@@ -325,9 +342,6 @@ func patterns(all []*candidate) (list []pattern, err error) {
 		if sp.regex && sp.prefix == "" {
 			templates++
 		}
-	}
-	if templates > maxTemplates {
-		return nil, fault.Invalid("", "more than %d paths of a host are regular expressions, the most that are compared with one another: import fewer routes at a time", maxTemplates)
 	}
 	// Where two templates meet, each of their routes may be the one that Kong takes.
 	for i := 0; templates > 0 && i < len(list); i++ {
