@@ -295,7 +295,12 @@ func (r *kongReader) each(n *document.Node, field string, f func(m *document.Nod
 		if r.problems.Full() {
 			return
 		}
-		f(&n.Nodes[i], fmt.Sprintf("%s[%d]", field, i))
+		item := fmt.Sprintf("%s[%d]", field, i)
+		if n.Nodes[i].Kind == document.Null {
+			r.problems.Add(n.Nodes[i].Invalid(item, "has no content: remove it, or indent what belongs to it"))
+			continue
+		}
+		f(&n.Nodes[i], item)
 	}
 }
 

@@ -63,7 +63,15 @@ func (k *kong) locate(s *service) (a address, l reason) {
 			a.upstream = u
 		}
 	}
-	if a.upstream == nil {
+	if a.upstream != nil {
+		for _, t := range a.upstream.targets {
+			if url := a.targetURL(t, a.path); !isReference(url) {
+				if _, err := gateway.ParseUpstreamURL(url); err != nil {
+					return a, reason{"the target " + short(t.address) + " of its upstream is not one that Keygate takes", "write it as host:port"}
+				}
+			}
+		}
+	} else {
 		if _, err := gateway.ParseUpstreamURL(a.url(host, port, a.path)); err != nil && !isReference(host+a.path) {
 			return a, reason{"its URL " + short(a.url(host, port, a.path)) + " is not one that Keygate takes", "write it as http://host:port/path"}
 		}
@@ -164,11 +172,7 @@ func (k *kong) targets(a address, base string) (list []gateway.Target) {
 			k.left(t.at, "target "+short(t.address), fmt.Sprintf("an upstream has at most %d targets", gateway.MaxTargets), "let a name resolve to them")
 			continue
 		}
-		host, port := t.address, "8000"
-		if i := strings.LastIndexByte(t.address, ':'); i > 0 && !strings.HasSuffix(t.address, "]") {
-			host, port = t.address[:i], t.address[i+1:]
-		}
-		g := gateway.Target{URL: a.url(strings.Trim(host, "[]"), port, base), Drain: t.weight <= 0}
+		g := gateway.Target{URL: a.targetURL(t, base), Drain: t.weight <= 0}
 		if t.weight > 0 {
 			g.Weight = int(t.weight)
 			if most > gateway.MaxTargetWeight {
@@ -221,6 +225,15 @@ func (k *kong) balance(of *upstream, u *gateway.UpstreamPatch) {
 		k.health(of, object, u)
 	}
 	k.ejection(of, object, u)
+}
+
+// targetURL returns the URL of a target, whose port is 8000 if it has none.
+func (a *address) targetURL(t *target, base string) string {
+	host, port := t.address, "8000"
+	if i := strings.LastIndexByte(t.address, ':'); i > 0 && !strings.HasSuffix(t.address, "]") {
+		host, port = t.address[:i], t.address[i+1:]
+	}
+	return a.url(strings.Trim(host, "[]"), port, base)
 }
 
 // number returns a number below n, at a path of names; 0 if there is none.
