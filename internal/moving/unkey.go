@@ -26,6 +26,9 @@ import (
 // maxPlans is the maximum number of plans that an import of keys makes.
 const maxPlans = 100
 
+// maxPages is the maximum number of pages of a file.
+const maxPages = 100_000
+
 // maxKeyPrefix is how many bytes of the start of a key are kept.
 const maxKeyPrefix = 16
 
@@ -94,6 +97,7 @@ type jsonValue struct {
 func jsonValues(content []byte) (list []jsonValue, err error) {
 	content = document.TrimMark(content)
 	d := json.NewDecoder(bytes.NewReader(content))
+	from, line := 0, int32(0) // where the last value begins, and the lines before it
 	for {
 		var raw json.RawMessage
 		if err := d.Decode(&raw); errors.Is(err, io.EOF) && len(list) > 0 {
@@ -106,11 +110,16 @@ func jsonValues(content []byte) (list []jsonValue, err error) {
 			return nil, err
 		}
 		start := int(d.InputOffset()) - len(raw)
+		line += document.PositionOf(string(content[from:start]), start-from).Line - 1
+		from = start
 		n, err := document.Parse(raw)
-		if err != nil {
+		if err != nil { // again, so that its position is that of the file
+			_, err = document.Parse(append(bytes.Repeat([]byte("\n"), int(line)), raw...))
 			return nil, err
 		}
-		list = append(list, jsonValue{n, document.PositionOf(string(content), start).Line - 1})
+		if list = append(list, jsonValue{n, line}); len(list) > maxPages {
+			return nil, fault.Invalid("", "the file has more than %d pages: import them in parts", maxPages)
+		}
 	}
 }
 

@@ -62,7 +62,8 @@ func TestMistakesInFilesOfUnkey(t *testing.T) {
 		"{\"a\": 1}":                  "line 1, column 1: must be a page of listKeys",
 		"{\"keys\": []}\n\n{\"b\":1}": "line 3, column 1: must be a page of listKeys",
 		"{\"keys\": [":                "line 1",
-		"[[]]":                        "",
+		"{\"keys\": []}\n{\"keys\": [],\n\"keys\": []}": "line 3, column 1",
+		"[[]]": "",
 	} {
 		_, err := moving.Unkey(moving.UnkeyConfig{Now: now()}, "pages.json", []byte(content))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
