@@ -43,6 +43,9 @@ type Gateway struct {
 	Revision     int64 // number of the current revision; 0 before the first
 	CreatedAt    time.Time
 
+	// Canary is the share of the canary of the gateway that has not ended; nil without one.
+	Canary *CanaryShare
+
 	// Version grows with every change by a management call. It is the ETag.
 	Version int64
 }

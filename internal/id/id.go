@@ -30,6 +30,7 @@ const (
 	Plan     Kind = "plan"
 	Grant    Kind = "grant"
 	Issuer   Kind = "iss"
+	Canary   Kind = "can"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -1,0 +1,92 @@
+package canary
+
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// State is the state of a canary.
+type State string
+
+// The states. Promoted and Aborted are final, and only a Running one is judged.
+const (
+	Running  State = "running"
+	Paused   State = "paused"
+	Held     State = "held" // at 100 %, or at its last step: what follows is the operator's
+	Promoted State = "promoted"
+	Aborted  State = "aborted"
+)
+
+// Done reports whether the canary has ended.
+func (s State) Done() bool { return s == Promoted || s == Aborted }
+
+// The bounds of a canary.
+const (
+	MaxRoutes = 1_000 // of a canary
+	MaxSteps  = 20
+	MinHold   = time.Minute
+	MaxHold   = 24 * time.Hour
+)
+
+// Canary is the stored record of a canary. The store keeps Plan, Progress and Lines as JSON.
+type Canary struct {
+	ID        string
+	AccountID string
+	GatewayID string
+	Plan      Plan
+	State     State
+	Step      int // index of the present step in Plan.Steps
+	Number    int // CanaryShare.Step of the present step
+	// Ran is how long the step had run when it was last paused; Since is when it began, or went on. A paused step only has Ran.
+	Ran         time.Duration
+	Since       time.Time
+	Progress    []Progress // one for each step that has begun
+	Explanation string     // of the last decision, in words
+	Lines       []string   // what to commit, once it is held at 100 %
+	CreatedAt   time.Time
+	EndedAt     time.Time // zero until it is Done
+	Version     int64
+}
+
+// Plan is what a canary was started with.
+type Plan struct {
+	Upstream    string            `json:"upstream"`
+	Other       string            `json:"other"`  // the upstream of the routes
+	Routes      []string          `json:"routes"` // identifiers, sorted
+	Steps       []gateway.Percent `json:"steps"`
+	Hold        string            `json:"hold"` // a Go duration as given
+	MoreThan    *float64          `json:"more_than,omitempty"`
+	P95Ratio    *float64          `json:"p95_ratio,omitempty"`
+	MinRequests uint64            `json:"min_requests"`
+	Promote     bool              `json:"promote"` // when_done
+}
+
+// Progress is what a step has counted.
+type Progress struct {
+	Step   int             `json:"step"` // from 1
+	Weight gateway.Percent `json:"weight"`
+	Since  time.Time       `json:"since"`
+	Next   Figures         `json:"next"`
+	Other  Figures         `json:"other"`
+}
+
+// Figures are those of a side in a step.
+type Figures struct {
+	Requests uint64   `json:"requests"`
+	Bad      uint64   `json:"bad"`
+	P95      *float64 `json:"p95_ms"` // nil without requests
+}
+
+// Config returns how the steps of the canary are judged.
+func (p *Plan) Config() Config {
+	c := Config{Next: p.Upstream, Other: p.Other, MinRequests: p.MinRequests}
+	c.Hold, _ = time.ParseDuration(p.Hold) // was checked
+	if p.MoreThan != nil {
+		c.Errors, c.MoreThan = true, *p.MoreThan
+	}
+	if p.P95Ratio != nil {
+		c.P95Ratio = *p.P95Ratio
+	}
+	return c
+}
