@@ -47,7 +47,7 @@ func bodyCases(s *server) []bodyCase {
 	gatewayID := s.newGateway("")
 	owner, key := s.newQuotas()
 	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{upstream}", "default", "{route_id}", s.newRoute("", gatewayID, "/a"), "/v1/keys/{key_id}", key,
-		"/v1/owners/{owner_id}", owner, "{plan_id}", s.newPlan("", "free"), "{webhook_id}", s.newWebhook(nil).text("webhook_id"))
+		"/v1/owners/{owner_id}", owner, "{plan_id}", s.newPlan("", "free"), "{issuer_id}", s.newIssuer("", "login").text("issuer_id"), "{webhook_id}", s.newWebhook(nil).text("webhook_id"))
 	doc := adminapi.Document()
 	var out []bodyCase
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
@@ -78,7 +78,7 @@ func validValue(t *testing.T, id, field string) string {
 		"name": `"a"`, "upstream_url": `"http://x"`, "path": `"/z"`, "methods": `["GET"]`, "scope": `"read"`, "key": `"x"`,
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
 		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
-		"createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1",
+		"issuer": `"https://a.example"`, "jwks": edJWKS, "audiences": `["a"]`, "createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1",
 		"startCanary.upstream": `"default"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
@@ -108,7 +108,8 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"limits": `[{"name": "a", "sustained": "1/s", "gateway_id": "gw_x"}]`, "title": `"a\nb"`, "time_zone": `"Mars"`, "simulateLimit.plan": `{"limits": [{"name": "a", "sustained": "x"}]}`,
 		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
 		"limit": `"none"`, "reason": `"a\nb"`, "targets": `[{"url": "x"}]`, "hash_on": `"x"`, "host": `"a b"`, "ca": `"x"`, "client_certificate": `"x"`, "client_key": `"x"`,
-		"connect_timeout": `"1h"`, "idle_timeout": `"1ms"`, "max_connection_age": `"1ms"`, "ejection": `{"base": "1h"}`, "upstream": `"gone"`, "upstreams": `[{"name": "A"}]`,
+		"connect_timeout": `"1h"`, "idle_timeout": `"1ms"`, "max_connection_age": `"1ms"`, "ejection": `{"base": "1h"}`, "issuer": `"http://x"`, "jwks": `{"keys": []}`, "audiences": `["a", "a"]`, "algorithms": `["HS256"]`, "leeway": `"1h"`,
+		"max_lifetime": `"1ms"`, "typ": `"dpop+jwt"`, "required": `{"a": null}`, "claims": `{"scope": "a\nb"}`, "scope_map": `{"a": "x"}`, "default_scopes": `["x"]`, "owner_prefix": `" "`, "claim_headers": `{"Host": "a"}`, "upstream": `"gone"`, "upstreams": `[{"name": "A"}]`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {

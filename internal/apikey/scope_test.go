@@ -134,3 +134,14 @@ func TestScopesAllowWhatOneAllows(t *testing.T) {
 		}
 	})
 }
+
+// Guarantee: one scope is parsed as a list of one is, and a text with white space is none.
+func TestParseScope(t *testing.T) {
+	for _, text := range []string{"read", "admin", "write:orders/items", "reed", "", "read ", " read", "read\n", "read write", "read:", "read:a*", "READ"} {
+		one, ok := apikey.ParseScope(text)
+		list, err := apikey.ParseScopes(text)
+		if want := err == nil && len(list) == 1; ok != want || ok && one != list[0] {
+			t.Errorf("%q: got %v, %v; as a list %v, %v", text, one, ok, list, err)
+		}
+	}
+}
