@@ -147,13 +147,24 @@ export const catalogue: Record<Type, Entry> = {
     text: 'A target that was down on a node gets requests again. At most one in 10 seconds.',
     data: { ...target, reason: 'answered' },
   },
-  'canary.advanced': { title: 'Canary advanced', text: 'A canary has a greater share of the callers now, or is held after its last step.', data: { ...canary } },
+  'canary.advanced': {
+    title: 'Canary advanced',
+    text: 'A canary has a greater share of the callers now, or is held after its last step.',
+    data: { ...canary },
+  },
   'canary.aborted': {
     title: 'Canary aborted',
     text: 'A canary was aborted, by hand or because its upstream is worse. All callers go to the other one again.',
-    data: { ...canary, explanation: '18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0' },
+    data: {
+      ...canary,
+      explanation: '18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0',
+    },
   },
-  'canary.promoted': { title: 'Canary promoted', text: 'The routes of a canary have its upstream now.', data: { ...canary, step: 4, weight: 50 } },
+  'canary.promoted': {
+    title: 'Canary promoted',
+    text: 'The routes of a canary have its upstream now.',
+    data: { ...canary, step: 4, weight: 50 },
+  },
   'canary.paused': {
     title: 'Canary paused',
     text: 'A canary was paused by hand, by a change of its routes or upstreams, or because it had too few requests. Callers stay on their sides.',
