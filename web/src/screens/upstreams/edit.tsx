@@ -13,6 +13,7 @@ import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog } from '../../ui/dialog';
 import { Submit, SubmitBar } from '../../ui/form';
 import { toast } from '../../ui/toast';
+import { CanaryNotice } from '../canaries/state';
 import { UpstreamFields } from './form';
 
 export default function EditUpstream() {
@@ -70,6 +71,9 @@ function Form({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream>
         <h2 id="edit-upstream" className="text-lg font-semibold break-all">
           Edit “{name}”
         </h2>
+        <CanaryNotice gatewayId={gatewayId} concerns={(c) => c.state === 'running' && [c.upstream, c.other].includes(name)}>
+          a change of this upstream pauses it.
+        </CanaryNotice>
         <UpstreamFields form={form} />
         <SubmitBar>
           {form.conflict && <Conflict {...form.conflict} />}
