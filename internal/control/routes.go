@@ -359,6 +359,9 @@ func (s *Service) DeleteRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		if err := w.audit(ctx, audit.RouteDelete, r.ID, gatewayID, routeDiff(r, nil)); err != nil {
 			return nil, err
 		}
-		return r, w.routeChanged(ctx, r)
+		if err := w.routeChanged(ctx, r); err != nil {
+			return nil, err
+		}
+		return r, w.canaryMeetsRoute(ctx, r, "deleted")
 	})
 }
