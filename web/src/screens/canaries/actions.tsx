@@ -21,7 +21,9 @@ const actions: Record<Action, Words> = {
   pause: {
     title: 'Pause the canary',
     done: 'The canary is paused',
-    says: (c) => <>It stays at {weightWords(c)} of the callers. Nothing is counted, and it is not aborted by itself, until it is resumed.</>,
+    says: (c) => (
+      <>It stays at {weightWords(c)} of the callers. Nothing is counted, and it is not aborted by itself, until it is resumed.</>
+    ),
   },
   resume: {
     title: 'Resume the canary',

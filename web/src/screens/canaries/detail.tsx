@@ -187,9 +187,7 @@ function StepTable({ canary: c }: { canary: Canary }) {
                   </th>
                 )}
                 <th scope="row" className="max-w-24 px-3 py-1.5 text-left font-normal @2xl:max-w-40">
-                  <span
-                    className="block truncate font-mono text-sm"
-                    title={side === 'next' ? c.upstream : c.other}>
+                  <span className="block truncate font-mono text-sm" title={side === 'next' ? c.upstream : c.other}>
                     {side === 'next' ? c.upstream : c.other}
                   </span>
                 </th>

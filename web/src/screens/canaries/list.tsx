@@ -43,7 +43,7 @@ export default function Canaries() {
     },
     { title: 'State', cell: (c) => <StateOf canary={c} /> },
     { title: 'Step', className: 'hidden @md:table-cell whitespace-nowrap', cell: stepWords },
-    { title: 'Callers', number: true, cell: weightWords },
+    { title: 'Callers', number: true, className: 'hidden @sm:table-cell', cell: weightWords },
     {
       title: 'Explanation',
       className: 'hidden @3xl:table-cell w-full max-w-0',

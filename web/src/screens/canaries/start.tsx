@@ -28,14 +28,10 @@ export function StartCanary({ gatewayId, names, why, onClose }: Props) {
   const submit = () =>
     form.submit(async () => {
       const { data } = await api.post('/v1/gateways/{gateway_id}/canaries', { path: { gateway_id: gatewayId }, body });
-      warn(data.canary_id, data.warnings);
+      warn(data.canary_id, data.warnings ?? []);
       toast(`A canary sends ${data.steps[0]} % of the callers to “${data.upstream}”`);
       await changed('/v1/gateways');
-      await navigate({
-        to: '/gateways/$gatewayId/canaries/$canaryId',
-        params: { gatewayId, canaryId: data.canary_id },
-        replace: true,
-      });
+      await navigate({ to: '/gateways/$gatewayId/canaries/$canaryId', params: { gatewayId, canaryId: data.canary_id }, replace: true });
     });
   const least = leastTime(v.steps, v.hold);
   const steps = form.errorsAt((f) => f === 'steps' || f.startsWith('steps['));

@@ -43,7 +43,16 @@ export default function Flow() {
   const g = query.data?.data;
   const { rows } = traffic;
   // All at once: nothing moves, and nothing is said to be unknown that is on its way.
-  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending || upstreams.isLoading || present.pending || first.pending)
+  if (
+    !g ||
+    traffic.pending ||
+    levels.isPending ||
+    keys.isPending ||
+    repository.isPending ||
+    upstreams.isLoading ||
+    present.pending ||
+    first.pending
+  )
     return <Skeleton className="h-96 w-full" />;
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
