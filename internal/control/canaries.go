@@ -190,7 +190,7 @@ func (w *work) abortCanary(ctx context.Context, g *gateway.Gateway, c *canary.Ca
 	return w.raiseCanary(ctx, event.CanaryAborted, c, before.Weight())
 }
 
-// fewRoutes is up to how many routes are read one by one.
+// fewRoutes is up to how many routes are read, and are recorded, one by one.
 const fewRoutes = 50
 
 // routesOfCanary returns the routes of a canary that are still there, have no split, and have the upstream that they had. If there
@@ -258,18 +258,13 @@ func (w *work) promoteCanary(ctx context.Context, g *gateway.Gateway, c *canary.
 	return w.raiseCanary(ctx, event.CanaryPromoted, c, before.Weight())
 }
 
-// moveRoutes gives routes the upstream of a canary.
+// moveRoutes gives routes the upstream of a canary. If they are many, the audit log has them as a number, as it has those of a
+// push.
 func (w *work) moveRoutes(ctx context.Context, g *gateway.Gateway, c *canary.Canary, routes []gateway.Route) error {
+	before := slices.Clone(routes)
 	for i := range routes {
-		before := routes[i]
-		r := &routes[i]
-		r.Upstream = gateway.StoredUpstreamName(c.Plan.Upstream)
-		r.Version++
-		diff := routeDiff(&before, r)
-		diff["canary"] = [2]any{nil, c.ID}
-		if err := w.audit(ctx, audit.RouteUpdate, r.ID, g.ID, diff); err != nil {
-			return err
-		}
+		routes[i].Upstream = gateway.StoredUpstreamName(c.Plan.Upstream)
+		routes[i].Version++
 	}
 	if err := w.UpdateRoutes(ctx, routes); err != nil {
 		return err
@@ -278,7 +273,13 @@ func (w *work) moveRoutes(ctx context.Context, g *gateway.Gateway, c *canary.Can
 		return w.gatewayChanged(ctx, g)
 	}
 	for i := range routes {
-		if err := w.routeChanged(ctx, &routes[i]); err != nil {
+		r := &routes[i]
+		diff := routeDiff(&before[i], r)
+		diff["canary"] = [2]any{nil, c.ID}
+		if err := w.audit(ctx, audit.RouteUpdate, r.ID, g.ID, diff); err != nil {
+			return err
+		}
+		if err := w.routeChanged(ctx, r); err != nil {
 			return err
 		}
 	}

@@ -61,10 +61,13 @@ func (w *work) pauseFor(ctx context.Context, g *gateway.Gateway, why string) err
 	return w.pauseCanary(ctx, g, c, why+": resume the canary to go on, or abort it")
 }
 
-// canaryMeetsRoute pauses the canary of the gateway of a route that was changed or deleted.
-func (w *work) canaryMeetsRoute(ctx context.Context, r *gateway.Route, what string) error {
-	g, err := w.Gateway(ctx, w.actor.Account.ID, r.GatewayID)
-	if err != nil || !inCanary(g.Canary, r.ID) {
+// besideCanary changes or deletes a route as change does, and pauses the canary that has the route.
+func (w *work) besideCanary(ctx context.Context, r *gateway.Route, what string, change func() error) error {
+	g, err := w.Gateway(ctx, w.actor.Account.ID, r.GatewayID) // before the change is queued
+	if err != nil {
+		return err
+	}
+	if err := change(); err != nil || !inCanary(g.Canary, r.ID) {
 		return err
 	}
 	return w.pauseFor(ctx, g, "the route "+r.Path+" was "+what)

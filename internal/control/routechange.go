@@ -87,16 +87,15 @@ func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 		return w.UpdateRoutes(ctx, []gateway.Route{*r})
 	}
 	r.Version++
-	if err := w.UpdateRoutes(ctx, []gateway.Route{*r}); err != nil {
-		return err
-	}
-	if err := w.audit(ctx, audit.RouteUpdate, r.ID, r.GatewayID, diff); err != nil {
-		return err
-	}
-	if err := w.routeChanged(ctx, r); err != nil {
-		return err
-	}
-	return w.canaryMeetsRoute(ctx, before, "changed")
+	return w.besideCanary(ctx, before, "changed", func() error {
+		if err := w.UpdateRoutes(ctx, []gateway.Route{*r}); err != nil {
+			return err
+		}
+		if err := w.audit(ctx, audit.RouteUpdate, r.ID, r.GatewayID, diff); err != nil {
+			return err
+		}
+		return w.routeChanged(ctx, r)
+	})
 }
 
 // read validates each field and returns a function that applies p to a route.
