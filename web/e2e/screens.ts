@@ -129,6 +129,7 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['target', `gateways/${id.billing}/upstreams/next/target?url=${encodeURIComponent('https://10.20.0.4:8443')}`],
   ['upstream-new', `gateways/${id.billing}/new-upstream`],
   ['canaries', `gateways/${id.billing}/canaries`],
+  ['canary-new', `gateways/${id.billing}/canaries?start=1`],
   ['canary', `gateways/${id.billing}/canaries/${id.canary}`],
   ['routes', 'routes'],
   ['keys', 'keys'],

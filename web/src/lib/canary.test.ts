@@ -5,6 +5,7 @@ import {
   canaryBody,
   canaryDefaults,
   canaryFlags,
+  explanationWords,
   type CanaryValues,
   hasEnded,
   leastTime,
@@ -82,6 +83,12 @@ test('what a state means', () => {
   expect(waitsForPush({ state: 'held', lines: [] })).toBe(false);
   expect(weightWords({ weight: 2.5 })).toBe('2.5 %');
   expect(weightWords({ weight: null })).toBe('–');
+});
+
+test('an explanation is a sentence', () => {
+  expect(explanationWords({ explanation: 'paused by hand' })).toBe('Paused by hand');
+  for (const explanation of ['18 of 290 failed', 'too_few_requests: 3 requests on next', ''])
+    expect(explanationWords({ explanation })).toBe(explanation);
 });
 
 // Guarantee: the bounds are those by which the server decides (internal/canary, Bounds), for any number of requests.

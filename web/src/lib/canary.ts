@@ -19,6 +19,10 @@ export const weightWords = ({ weight }: Pick<Canary, 'weight'>): string => (weig
 // stepWords says how far a canary is.
 export const stepWords = ({ step, steps }: Pick<Canary, 'step' | 'steps'>): string => `${step} of ${steps.length}`;
 
+// explanationWords returns what was last decided as a sentence. One that begins with a code keeps it.
+export const explanationWords = ({ explanation: said }: Pick<Canary, 'explanation'>): string =>
+  /^\p{Ll}+[ ,:]/u.test(said) ? said.charAt(0).toUpperCase() + said.slice(1) : said;
+
 // abortWords says when a canary is aborted by itself.
 export function abortWords({ abort }: Pick<Canary, 'abort'>): string[] {
   const said: string[] = [];

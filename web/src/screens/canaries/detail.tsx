@@ -92,7 +92,8 @@ function Track({ canary: c }: { canary: Canary }) {
   );
 }
 
-const boundsWords = (s: Share | null): string => (s ? `${s.lower.toFixed(1)} to ${s.upper.toFixed(1)} %` : '–');
+const digits = (percent: number): string => percent.toFixed(percent < 1 ? 2 : 1);
+const boundsWords = (s: Share | null): string => (s ? `${digits(s.lower)} to ${digits(s.upper)} %` : '–');
 const p95Words = (ms: number | null): string => (ms === null ? '–' : milliseconds(ms));
 const ticks = (v: number): string => `${Number(v.toPrecision(3))} %`;
 
@@ -107,7 +108,7 @@ function Charts({ canary: c }: { canary: Canary }) {
       `${p.weight} % of the callers`,
       `${c.upstream}: ${badWords(p.next)} bad, ${boundsWords(next)}`,
       `${c.other}: ${badWords(p.other)} bad, ${boundsWords(other)}`,
-      ...(limit === null ? [] : [`Aborted above ${limit.toFixed(1)} %`]),
+      ...(limit === null ? [] : [`Aborted above ${digits(limit)} %`]),
     ];
     return { name: `${p.weight} %`, words: words.join('\n'), next: mark(next), other: mark(other), limit };
   });
@@ -137,15 +138,15 @@ function Charts({ canary: c }: { canary: Canary }) {
         unit="95th percentile of the latency, by step"
         steps={slow}
         names={names}
-        limit="Aborted if more than 5 % are slower"
-        format={milliseconds}
+        limit={`Limit: ${ratio} times ${c.other}`}
+        format={(ms) => milliseconds(ms).replace('.0', '')}
       />
     </div>
   );
 }
 
-const cells = 'px-3 py-1.5 text-right whitespace-nowrap last:pr-4';
-const heads = 'px-3 text-right font-medium whitespace-nowrap last:pr-4';
+const cells = 'px-1.5 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-4';
+const heads = 'px-1.5 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-4';
 
 function StepTable({ canary: c }: { canary: Canary }) {
   return (
@@ -154,10 +155,10 @@ function StepTable({ canary: c }: { canary: Canary }) {
         <caption className="sr-only">Figures of the steps, the newest first</caption>
         <thead>
           <tr className="h-8 border-b border-line text-sm text-muted">
-            <th scope="col" className="px-3 pl-4 text-left font-medium">
+            <th scope="col" className="px-1.5 pl-4 text-left font-medium @sm:px-3 @sm:pl-4">
               Step
             </th>
-            <th scope="col" className="px-3 text-left font-medium">
+            <th scope="col" className="px-1.5 text-left font-medium @sm:px-3">
               Side
             </th>
             <th scope="col" className={heads}>
@@ -179,14 +180,14 @@ function StepTable({ canary: c }: { canary: Canary }) {
             {(['next', 'other'] as const).map((side) => (
               <tr key={side}>
                 {side === 'next' && (
-                  <th scope="rowgroup" rowSpan={2} className="px-3 py-1.5 pl-4 text-left align-top font-normal">
+                  <th scope="rowgroup" rowSpan={2} className="px-1.5 py-1.5 pl-4 text-left align-top font-normal @sm:px-3 @sm:pl-4">
                     <b className="block font-semibold">{String(p.weight)} %</b>
                     <span className="text-sm text-muted">
                       <Time at={p.since} />
                     </span>
                   </th>
                 )}
-                <th scope="row" className="max-w-24 px-3 py-1.5 text-left font-normal @2xl:max-w-40">
+                <th scope="row" className="max-w-24 px-1.5 py-1.5 @sm:px-3 text-left font-normal @2xl:max-w-40">
                   <span className="block truncate font-mono text-sm" title={side === 'next' ? c.upstream : c.other}>
                     {side === 'next' ? c.upstream : c.other}
                   </span>

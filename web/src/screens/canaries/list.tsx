@@ -3,7 +3,7 @@ import { usePresentCanary } from '../../api/canaries';
 import { useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useUpstreams } from '../../api/upstreams';
-import { type Canary, stepWords, weightWords } from '../../lib/canary';
+import { type Canary, explanationWords, stepWords, weightWords } from '../../lib/canary';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Panel, Time } from '../../ui/basic';
 import { type Column, PagedTable } from '../../ui/table';
@@ -48,8 +48,8 @@ export default function Canaries() {
       title: 'Explanation',
       className: 'hidden @3xl:table-cell w-full max-w-0',
       cell: (c) => (
-        <span className="block truncate text-muted" title={c.explanation}>
-          {c.explanation}
+        <span className="block truncate text-muted" title={explanationWords(c)}>
+          {explanationWords(c)}
         </span>
       ),
     },

@@ -1,7 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
 import { usePresentCanary } from '../../api/canaries';
-import { type Canary, type CanaryState, weightWords } from '../../lib/canary';
+import { type Canary, type CanaryState, explanationWords, weightWords } from '../../lib/canary';
 import { Notice, Status, type Tone } from '../../ui/basic';
 import { Icon, type IconName } from '../../ui/icon';
 
@@ -39,12 +39,13 @@ const colors: Record<CanaryState, string> = {
 };
 
 // Explanation says in words what was last decided about a canary.
-export function Explanation({ canary: { state, explanation } }: { canary: Canary }) {
+export function Explanation({ canary }: { canary: Canary }) {
+  const { state, explanation } = canary;
   if (!explanation) return null;
   return (
     <p className={`flex gap-2 rounded-md border px-3 py-2 ${explained[state]}`}>
       <Icon name={states[state][1]} className={`mt-0.5 ${colors[state]}`} />
-      <span className="min-w-0 break-words">{explanation.charAt(0).toUpperCase() + explanation.slice(1)}</span>
+      <span className="min-w-0 break-words">{explanationWords(canary)}</span>
     </p>
   );
 }
