@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test';
-import { accessible, expect, type Keygate, type Service, signIn, test } from './keygate';
+import { accessible, expect, type Keygate, Service, signIn, test } from './keygate';
 import { settled, shot } from './screens';
 
 // gateway makes a gateway with two routes and a second upstream. With a file, its routes come from one.
@@ -254,4 +254,27 @@ test('both sides are drawn, and the screens fit every width', async ({ page, key
   await expect(chart).toContainText('Aborted if the bounds lie above');
   await expect(page.getByRole('figure', { name: 'Latency of both sides' })).toContainText('100 ms');
   watch.check();
+});
+
+// Guarantee: the page shows that a canary was aborted by itself, and why, while it is open; everybody is back then.
+test('a canary that fails is aborted by itself', async ({ page, keygate, upstream }) => {
+  const { gateway_id, path } = await gateway(keygate, upstream);
+  const failing = await Service.start();
+  failing.handler = (_request, _body, response) => {
+    response.statusCode = 500;
+    response.end();
+  };
+  await keygate.call('PATCH', `${path}/upstreams/next`, { targets: [{ url: failing.url }] });
+  const { canary_id } = await keygate.call('POST', `${path}/canaries`, { upstream: 'next', steps: [50] });
+  await signIn(page, keygate, `gateways/${gateway_id}/canaries/${canary_id}`);
+  await expect(main(page).getByText('Running', { exact: true })).toBeVisible();
+  // So many that it is no chance that both sides have several.
+  const keys: string[] = [];
+  for (let i = 0; i < 40; i++) keys.push((await keygate.call('POST', '/v1/keys', { name: `app ${i}`, scope: 'read' })).key as string);
+  for (let i = 0; i < 15; i++) for (const key of keys) await keygate.request('/a', key);
+  await expect(main(page).getByText('Aborted', { exact: true })).toBeVisible();
+  await expect(main(page)).toContainText(/failed on next .* points more; allowed 1.0/);
+  await expect(page.getByRole('figure', { name: 'Bad requests of both sides' }).locator('circle')).toHaveCount(1 + 1);
+  for (const key of keys) expect(await keygate.request('/a', key)).toBe(200);
+  await failing.stop();
 });

@@ -8,7 +8,7 @@ import { Code, Details, Failure, Id, Panel, Skeleton, Time, Warnings } from '../
 import { Icon } from '../../ui/icon';
 import { CanaryActions } from './actions';
 import { StepChart, type StepMarks } from './chart';
-import { Explanation, StateOf } from './state';
+import { explained, Explanation, StateIcon, StateOf } from './state';
 
 // CanaryPage shows a canary: how both sides do in each step, and what was decided.
 export default function CanaryPage() {
@@ -76,13 +76,10 @@ function Track({ canary: c }: { canary: Canary }) {
             <span
               aria-current={present ? 'step' : undefined}
               className={`inline-flex h-6 items-center gap-1 rounded-md border px-2 text-sm ${
-                present
-                  ? 'border-accent bg-accent-soft font-medium text-accent'
-                  : over
-                    ? 'border-line bg-surface text-text'
-                    : 'border-dashed border-line text-muted'
+                present ? `font-medium ${explained[c.state]}` : over ? 'border-line bg-surface' : 'border-dashed border-line text-muted'
               }`}>
               {over && <Icon name="check" className="size-3 text-ok" />}
+              {present && <StateIcon state={c.state} className="size-3" />}
               {i === c.steps.length && c.state === 'promoted' ? 'Promoted' : i === c.steps.length && c.state === 'held' ? 'Held' : stop}
             </span>
           </li>

@@ -23,8 +23,9 @@ export function StateOf({ canary }: { canary: Pick<Canary, 'state'> }) {
   );
 }
 
-const explained: Record<CanaryState, string> = {
-  running: 'border-line bg-surface',
+// explained has the look of what a state explains.
+export const explained: Record<CanaryState, string> = {
+  running: 'border-accent bg-accent-soft',
   paused: 'border-warn bg-warn-soft',
   held: 'border-warn bg-warn-soft',
   promoted: 'border-ok bg-ok-soft',
@@ -38,13 +39,18 @@ const colors: Record<CanaryState, string> = {
   aborted: 'text-bad',
 };
 
+// StateIcon is the icon of a state, in its colour.
+export const StateIcon = ({ state, className = '' }: { state: CanaryState; className?: string }) => (
+  <Icon name={states[state][1]} className={`${colors[state]} ${className}`} />
+);
+
 // Explanation says in words what was last decided about a canary.
 export function Explanation({ canary }: { canary: Canary }) {
   const { state, explanation } = canary;
   if (!explanation) return null;
   return (
     <p className={`flex gap-2 rounded-md border px-3 py-2 ${explained[state]}`}>
-      <Icon name={states[state][1]} className={`mt-0.5 ${colors[state]}`} />
+      <StateIcon state={state} className="mt-0.5" />
       <span className="min-w-0 break-words">{explanationWords(canary)}</span>
     </p>
   );
