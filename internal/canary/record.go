@@ -28,6 +28,8 @@ const (
 	MaxSteps  = 20
 	MinHold   = time.Minute
 	MaxHold   = 24 * time.Hour
+	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
+	MaxLeftOut = 10_000
 
 	MaxMinRequests = 1_000_000_000
 	MaxP95Ratio    = 1_000
@@ -84,7 +86,7 @@ func (c *Canary) Advance(now time.Time) {
 	c.Step++
 	c.Number++
 	c.Ran, c.Since = 0, now
-	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Weight: c.Plan.Steps[c.Step], Since: now})
+	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
 }
 
 // Pause ends the running of the present step for now.
@@ -116,7 +118,8 @@ type Plan struct {
 
 // Progress is what a step has counted.
 type Progress struct {
-	Step   int             `json:"step"` // from 1
+	Step   int             `json:"step"`   // from 1
+	Number int             `json:"number"` // Canary.Number when the step began: what was counted in this one and in later ones is of the step
 	Weight gateway.Percent `json:"weight"`
 	Since  time.Time       `json:"since"`
 	Next   Figures         `json:"next"`

@@ -248,7 +248,7 @@ func (w *work) promoteCanary(ctx context.Context, g *gateway.Gateway, c *canary.
 		return w.holdForCommit(ctx, g, c, routes, why)
 	}
 	before := *c
-	c.State, c.Explanation, c.Lines = canary.Promoted, fmt.Sprintf("promoted: %d routes have the upstream %s now; %s", len(routes), c.Plan.Upstream, why), nil
+	c.State, c.Explanation, c.Lines = canary.Promoted, fmt.Sprintf("promoted: %s the upstream %s now; %s", routesHave(len(routes)), c.Plan.Upstream, why), nil
 	if err := w.moveRoutes(ctx, g, c, routes); err != nil {
 		return err
 	}
@@ -256,6 +256,13 @@ func (w *work) promoteCanary(ctx context.Context, g *gateway.Gateway, c *canary.
 		return err
 	}
 	return w.raiseCanary(ctx, event.CanaryPromoted, c, before.Weight())
+}
+
+func routesHave(n int) string {
+	if n == 1 {
+		return "the route has"
+	}
+	return fmt.Sprintf("%d routes have", n)
 }
 
 // moveRoutes gives routes the upstream of a canary. If they are many, the audit log has them as a number, as it has those of a

@@ -365,6 +365,7 @@ func TestInvalidCanaries(t *testing.T) {
 	}{
 		"no upstream":          {func(in *control.CanaryInput) { in.Upstream = "" }, "upstream"},
 		"an unknown upstream":  {func(in *control.CanaryInput) { in.Upstream, in.Routes = "none", c.routes }, "upstream"},
+		"two that are wrong":   {func(in *control.CanaryInput) { in.Upstream, in.Hold = "none", "x" }, "hold upstream"},
 		"its own upstream":     {func(in *control.CanaryInput) { in.Upstream, in.Routes = "default", c.routes }, "routes[0] routes[1]"},
 		"two upstreams":        {nil, "routes"},
 		"no routes":            {func(in *control.CanaryInput) { in.Routes = []string{} }, "routes"},

@@ -40,7 +40,8 @@ func (s *Service) JudgeCanary(ctx context.Context, canaryID string, number int, 
 		c.Progress = slices.Clone(c.Progress)
 		of := &c.Progress[len(c.Progress)-1]
 		of.Next, of.Other = p.Next, p.Other
-		c.Ran, c.Since = ran, s.now()
+		c.Since = c.Since.Add(ran - c.Ran) // what the judgement takes is time of the step as well
+		c.Ran = ran
 	}
 	if d.Action == canary.Wait { // it is no change of the configuration, so no node waits for another one
 		return s.cfg.Store.Update(ctx, func(tx Tx) error {

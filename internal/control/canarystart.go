@@ -138,6 +138,14 @@ type chosenRoutes struct {
 	refused error    // fault.Conflict if one of them has a split
 }
 
+// checkUpstream checks that g has the upstream, if its name is valid.
+func (in *CanaryInput) checkUpstream(g *gateway.Gateway) error {
+	if gateway.CheckUpstreamName(in.Upstream) != nil || g.UpstreamNamed(in.Upstream) != nil {
+		return nil
+	}
+	return unknownUpstream("upstream", in.Upstream)
+}
+
 // choose finds the routes of in, and checks them. The error is a validation error.
 func (in *CanaryInput) choose(ctx context.Context, tx ReadTx, g *gateway.Gateway) (*chosenRoutes, error) {
 	table, err := tx.RouteTable(ctx, g.ID)
@@ -213,9 +221,6 @@ func (in *CanaryInput) named(table []gateway.Route) ([]*gateway.Route, error) {
 // split.
 func (s *Service) StartCanary(ctx context.Context, actor *Actor, gatewayID string, in CanaryInput) (*StartedCanary, error) {
 	plan, err := in.plan()
-	if err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(err, errOnlyChecked)
-	}
 	var chosen *chosenRoutes
 	check := func(tx ReadTx) error {
 		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
@@ -225,6 +230,15 @@ func (s *Service) StartCanary(ctx context.Context, actor *Actor, gatewayID strin
 		chosen, err = in.choose(ctx, tx, g)
 		return err
 	}
+	if err != nil || onlyChecks(ctx) {
+		return nil, s.checked(ctx, actor, err, func(tx ReadTx) error {
+			g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
+			if err != nil {
+				return err
+			}
+			return in.checkUpstream(g)
+		})
+	}
 	// It only makes warnings, so it does not take part in the transaction.
 	callers := s.callersOf(ctx, actor, gatewayID, in.Routes, plan.Steps[0])
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*StartedCanary, error) {
@@ -232,12 +246,8 @@ func (s *Service) StartCanary(ctx context.Context, actor *Actor, gatewayID strin
 		if err != nil {
 			return nil, err
 		}
-		var unknown error
-		if g.UpstreamNamed(plan.Upstream) == nil {
-			unknown = unknownUpstream("upstream", plan.Upstream)
-		}
 		misfit, err := bad()
-		if err := cmp.Or(err, fault.Join(unknown, misfit)); err != nil {
+		if err := cmp.Or(err, fault.Join(in.checkUpstream(g), misfit)); err != nil {
 			return nil, err
 		}
 		if err := cmp.Or(w.roomForCanary(ctx, g), chosen.refused); err != nil {
@@ -245,7 +255,7 @@ func (s *Service) StartCanary(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		c := canary.Canary{ID: id.NewAt(id.Canary, w.now), AccountID: g.AccountID, GatewayID: g.ID, Plan: plan, State: canary.Running, Number: 1, Since: w.now, CreatedAt: w.now, Version: 1}
 		c.Plan.Routes, c.Plan.Other = chosen.ids, chosen.other
-		c.Progress = []canary.Progress{{Step: 1, Weight: plan.Steps[0], Since: w.now}}
+		c.Progress = []canary.Progress{{Step: 1, Number: 1, Weight: plan.Steps[0], Since: w.now}}
 		c.Explanation = fmt.Sprintf("started: %s %% of the callers go to %s", plan.Steps[0], plan.Upstream)
 		config := c.Plan.Config()
 		started := &StartedCanary{Canary: c, Warnings: config.Warnings(percents(plan.Steps), callers)}

@@ -10,8 +10,9 @@ import (
 // small: a canary has at most canary.MaxRoutes routes.
 type Canary struct {
 	ID     string
-	Step   int  // gateway.CanaryShare.Step
-	Counts bool // the requests of both sides are counted
+	UUID   [16]byte // of ID
+	Step   int      // gateway.CanaryShare.Step
+	Counts bool     // the requests of both sides are counted
 
 	upstream string
 	split    balance.Split
@@ -36,6 +37,7 @@ func compileCanary(s *gateway.CanaryShare) *Canary {
 		ID: s.ID, Step: s.Step, Counts: s.Counts, upstream: s.Upstream, routes: make(map[[16]byte]struct{}, len(s.Routes)),
 		split: balance.Split{Share: balance.Share(s.Weight), Sticky: true},
 	}
+	c.UUID, _ = id.Parse(id.Canary, s.ID)
 	for _, routeID := range s.Routes {
 		if u, ok := id.Parse(id.Route, routeID); ok {
 			c.routes[u] = struct{}{}

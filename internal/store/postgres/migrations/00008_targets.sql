@@ -97,4 +97,36 @@ CREATE TABLE canary_lead (
     claimant text   COLLATE "C" NOT NULL,
     epoch    bigint NOT NULL
 );
+
+-- What nodes have counted of canaries and nobody has added up yet (packages canary/count and canary/lead).
+CREATE TABLE canary_counts (
+    seq       bigint NOT NULL CONSTRAINT "canary_counts.seq" PRIMARY KEY,
+    canary_id text   COLLATE "C" NOT NULL,
+    number    bigint NOT NULL,
+    at        bigint NOT NULL,
+    data      bytea  NOT NULL
+);
+ALTER TABLE canary_counts ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE INDEX canary_counts_list ON canary_counts (canary_id, seq);
+
+-- The last number of canary_counts, and about how many bytes of data it has: the one row, if there was ever one.
+CREATE TABLE canary_head (
+    one   bigint NOT NULL CONSTRAINT "canary_head.one" PRIMARY KEY CHECK (one = 1),
+    last  bigint NOT NULL,
+    bytes bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- What was counted of the present step of a canary, in rows that are gone. first is the number of the step when it began.
+CREATE TABLE canary_steps (
+    canary_id text   COLLATE "C" NOT NULL CONSTRAINT "canary_steps.canary" PRIMARY KEY,
+    step      bigint NOT NULL,
+    first     bigint NOT NULL,
+    data      bytea  NOT NULL
+) WITH (fillfactor = 80);
+
+-- Callers that a canary leaves out. Without a row it is not decided whom.
+CREATE TABLE canary_left_out (
+    canary_id text  COLLATE "C" NOT NULL CONSTRAINT "canary_left_out.canary" PRIMARY KEY,
+    data      bytea NOT NULL
+);
 -- +goose StatementEnd

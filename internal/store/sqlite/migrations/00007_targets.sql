@@ -68,4 +68,35 @@ CREATE TABLE canary_lead (
     claimant TEXT    NOT NULL,
     epoch    INTEGER NOT NULL
 ) STRICT;
+
+-- What nodes have counted of canaries and nobody has added up yet (packages canary/count and canary/lead).
+CREATE TABLE canary_counts (
+    seq       INTEGER PRIMARY KEY,
+    canary_id TEXT    NOT NULL,
+    number    INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    data      BLOB    NOT NULL
+) STRICT;
+CREATE INDEX canary_counts_list ON canary_counts (canary_id, seq);
+
+-- The last number of canary_counts, and about how many bytes of data it has: the one row, if there was ever one.
+CREATE TABLE canary_head (
+    one   INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    last  INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+) STRICT;
+
+-- What was counted of the present step of a canary, in rows that are gone. first is the number of the step when it began.
+CREATE TABLE canary_steps (
+    canary_id TEXT    NOT NULL PRIMARY KEY,
+    step      INTEGER NOT NULL,
+    first     INTEGER NOT NULL,
+    data      BLOB    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Callers that a canary leaves out. Without a row it is not decided whom.
+CREATE TABLE canary_left_out (
+    canary_id TEXT NOT NULL PRIMARY KEY,
+    data      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 -- +goose StatementEnd
