@@ -2790,6 +2790,11 @@ type LimitLevelLimitScope string
 
 // LoggedRequest is the schema LoggedRequest of the OpenAPI document.
 type LoggedRequest struct {
+	// AllUnhealthy Whether every target of the upstream was unhealthy, ejected or drained, so that the request was sent to any that was not drained. Kept for requests with attempts.
+	//
+	// Example: false
+	AllUnhealthy bool `json:"all_unhealthy"`
+
 	// Attempts of a request to an upstream with several targets, in their order, if there
 	// were several or the only one failed; at most 6. null for other requests.
 	Attempts *[]RequestAttempt `json:"attempts"`
@@ -2837,6 +2842,17 @@ type LoggedRequest struct {
 	//
 	// Example: GET
 	Method string `json:"method"`
+
+	// Targets that the request was not sent to because of their state: those that its last
+	// attempt, or a request without a target, could not choose, in the order of the
+	// configuration; at most 4. Kept for requests with attempts, and for those for which
+	// there was no target at all; null if there is none.
+	NotTried *[]RequestTarget `json:"not_tried"`
+
+	// NotTriedCount Number of all such targets.
+	//
+	// Example: 1
+	NotTriedCount int64 `json:"not_tried_count"`
 
 	// Path Path without the query.
 	//
@@ -3702,6 +3718,40 @@ type RequestCost struct {
 	//
 	// Example: incomplete
 	Unknown *string `json:"unknown"`
+}
+
+// RequestTarget is the schema RequestTarget of the OpenAPI document.
+type RequestTarget struct {
+	// Explanation The same in words.
+	//
+	// Example: 10.0.0.3:8443 (ejected 12:00:03 after 5 failures, for 10 s)
+	Explanation string `json:"explanation"`
+
+	// Failures Number of failures in a row that led to the ejection; null without one.
+	//
+	// Example: 5
+	Failures *int64 `json:"failures"`
+
+	// Reason Of an unhealthy or ejected target: why, as reason in the status of a target; otherwise null.
+	//
+	// Example: connect
+	Reason *string `json:"reason"`
+
+	// When an unhealthy or ejected target became so; otherwise null.
+	Since *time.Time `json:"since"`
+
+	// State Why: unhealthy (its checks fail, or its address is not allowed), ejected, half_open (its ejection is over, and one request at a time tries it), waiting (for its first check) or draining. Further values may be added.
+	//
+	// Example: ejected
+	State string `json:"state"`
+
+	// Target Host and port of the target, as in its URL, or its address.
+	//
+	// Example: 10.0.0.3:8443
+	Target string `json:"target"`
+
+	// When its ejection ends; null without one.
+	Until *time.Time `json:"until"`
 }
 
 // Retries is the schema Retries of the OpenAPI document.

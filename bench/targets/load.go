@@ -22,7 +22,7 @@ const callTimeout = time.Minute
 // load is what clients send: GET requests over connections that stay open.
 type load struct {
 	address  string
-	host     string
+	hosts    []string // connections use them in turn
 	key      string
 	routes   int           // the requests go to as many routes in turn
 	rate     float64       // requests a second; 0 sends each one when its connection has had a response
@@ -45,7 +45,7 @@ func (l load) run(ctx context.Context) (samples, error) {
 	)
 	for i := range connections {
 		sending.Go(func() {
-			c := &caller{load: l}
+			c := &caller{load: l, host: l.hosts[i%len(l.hosts)]}
 			defer c.close()
 			for n := i; ctx.Err() == nil; n += connections {
 				at := time.Since(start)
@@ -92,6 +92,7 @@ func (s samples) quantile(q float64) time.Duration {
 // caller is a client with one connection.
 type caller struct {
 	load
+	host string
 	conn net.Conn // nil if it is to be opened
 	in   *bufio.Reader
 }

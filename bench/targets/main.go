@@ -1,7 +1,7 @@
 //go:build linux
 
 // Command targets measures an upstream with three targets under load from 64 connections: what fails, and what the
-// targets get, while one is killed, refuses, comes back, flaps, is slow or vanishes, and the CPU of a request beside one
+// targets get, while one is killed, refuses, comes back, flaps, is slow or vanishes, while one is drained, and the CPU of a request beside one
 // target. Each row has the bar of targets.md, section 10. Run it with make bench-targets.
 package main
 
@@ -35,6 +35,7 @@ type options struct {
 	dead     time.Duration
 	flapping time.Duration
 	slow     time.Duration
+	drain    time.Duration
 	write    string
 }
 
@@ -51,6 +52,7 @@ func scenarios() []scenario {
 		{Name: "dead", About: "all targets are killed, 1,000 requests a second", Run: allDead},
 		{Name: "flapping", About: "one target serves for a second and refuses for the next one, 1,000 requests a second", Run: flapping},
 		{Name: "slow", About: "one target takes 100 times as long as the others", Run: slowTarget},
+		{Name: "drain", About: "one target is drained while it has 500 streams, 1,000 requests a second", Run: drained},
 		{Name: "cpu", About: "CPU of a request with three targets beside one, in alternating rounds", Run: cost},
 	}
 }
@@ -63,13 +65,14 @@ func main() {
 	var o options
 	flag.StringVar(&o.binary, "keygate", "bin/keygate", "binary to measure")
 	flag.StringVar(&o.run, "run", "", "names of the scenarios to run, separated by commas; empty runs all")
-	flag.IntVar(&o.rounds, "rounds", 7, "number of pairs of runs for the CPU; the median of their differences is reported")
+	flag.IntVar(&o.rounds, "rounds", 7, "number of rounds of runs for the CPU; the median of their differences is reported")
 	flag.DurationVar(&o.duration, "duration", time.Second, "how long each run for the CPU lasts")
 	flag.DurationVar(&o.kill, "kill", 12*time.Second, "how long requests go on after a target was killed or has vanished")
 	flag.DurationVar(&o.refused, "refused", 20*time.Second, "how long failures are counted while two targets refuse")
 	flag.DurationVar(&o.dead, "dead", 10*time.Second, "how long requests go on while all targets are dead, at least 10s")
 	flag.DurationVar(&o.flapping, "flapping", time.Minute, "how long one target flaps")
 	flag.DurationVar(&o.slow, "slow", 8*time.Second, "how long requests are sent with the slow target, and as long without it")
+	flag.DurationVar(&o.drain, "drain", 5*time.Second, "drain_timeout of the gateways whose target is drained")
 	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
 	flag.Usage = func() { command.PrintUsage(scenarios()) }
 	flag.Parse()
@@ -83,7 +86,7 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.rounds < 1 || min(o.duration, o.kill, o.refused, o.dead, o.flapping, o.slow) < time.Second {
+	if o.rounds < 1 || min(o.duration, o.kill, o.refused, o.dead, o.flapping, o.slow, o.drain) < time.Second {
 		return errors.New("-rounds must be at least 1, and every duration at least 1s")
 	}
 	if o.dead < budgetWindow {

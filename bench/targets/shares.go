@@ -70,24 +70,43 @@ func slowTarget(ctx context.Context, o options, dir string) ([]row, error) {
 	}, nil
 }
 
-// cost measures the CPU of a request with three targets and with one.
+// costs are the kinds of gateways whose requests are compared, by the number of targets and services.
+const (
+	oneTarget = iota // of one service
+	spread           // one of three services for each of three gateways
+	together         // three services, with checks and ejection
+	costKinds
+)
+
+// cost measures the CPU of a request with three targets, with one, and with one of three for each of three gateways: a server that
+// exchanges bytes with three processes in place of one has more to do, whoever chooses between them.
 func cost(ctx context.Context, o options, dir string) ([]row, error) {
 	st, err := openStage(ctx, o, dir, &target{}, &target{}, &target{})
 	if err != nil {
 		return nil, err
 	}
 	defer st.close()
-	alone, err := st.open(ctx, "one", st.targets[:1])
+	check := client.HealthInput{Path: new("/healthz")}
+	_, err = st.server.Admin.UpdateUpstream(ctx, st.gateway.GatewayID, "default", client.UpstreamPatch{Health: client.Set(check)})
 	if err != nil {
 		return nil, err
 	}
-	var figures [2][]float64 // of one target and of three, µs
-	var more []float64
+	hosts := [costKinds][]string{together: {st.gateway.Hostname}}
+	for i := range st.targets {
+		g, err := st.open(ctx, fmt.Sprintf("one%d", i), "http", st.targets[i:i+1])
+		if err != nil {
+			return nil, err
+		}
+		hosts[spread] = append(hosts[spread], g.Hostname)
+	}
+	hosts[oneTarget] = hosts[spread][:1]
+	var figures [costKinds][]float64 // µs
+	var more, moreChosen []float64
 	for i := range o.rounds + 1 {
-		var round [2]float64
+		var round [costKinds]float64
 		for k := range round {
-			k := (i + k) % len(round) // each begins in every second round
-			if round[k], err = st.cpu(ctx, []*client.Gateway{alone, st.gateway}[k], o.duration); err != nil {
+			k := (i + k) % len(round) // each begins in every third round
+			if round[k], err = st.cpu(ctx, hosts[k], o.duration); err != nil {
 				return nil, err
 			}
 		}
@@ -97,19 +116,26 @@ func cost(ctx context.Context, o options, dir string) ([]row, error) {
 		for k := range figures {
 			figures[k] = append(figures[k], round[k])
 		}
-		more = append(more, round[1]-round[0])
+		more = append(more, round[together]-round[oneTarget])
+		moreChosen = append(moreChosen, round[together]-round[spread])
+	}
+	median := func(k int) string { return fmt.Sprintf("%.2f", stats.Median(figures[k]...)) }
+	difference := func(what string, d []float64) string {
+		return fmt.Sprintf("%s: median of the differences, rounds: %d (%.2f to %.2f)", what, len(d), stats.Quantile(0, d...), stats.Quantile(1, d...))
 	}
 	return []row{
-		only("CPU of a request with one target, µs, with the access log (median)", fmt.Sprintf("%.2f", stats.Median(figures[0]...))),
-		only("the same with three", fmt.Sprintf("%.2f", stats.Median(figures[1]...))),
-		atMost(fmt.Sprintf("median of the differences, pairs: %d (%.2f to %.2f)", len(more), stats.Quantile(0, more...), stats.Quantile(1, more...)), "%.2f", stats.Median(more...), 0.5),
+		only("CPU of a request with one target, µs, with the access log (median)", median(oneTarget)),
+		only("the same with three gateways, each with one of three targets", median(spread)),
+		only("the same with three targets, checks and ejection", median(together)),
+		atMost(difference("three targets against one", more), "%.2f", stats.Median(more...), 0.5),
+		atMost(difference("three targets against one for each of three gateways", moreChosen), "%.2f", stats.Median(moreChosen...), 0.5),
 	}, nil
 }
 
-// cpu returns the server's CPU time for each request of a load on a gateway, in µs.
-func (st *stage) cpu(ctx context.Context, g *client.Gateway, d time.Duration) (float64, error) {
+// cpu returns the server's CPU time for each request of a load on gateways, in µs.
+func (st *stage) cpu(ctx context.Context, hosts []string, d time.Duration) (float64, error) {
 	l := st.load(d)
-	l.host = g.Hostname
+	l.hosts = hosts
 	before, err := st.server.CPU()
 	if err != nil {
 		return 0, err

@@ -64,7 +64,7 @@ func openStage(ctx context.Context, o options, dir string, targets ...*target) (
 		return nil, err
 	}
 	st.key = k.Secret
-	st.gateway, err = st.open(ctx, "several", targets)
+	st.gateway, err = st.open(ctx, "several", "http", targets)
 	return st, err
 }
 
@@ -88,11 +88,11 @@ func (st *stage) startTargets(ctx context.Context) error {
 	return nil
 }
 
-// open creates a gateway with 600 routes, whose default upstream has the targets.
-func (st *stage) open(ctx context.Context, name string, targets []*target) (*client.Gateway, error) {
+// open creates a gateway with 600 routes, whose default upstream has the targets, at URLs with the scheme.
+func (st *stage) open(ctx context.Context, name, scheme string, targets []*target) (*client.Gateway, error) {
 	var all []client.TargetInput
 	for _, t := range targets {
-		all = append(all, client.TargetInput{URL: "http://" + t.address})
+		all = append(all, client.TargetInput{URL: scheme + "://" + t.address})
 	}
 	up := client.UpstreamInput{Name: "default", Targets: &all}
 	g, err := st.server.Admin.CreateGateway(ctx, client.CreateGatewayRequest{Name: name, Upstreams: &[]client.UpstreamInput{up}})
@@ -126,7 +126,7 @@ func (st *stage) close() {
 
 // load returns a load for the gateway: a request at a time on each connection, of one route.
 func (st *stage) load(duration time.Duration) load {
-	return load{address: st.server.Gateway, host: st.gateway.Hostname, key: st.key, routes: 1, duration: duration}
+	return load{address: st.server.Gateway, hosts: []string{st.gateway.Hostname}, key: st.key, routes: 1, duration: duration}
 }
 
 // during sends a load and meanwhile calls do, after the time that the load takes to begin.

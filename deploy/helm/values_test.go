@@ -180,9 +180,9 @@ func TestReadmeListsEveryValue(t *testing.T) {
 		}
 	}
 	leaves(t, "", readYAML(t, chartDir+"/values.yaml"), func(name, text string) {
-		if name == "config.audit_max_bytes" || name == "config.log_format" {
+		if name == "config.audit_max_bytes" || name == "config.log_format" || name == "config.requests_max_bytes" {
 			name = "config"
-			text = "{audit_max_bytes: 10GB, log_format: json}"
+			text = "{audit_max_bytes: 10GB, log_format: json, requests_max_bytes: 2GB}"
 		}
 		if row := "| `" + name + "` | `" + text + "` | "; !strings.Contains(string(content), row) {
 			t.Errorf("README.md lacks the row %s", row)

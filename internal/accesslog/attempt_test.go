@@ -1,6 +1,7 @@
 package accesslog
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -8,7 +9,21 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Guarantee: attempts are read as they were written, and a text that was cut has no attempt that is not one.
+// drawUntried returns targets that were not tried, as a request may have them.
+func drawUntried(t *rapid.T) (u Untried) {
+	for range rapid.IntRange(0, MaxUntried+1).Draw(t, "untried") {
+		since := rapid.Int64Range(0, 1<<45).Draw(t, "since")
+		u.Targets = append(u.Targets, UntriedTarget{
+			Target: rapid.StringN(-1, -1, maxTarget).Draw(t, "target"), State: rapid.StringN(-1, -1, maxResult).Draw(t, "state"), Reason: rapid.StringN(-1, -1, maxResult).Draw(t, "reason"),
+			Since: since, Until: since + rapid.Int64Range(0, 1<<30).Draw(t, "until"), Failures: rapid.IntRange(0, 1<<20).Draw(t, "failures"),
+		})
+	}
+	u.Count, u.AllUnhealthy = len(u.Targets), rapid.Bool().Draw(t, "all")
+	return u
+}
+
+// Guarantee: attempts and the first targets that were not tried are read as they were written, and a text that was cut has none that
+// is not one.
 func TestAttemptText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []Attempt
@@ -24,13 +39,22 @@ func TestAttemptText(t *testing.T) {
 			all = append(all, a)
 			b = AppendAttempt(b, &a)
 		}
+		u := drawUntried(t)
+		b = AppendUntried(b, &u)
+		if u.Targets = u.Targets[:min(len(u.Targets), MaxUntried)]; !reflect.DeepEqual(UntriedOf(string(b)), u) {
+			t.Fatalf("got %+v, want %+v", UntriedOf(string(b)), u)
+		}
 		if len(b) > MaxAttempts {
 			t.Fatalf("%d bytes, want at most %d", len(b), MaxAttempts)
 		}
 		if got := slices.Collect(Attempts(string(b))); !slices.Equal(got, all) || CountAttempts(string(b)) != len(all) {
 			t.Fatalf("got %v, want %v", got, all)
 		}
-		got := slices.Collect(Attempts(string(b[:rapid.IntRange(0, len(b)).Draw(t, "length")])))
+		short := string(b[:rapid.IntRange(0, len(b)).Draw(t, "length")])
+		if got := UntriedOf(short); len(short) < len(b) && (got.Count != 0 || got.Targets != nil || got.AllUnhealthy) {
+			t.Fatalf("got %+v of a text that was cut, want nothing", got)
+		}
+		got := slices.Collect(Attempts(short))
 		if len(got) > len(all) || !slices.Equal(got, all[:len(got)]) {
 			t.Fatalf("got %v of a text that was cut, want the first of %v", got, all)
 		}
@@ -46,7 +70,11 @@ func TestAttemptTextOfOtherForms(t *testing.T) {
 			t.Errorf("got a target of %d bytes and the result %q, want %d bytes and ok", len(a.Target), a.Result, maxTarget)
 		}
 	}
+	text = AppendUntried(text, &Untried{Count: 1})
 	text[0]++
+	if u := UntriedOf(string(text)); u.Count != 0 {
+		t.Errorf("got %+v of another form, want nothing", u)
+	}
 	if n := CountAttempts(string(text)); n != 0 {
 		t.Errorf("got %d attempts of another form, want none", n)
 	}

@@ -22,7 +22,7 @@ type Texts struct {
 	SideReason string
 	// Cost has the costs of the request, by AppendCost.
 	Cost string
-	// AttemptList has its attempts, by AppendAttempt.
+	// AttemptList has its attempts, by AppendAttempt, and what AppendUntried says.
 	AttemptList string
 }
 

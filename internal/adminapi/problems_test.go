@@ -283,6 +283,21 @@ func TestListOfProblemsIsBounded(t *testing.T) {
 	}
 }
 
+// Guarantee: of an object with very many fields no more than 1,000 are checked, so that a body of 1 MiB costs little before it is
+// refused.
+func TestObjectsWithVeryManyFieldsAreNotChecked(t *testing.T) {
+	s := start(t)
+	for n, want := range map[int][]string{17: {"metadata", "name"}, 1000: {"metadata", "name"}, 1001: {"metadata"}} {
+		entries := make([]string, n)
+		for i := range entries {
+			entries[i] = fmt.Sprintf(`"k%d":"v"`, i)
+		}
+		if got := s.post("/v1/keys", `{"metadata": {`+strings.Join(entries, ",")+`}, "name": 5}`).fields(); !slices.Equal(got[:min(len(got), len(want))], want) || n > 1000 && len(got) > 1 {
+			t.Errorf("%d entries: got errors for %q, want %q", n, got, want)
+		}
+	}
+}
+
 // Guarantee: a call that is refused changes nothing, stores no response for its Idempotency-Key, and
 // leaves no audit record of a change.
 func TestRefusedCallsChangeNothing(t *testing.T) {

@@ -58,6 +58,11 @@ func (p *trafficFixture) emitAttempts(change func(*accesslog.Record), attempts .
 	return p.emitTexts(change, accesslog.Texts{AttemptList: string(text)})
 }
 
+// emitUntried emits a record of a request that had no attempt.
+func (p *trafficFixture) emitUntried(change func(*accesslog.Record), u *accesslog.Untried) string {
+	return p.emitTexts(change, accesslog.Texts{AttemptList: string(accesslog.AppendUntried(nil, u))})
+}
+
 func (p *trafficFixture) emitTexts(change func(*accesslog.Record), t accesslog.Texts) string {
 	now := p.s.clock.Now()
 	r := accesslog.Record{
@@ -442,7 +447,7 @@ func groupCounts(rows []map[string]any) string {
 }
 
 const (
-	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost attempts side side_reason"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost attempts not_tried not_tried_count all_unhealthy side side_reason"
 	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
 
@@ -523,8 +528,40 @@ func TestRequestLogHasAttempts(t *testing.T) {
 	}
 	s.clock.move(time.Second)
 	p.emit(unknown)
-	if got := s.get("/v1/requests?result=key_invalid").want(200).data(); len(got) != 1 || got[0]["attempts"] != nil {
+	if got := s.get("/v1/requests?result=key_invalid").want(200).data(); len(got) != 1 || got[0]["attempts"] != nil || got[0]["not_tried"] != nil {
 		t.Errorf("got %v, want one request with the attempts null", got)
+	}
+}
+
+// Guarantee: targets.md, section 9: the request log has the targets that a request was not sent to because of their state, in words.
+func TestRequestLogHasTargetsThatWereNotTried(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	at := time.Date(2026, 5, 6, 12, 0, 3, 0, time.UTC).UnixMilli()
+	id := p.emitUntried(broken, &accesslog.Untried{Count: 7, Targets: []accesslog.UntriedTarget{
+		{Target: "10.0.0.3:8443", State: accesslog.StateEjected, Reason: "connect", Since: at, Until: at + 10_000, Failures: 5},
+		{Target: "10.0.0.4:8443", State: accesslog.StateUnhealthy, Reason: "status 503", Since: at},
+		{Target: "10.0.0.5:8443", State: accesslog.StateDraining},
+	}})
+	got := s.get("/v1/requests/" + id).want(200).json
+	want := []any{
+		map[string]any{
+			"target": "10.0.0.3:8443", "state": "ejected", "reason": "connect", "since": "2026-05-06T12:00:03Z", "until": "2026-05-06T12:00:13Z", "failures": 5.0,
+			"explanation": "10.0.0.3:8443 (ejected 12:00:03 after 5 failures, for 10 s)",
+		},
+		map[string]any{
+			"target": "10.0.0.4:8443", "state": "unhealthy", "reason": "status 503", "since": "2026-05-06T12:00:03Z", "until": nil, "failures": nil,
+			"explanation": "10.0.0.4:8443 (unhealthy since 12:00:03: status 503)",
+		},
+		map[string]any{"target": "10.0.0.5:8443", "state": "draining", "reason": nil, "since": nil, "until": nil, "failures": nil, "explanation": "10.0.0.5:8443 (draining)"},
+	}
+	if fmt.Sprint(got["not_tried"]) != fmt.Sprint(want) || got["not_tried_count"] != 7.0 || got["all_unhealthy"] != false || got["attempts"] != nil {
+		t.Errorf("got  %v\nwant %v of 7", got, want)
+	}
+	s.clock.move(time.Second)
+	id = p.emitUntried(broken, &accesslog.Untried{AllUnhealthy: true})
+	if got := s.get("/v1/requests/" + id).want(200).json; got["all_unhealthy"] != true || got["not_tried"] != nil || got["not_tried_count"] != 0.0 {
+		t.Errorf("got %v, want that all were unhealthy", got)
 	}
 }
 

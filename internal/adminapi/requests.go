@@ -36,6 +36,21 @@ type loggedRequestRecord struct {
 	SideReason *string                      `json:"side_reason" doc:"Why the split decided so, in words; null without a split." example:"5 % of callers, by the key"`
 
 	Attempts []requestAttemptRecord `json:"attempts" nullable:"true" doc:"Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests."`
+
+	NotTried      []requestTargetRecord `json:"not_tried" nullable:"true" doc:"Targets that the request was not sent to because of their state: those that its last attempt, or a request without a target, could not choose, in the order of the configuration; at most 4. Kept for requests with attempts, and for those for which there was no target at all; null if there is none."`
+	NotTriedCount int                   `json:"not_tried_count" doc:"Number of all such targets." example:"1"`
+	AllUnhealthy  bool                  `json:"all_unhealthy" doc:"Whether every target of the upstream was unhealthy, ejected or drained, so that the request was sent to any that was not drained. Kept for requests with attempts." example:"false"`
+}
+
+// requestTargetRecord is a target that a request was not sent to because of its state.
+type requestTargetRecord struct {
+	Target      string     `json:"target" doc:"Host and port of the target, as in its URL, or its address." example:"10.0.0.3:8443"`
+	State       string     `json:"state" doc:"Why: unhealthy (its checks fail, or its address is not allowed), ejected, half_open (its ejection is over, and one request at a time tries it), waiting (for its first check) or draining. Further values may be added." example:"ejected"`
+	Reason      *string    `json:"reason" doc:"Of an unhealthy or ejected target: why, as reason in the status of a target; otherwise null." example:"connect"`
+	Since       *time.Time `json:"since" doc:"When an unhealthy or ejected target became so; otherwise null."`
+	Until       *time.Time `json:"until" doc:"When its ejection ends; null without one."`
+	Failures    *int       `json:"failures" doc:"Number of failures in a row that led to the ejection; null without one." example:"5"`
+	Explanation string     `json:"explanation" doc:"The same in words." example:"10.0.0.3:8443 (ejected 12:00:03 after 5 failures, for 10 s)"`
 }
 
 // requestAttemptRecord is one attempt of a request at a target.
@@ -156,7 +171,31 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut: r.LeftOut, Side: optionalText(r.Side), SideReason: optionalText(r.SideReason),
 		Decision: presentDecision(&r.Decision), Cost: presentCosts(r.Costs), Attempts: presentAttempts(r.Attempts),
+		NotTried: presentUntried(r.Untried.Targets), NotTriedCount: r.Untried.Count, AllUnhealthy: r.Untried.AllUnhealthy,
 	}
+}
+
+// presentUntried returns nil for none.
+func presentUntried(targets []accesslog.UntriedTarget) []requestTargetRecord {
+	if len(targets) == 0 {
+		return nil
+	}
+	at := func(ms int64) *time.Time {
+		if ms == 0 {
+			return nil
+		}
+		t := time.UnixMilli(ms).UTC()
+		return &t
+	}
+	out := make([]requestTargetRecord, len(targets))
+	for i := range targets {
+		t := &targets[i]
+		out[i] = requestTargetRecord{Target: t.Target, State: t.State, Reason: optionalText(t.Reason), Since: at(t.Since), Explanation: requestlog.ExplainUntried(t)}
+		if t.Failures != 0 {
+			out[i].Until, out[i].Failures = at(t.Until), &t.Failures
+		}
+	}
+	return out
 }
 
 // presentAttempts returns nil for none.

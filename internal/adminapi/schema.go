@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +55,8 @@ type checkedBody struct {
 // checkBody performs the part of the 422 check that a schema covers, on a body that
 // checkSyntax has accepted. It returns an error only if the schema or the decoder fails.
 func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) (checkedBody, error) {
-	c := bodyCheck{schemas: schemas, dec: jsontext.NewDecoder(bytes.NewBuffer(body))}
+	// checkSyntax has refused duplicate names.
+	c := bodyCheck{schemas: schemas, dec: jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true))}
 	if c.dec.PeekKind() != '{' {
 		return checkedBody{problems: []fault.Problem{{Message: "the request body must be a JSON object"}}}, nil
 	}
@@ -211,6 +213,9 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 			return err
 		}
 		name := token.String()
+		if len(seen) == maxMembers {
+			return cmp.Or(c.report(field, "must have at most %d entries", maxMembers), errEnough)
+		}
 		seen[name] = len(seen)
 		if err := c.member(s, field, name); err != nil {
 			return err
@@ -232,6 +237,9 @@ func (c *bodyCheck) object(s *huma.Schema, field string) error {
 	}
 	return nil
 }
+
+// maxMembers is how many fields of an object are checked, which is more than any may have.
+const maxMembers = 1000
 
 // member checks the value of the field name of an object.
 func (c *bodyCheck) member(s *huma.Schema, field, name string) error {

@@ -32,11 +32,12 @@ type Attempts struct {
 	failed   bool    // for Answer's result
 	counted  bool    // Answer's result counts towards an ejection
 	without  bool    // no target took part
+	seen     *view   // by which the last Pick has chosen
 }
 
 // Begin begins a request to an upstream. Finish must follow.
 func (a *Attempts) Begin(now time.Duration, u *Upstream) {
-	a.upstream, a.count, a.target, a.tried = u, 0, nil, [MaxAttempts]*Target{}
+	a.upstream, a.count, a.target, a.tried, a.without, a.seen = u, 0, nil, [MaxAttempts]*Target{}, false, nil
 	a.second = u.budget.begin(now)
 }
 
@@ -47,12 +48,14 @@ func (a *Attempts) Pick(now time.Duration) *Target {
 	v := u.view(now)
 	t := a.choose(now, v)
 	for t == nil || !a.start(t) {
+		a.seen = v
 		// There is no target, or t leaves: the table may be changing.
 		if v = u.changed(now, v); v == nil {
 			return nil
 		}
 		t = a.search(now, v)
 	}
+	a.seen = v
 	if a.count < MaxAttempts {
 		a.tried[a.count] = t
 	}
@@ -69,7 +72,7 @@ func (a *Attempts) Prefer(t *Target) bool {
 	if t.upstream != a.upstream || !a.start(t) {
 		return false
 	}
-	a.tried[a.count], a.without = t, false
+	a.tried[a.count], a.without, a.seen = t, false, nil
 	a.count++
 	return true
 }
@@ -426,7 +429,7 @@ func (u *Upstream) RetriesOn(r Result) bool { return u.current.Load().table.cfg.
 // Finish ends the request.
 func (a *Attempts) Finish(time.Duration) {
 	a.upstream.budget.end(a.second)
-	a.upstream = nil
+	a.upstream, a.seen = nil, nil
 }
 
 // Target returns the target of the attempt in flight, or nil.

@@ -19,6 +19,8 @@ type Status struct {
 	Waits    bool // for its first check, since others are healthy
 	Since    time.Duration
 	Until    time.Duration // of an ejection
+	// EjectedAfter is how many failures in a row led to an ejection.
+	EjectedAfter int
 	// Reason is why it is unhealthy or ejected.
 	Reason    string
 	InFlight  int64 // of the address
@@ -76,6 +78,7 @@ func (t *entry) status(now time.Duration, heeds, waits bool) Status {
 	case p != open:
 		// An upstream that does not heed ejections shows them, too: the state belongs to the address.
 		s.State, s.Since, s.Until, s.Reason, s.HalfOpen = Ejected, a.ejection.Since, a.ejection.Until, a.ejection.Reason.String(), p == halfOpen
+		s.EjectedAfter = a.ejection.Failures
 	case h != nil && waits && verdict(h.state.Load()) == unknown:
 		s.State, s.Waits = Warming, true
 	case grown(now, from) < fullWeight:

@@ -20,6 +20,7 @@ type view struct {
 	hashes       []uint64 // for Hash
 	equal        uint64   // the weight of each, if all have the same
 	allUnhealthy bool
+	untried      untried
 	rotation     *rotation // for RoundRobin
 }
 
@@ -175,6 +176,9 @@ func (u *Upstream) rebuild(now time.Duration) *view {
 	for i := range t.targets {
 		if !v.allUnhealthy && levelOf[i] == halfOpened && (best >= backup || !t.targets[i].backup) {
 			v.add(now, t.targets[i])
+		}
+		if leavesOut(levelOf[i], best, v.allUnhealthy) && (best >= backup || !t.targets[i].backup) {
+			v.untried.note(now, &t.targets[i], heeds)
 		}
 	}
 	v.sum()

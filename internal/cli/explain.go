@@ -233,7 +233,7 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		fields = append(fields, terminal.Field{"COST", text})
 	}
 	return append(fields, filled([]terminal.Field{
-		{"SIDE", side(r)}, {"ATTEMPTS", attempts(r)}, {"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
+		{"SIDE", side(r)}, {"ATTEMPTS", attempts(r)}, {"TARGETS", allUnhealthy(r)}, {"NOT TRIED", notTried(r)}, {"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
 		{"DETAIL", str(d.Detail)}, {"LEFT OUT", leftOut},
 	}...)...)
 }
@@ -256,6 +256,29 @@ func attempts(r *client.LoggedRequest) string {
 		texts[i] = a.Explanation
 	}
 	return strings.Join(texts, "; ")
+}
+
+// notTried says which targets the request was not sent to because of their state.
+func notTried(r *client.LoggedRequest) string {
+	if r.NotTried == nil {
+		return ""
+	}
+	var texts []string
+	for _, t := range *r.NotTried {
+		texts = append(texts, t.Explanation)
+	}
+	if more := r.NotTriedCount - int64(len(texts)); more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}
+
+// allUnhealthy says that no target was left out.
+func allUnhealthy(r *client.LoggedRequest) string {
+	if !r.AllUnhealthy {
+		return ""
+	}
+	return "all were unhealthy or ejected, so the request went to any that was not drained"
 }
 
 // costs returns a text for each cost of a request, by the names of the meters.

@@ -30,3 +30,20 @@ func TestListsOfRequestsShowCosts(t *testing.T) {
 		t.Errorf("got %q for a request without a cost, want none", got)
 	}
 }
+
+// Guarantee: the targets that a request was not sent to for their state are shown with the reason, and how many more there are;
+// that all were unhealthy is said.
+func TestTargetsThatWereNotTried(t *testing.T) {
+	r := &client.LoggedRequest{}
+	if got := notTried(r) + allUnhealthy(r); got != "" {
+		t.Errorf("got %q for a request without targets, want nothing", got)
+	}
+	r.NotTried, r.NotTriedCount = &[]client.RequestTarget{{Explanation: "a:1 (draining)"}, {Explanation: "b:1 (waits for its first check)"}}, 2
+	if got, want := notTried(r), "a:1 (draining); b:1 (waits for its first check)"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	r.NotTriedCount, r.AllUnhealthy = 9, true
+	if got := notTried(r); !strings.HasSuffix(got, "; and 7 more") || allUnhealthy(r) == "" {
+		t.Errorf("got %q and %q, want 7 more, and that all were unhealthy", got, allUnhealthy(r))
+	}
+}

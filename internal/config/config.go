@@ -126,6 +126,10 @@ type Config struct {
 	AuditMaxBytes int64
 	auditMaxBytes string // AuditMaxBytes as it was written
 
+	// RequestsMaxBytes is the maximum size of the request log's records on disk.
+	RequestsMaxBytes int64
+	requestsMaxBytes string // RequestsMaxBytes as it was written
+
 	// SpoolMaxBytes is the maximum size of the records in SpoolDir, which the PostgreSQL database
 	// did not take yet.
 	SpoolMaxBytes int64

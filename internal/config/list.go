@@ -30,7 +30,7 @@ func (c *Config) Values() []Value {
 		"webhook-backoff": c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
 		"redis-url": c.redisText(), "shared-limits": string(c.SharedLimits), "on-limit-store-loss": string(c.OnLimitStoreLoss),
 		"default-global-limit": c.DefaultGlobalLimit.String(),
-		"drain-delay":          c.DrainDelay.String(), "drain-timeout": c.DrainTimeout.String(), "access-log": c.AccessLog, "metrics-max-series": strconv.Itoa(c.MetricsMaxSeries), "account-config-max-bytes": c.accountConfigMaxBytes, "audit-max-bytes": c.auditMaxBytes, "spool-max-bytes": c.spoolMaxBytes, "log-level": c.LogLevel, "log-format": c.LogFormat,
+		"drain-delay":          c.DrainDelay.String(), "drain-timeout": c.DrainTimeout.String(), "access-log": c.AccessLog, "metrics-max-series": strconv.Itoa(c.MetricsMaxSeries), "account-config-max-bytes": c.accountConfigMaxBytes, "audit-max-bytes": c.auditMaxBytes, "requests-max-bytes": c.requestsMaxBytes, "spool-max-bytes": c.spoolMaxBytes, "log-level": c.LogLevel, "log-format": c.LogFormat,
 	}
 	var values []Value
 	for _, s := range settings() {

@@ -256,6 +256,7 @@ func TestInvalidValueNamesItsSource(t *testing.T) {
 		{"a size of an unknown unit", []string{"--audit-max-bytes", "50gb"}, nil, "", []string{"--audit-max-bytes", "50GB"}},
 		{"a size above 63 bits", []string{"--audit-max-bytes", "9999999999TB"}, nil, "", []string{"--audit-max-bytes", "not a valid size"}},
 		{"an audit log below 1MB", []string{"--audit-max-bytes", "1KB"}, nil, "", []string{"--audit-max-bytes", "1MB"}},
+		{"a request log below 1MB", []string{"--requests-max-bytes", "1KB"}, nil, "", []string{"--requests-max-bytes", "1MB"}},
 		{"negative duration", []string{"--drain-timeout", "-1s"}, nil, "", []string{"--drain-timeout", "negative"}},
 		{"port out of range", []string{"--ops-addr", "127.0.0.1:70000"}, nil, "", []string{"--ops-addr", "65535"}},
 		{"network without prefix", []string{"--upstream-allow-network", "10.0.0.1"}, nil, "", []string{"prefix length"}},

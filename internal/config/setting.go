@@ -154,6 +154,10 @@ func settings() []setting {
 			c.auditMaxBytes = s
 			return parseSize(&c.AuditMaxBytes, s)
 		}},
+		{name: "requests-max-bytes", fallback: "10GB", usage: "maximum `size` of the log of refused and failed requests on disk; beyond it the oldest ones of the account that has most are removed early", parse: func(c *Config, s string) error {
+			c.requestsMaxBytes = s
+			return parseSize(&c.RequestsMaxBytes, s)
+		}},
 		{name: "spool-max-bytes", fallback: "256MB", usage: "maximum `size` of the records that are kept in the data directory while the PostgreSQL database takes none", parse: func(c *Config, s string) error {
 			c.spoolMaxBytes = s
 			return parseSize(&c.SpoolMaxBytes, s)

@@ -86,6 +86,11 @@ func CheckMetadata(field string, metadata map[string]string) error {
 		if err := CheckText(field, name); err != nil {
 			return err
 		}
+		for _, r := range value { // which may have several lines
+			if unicode.Is(unicode.Bidi_Control, r) {
+				return fault.Invalid(field, "must not contain direction marks: remove U+%04X", r)
+			}
+		}
 	}
 	return nil
 }

@@ -25,3 +25,20 @@ func TestCheckName(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: names and values of metadata contain no direction marks, so that none looks like another one. Values may have several
+// lines.
+func TestMetadataHasNoDirectionMarks(t *testing.T) {
+	for _, value := range []string{"", "a", "two\nlines", "مرحبا", "می\u200cخواهم"} {
+		if err := label.CheckMetadata("metadata", map[string]string{"note": value}); err != nil {
+			t.Errorf("%q: got %v, want no error", value, err)
+		}
+	}
+	for _, r := range "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069" {
+		for name, value := range map[string]string{"note": "a" + string(r) + "b", "a" + string(r): ""} {
+			if err := label.CheckMetadata("metadata", map[string]string{name: value}); err == nil {
+				t.Errorf("%q: %q: got no error, want one", name, value)
+			}
+		}
+	}
+}

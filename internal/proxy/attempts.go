@@ -9,11 +9,12 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// attempts are the attempts of a request to an upstream with several targets, for the access record (targets.md, section 9). A
-// nil *attempts is that of a request all of whose attempts have succeeded.
+// attempts are the attempts of a request to an upstream with several targets, and the targets that were not tried, for the access
+// record (targets.md, section 9). A nil *attempts is that of a request all of whose attempts have succeeded.
 type attempts struct {
-	list [balance.MaxAttempts]accesslog.Attempt
-	n    int
+	list    [balance.MaxAttempts]accesslog.Attempt
+	n       int
+	untried accesslog.Untried
 }
 
 // AnswerAttempt records what the head of a response that goes to the client says about the target of the attempt.
@@ -26,15 +27,15 @@ func (x *Exchange) BeginAttempt(e *balance.Ending) { x.ending.Store(e) }
 func (x *Exchange) Ending() *balance.Ending { return x.ending.Load() }
 
 // EndAttempt records that an attempt of the request at a target has ended with a result, after this was reported to the target.
-// began and ended are times by Mono. err is the error that ended it, or nil.
-func (x *Exchange) EndAttempt(at *balance.Target, r balance.Result, err error, began, ended time.Duration) {
+// began and ended are times by Mono. err is the error that ended it, or nil. It reports whether the attempt has failed.
+func (x *Exchange) EndAttempt(at *balance.Target, r balance.Result, err error, began, ended time.Duration) (failed bool) {
 	if r == balance.OK && x.answer.Failed() {
 		r = x.answer
 	}
 	x.sending, x.answer = false, balance.OK
 	x.ending.Store(nil)
 	if x.ended || x.tried == nil && r == balance.OK {
-		return
+		return r.Failed()
 	}
 	a := accesslog.Attempt{Target: at.Address().Key().Address, Result: r.String(), Took: ended - began, Status: uint16(statusOf(r))}
 	switch {
@@ -56,6 +57,7 @@ func (x *Exchange) EndAttempt(at *balance.Target, r balance.Result, err error, b
 		x.tried = &attempts{}
 	}
 	x.tried.add(&a)
+	return r.Failed()
 }
 
 // noteEjection notes that the target was ejected while an attempt that failed ran: for its failure, or for another's.
@@ -64,10 +66,48 @@ func (x *Exchange) noteEjection(a *accesslog.Attempt, at *balance.Target, began,
 	if !out || e.Since < began || e.Since > ended {
 		return
 	}
-	wall := func(at time.Duration) int64 {
-		return (x.start.Wall + int64(at) - x.start.Mono) / int64(time.Millisecond)
+	a.Ejected, a.EjectedUntil, a.Failures = x.wall(e.Since), x.wall(e.Until), e.Failures
+}
+
+// wall returns a time by Mono in milliseconds since 1970.
+func (x *Exchange) wall(at time.Duration) int64 {
+	return (x.start.Wall + int64(at) - x.start.Mono) / int64(time.Millisecond)
+}
+
+// NoteUntried records which targets the last choice has left out because of their state. It is called after an attempt that has
+// failed, after each choice of another target, and if there is no target.
+func (x *Exchange) NoteUntried(a *balance.Attempts) {
+	first, count := a.Untried()
+	if x.ended || count == 0 && !a.WithoutHealthy() {
+		return
 	}
-	a.Ejected, a.EjectedUntil, a.Failures = wall(e.Since), wall(e.Until), e.Failures
+	if x.tried == nil {
+		x.tried = &attempts{}
+	}
+	u := &x.tried.untried
+	*u = accesslog.Untried{Count: count, AllUnhealthy: a.WithoutHealthy(), Targets: u.Targets[:0]}
+	for i := range first {
+		u.Targets = append(u.Targets, x.untriedTarget(&first[i]))
+	}
+}
+
+// untriedTarget returns what is recorded of a target that was not tried.
+func (x *Exchange) untriedTarget(s *balance.Status) accesslog.UntriedTarget {
+	t := accesslog.UntriedTarget{Target: s.Address}
+	switch {
+	case s.Draining:
+		t.State = accesslog.StateDraining
+	case s.State == balance.Unhealthy:
+		t.State, t.Reason, t.Since = accesslog.StateUnhealthy, s.Reason, x.wall(s.Since)
+	case s.State == balance.Ejected:
+		t.State, t.Reason, t.Since, t.Until, t.Failures = accesslog.StateEjected, s.Reason, x.wall(s.Since), x.wall(s.Until), s.EjectedAfter
+		if s.HalfOpen {
+			t.State = accesslog.StateHalfOpen
+		}
+	default:
+		t.State = accesslog.StateWaits
+	}
+	return t
 }
 
 // statusOf returns the status of the response that the result is of, or 0.
@@ -120,5 +160,6 @@ func (x *Exchange) fillTarget(t *accesslog.Texts) {
 	for i := range x.tried.list[:x.tried.n] {
 		b = accesslog.AppendAttempt(b, &x.tried.list[i])
 	}
+	b = accesslog.AppendUntried(b, &x.tried.untried)
 	t.AttemptList = Text(b)
 }

@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +56,58 @@ func TestAttemptsOfAnExchange(t *testing.T) {
 	x.EndAttempt(tryTargets(1).Observe(0, nil)[0].Target, balance.Timeout, errors.New("cut off"), 0, 1)
 	if got := x.tried.list[0].Reason; got != accesslog.ResponseTimeout {
 		t.Errorf("got the reason %v of a timeout, want %v", got, accesslog.ResponseTimeout)
+	}
+}
+
+// Guarantee: targets.md, section 9: a request that had a failed attempt, and one for which there was no target, records which targets
+// were not to be chosen, with times of the clock; one that went to any target because all were out, that this was so. One whose
+// attempts have all succeeded records nothing.
+func TestUntriedTargetsOfAnExchange(t *testing.T) {
+	const wall, mono, at = int64(time.Hour), int64(time.Second), 3 * time.Second
+	u := tryTargets(3)
+	request := func(end func(a *balance.Attempts, to string)) accesslog.Untried {
+		x := &Exchange{start: ratelimit.Instant{Wall: wall, Mono: mono}}
+		var a balance.Attempts
+		a.Begin(at, u)
+		for range 3 {
+			end(&a, a.Pick(at).Address().Key().Address)
+		}
+		x.NoteUntried(&a)
+		a.Finish(at)
+		var texts accesslog.Texts
+		x.fillTarget(&texts)
+		return accesslog.UntriedOf(texts.AttemptList)
+	}
+	fail := func(which string) func(*balance.Attempts, string) {
+		return func(a *balance.Attempts, to string) {
+			if strings.Contains(which, to) {
+				a.End(at, balance.Connect)
+			} else {
+				a.End(at, balance.Canceled)
+			}
+		}
+	}
+	for range 5 {
+		if got := request(fail("a:1")); got.Count != 0 {
+			t.Fatalf("got %+v of a request that has tried every target, want none", got)
+		}
+	}
+	var first balance.Attempts
+	first.Begin(at, u)
+	first.Pick(at)
+	first.End(at, balance.Reset)
+	x := &Exchange{start: ratelimit.Instant{Wall: wall, Mono: mono}}
+	x.NoteUntried(&first)
+	first.Finish(at)
+	want := []accesslog.UntriedTarget{{Target: "a:1", State: accesslog.StateEjected, Reason: "connect", Since: 3_602_000, Until: 3_612_000, Failures: 5}}
+	if got := x.tried.untried; !slices.Equal(got.Targets, want) || got.Count != 1 || got.AllUnhealthy {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for range 5 {
+		request(fail("b:1 c:1"))
+	}
+	if got := request(fail("")); got.Count != 0 || !got.AllUnhealthy {
+		t.Errorf("got %+v, want that all were ejected", got)
 	}
 }
 

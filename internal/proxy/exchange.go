@@ -48,6 +48,7 @@ type Exchange struct {
 	idText         [requestIDLen]byte
 	sent           int64 // when the request went to the upstream
 	head           int64 // when the head of its response arrived; 0 before
+	arrived        int64 // what Arrived has returned last, or 0
 	upstreamStatus int
 	attempts       uint8                          // how often the request was sent
 	target         string                         // host and port of the target to which it was sent last
@@ -110,11 +111,21 @@ func (x *Exchange) RequestID() string { return Text(x.idText[:]) }
 // MarkSent records that the request is being sent to the upstream now.
 func (x *Exchange) MarkSent() { x.sent = x.cfg.Mono() }
 
+// Arrived returns the time by Mono: the head of a response has just arrived. A call of MarkResponse for this head takes that time,
+// so that the clock is read once.
+func (x *Exchange) Arrived() time.Duration {
+	x.arrived = x.cfg.Mono()
+	return time.Duration(x.arrived)
+}
+
 // MarkResponse records that the head of the upstream's final response has arrived. Only the
 // first call has an effect.
 func (x *Exchange) MarkResponse(head []byte, r *http1.Response) {
 	if x.head == 0 {
-		x.head, x.upstreamStatus = x.cfg.Mono(), r.Status
+		if x.arrived == 0 {
+			x.arrived = x.cfg.Mono()
+		}
+		x.head, x.upstreamStatus = x.arrived, r.Status
 		x.costs.readHead(head, r)
 	}
 }

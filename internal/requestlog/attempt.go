@@ -16,12 +16,38 @@ func ExplainAttempt(number int, a *accesslog.Attempt) string {
 	if a.Ejected == 0 {
 		return text
 	}
-	failures := "failures"
-	if a.Failures == 1 {
-		failures = "failure"
+	return text + " (" + ejection(a.Ejected, a.EjectedUntil, a.Failures) + ")"
+}
+
+// ejection says when a target was ejected, after how many failures and for how long.
+func ejection(since, until int64, failures int) string {
+	noun := "failures"
+	if failures == 1 {
+		noun = "failure"
 	}
-	return text + fmt.Sprintf(" (ejected %s after %d %s, for %s)", time.UnixMilli(a.Ejected).UTC().Format(time.TimeOnly), a.Failures, failures,
-		spell(time.Duration(a.EjectedUntil-a.Ejected)*time.Millisecond))
+	return fmt.Sprintf("ejected %s after %d %s, for %s", timeOfDay(since), failures, noun, spell(time.Duration(until-since)*time.Millisecond))
+}
+
+// timeOfDay returns the time of day in UTC of a time in milliseconds since 1970.
+func timeOfDay(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.TimeOnly) }
+
+// ExplainUntried says why a request was not sent to a target, as in "10.0.0.3:8443 (ejected 12:00:03 after 5 failures, for 10 s)".
+func ExplainUntried(t *accesslog.UntriedTarget) string {
+	why := strings.ReplaceAll(t.State, "_", " ")
+	switch t.State {
+	case accesslog.StateUnhealthy:
+		why = "unhealthy since " + timeOfDay(t.Since)
+		if t.Reason != "" {
+			why += ": " + strings.ReplaceAll(t.Reason, "_", " ")
+		}
+	case accesslog.StateEjected:
+		why = ejection(t.Since, t.Until, t.Failures)
+	case accesslog.StateHalfOpen:
+		why = ejection(t.Since, t.Until, t.Failures) + "; one request at a time tries it since"
+	case accesslog.StateWaits:
+		why = "waits for its first check"
+	}
+	return t.Target + " (" + why + ")"
 }
 
 // attemptWords says how an attempt ended. The results are those of package balance.

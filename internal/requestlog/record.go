@@ -39,7 +39,7 @@ type Record struct {
 
 	Side        string // the upstream that a split decided for; "" without a split
 	SideReason  string // why, in words
-	AttemptList string // the attempts at targets of its upstream; see accesslog.Attempts
+	AttemptList string // the attempts at targets of its upstream, and those that were not tried; see accesslog.Attempts and UntriedOf
 
 	LeftOut int64 // set only when the record is read
 }
@@ -114,6 +114,31 @@ func NewRecord(e *accesslog.Entry) Record {
 // CutPath cuts the path to ShortPath bytes.
 func (r *Record) CutPath() { r.Path = cut(r.Path, ShortPath) }
 
+// What a record takes on disk, in bytes: itself with its identifiers and numbers, and an entry in an index. A record whose other
+// texts are longer than shortTexts has pages of their own in SQLite.
+const (
+	rowBytes   = 350
+	indexBytes = 225
+	shortTexts = 700
+	pageBytes  = 4096
+)
+
+// Size returns about what the record takes on disk, in bytes.
+func (r *Record) Size() int64 {
+	texts := len(r.Method) + len(r.Path) + len(r.Detail) + len(r.Host) + len(r.Cost) + len(r.Side) + len(r.SideReason) + len(r.AttemptList)
+	size := rowBytes + texts
+	if texts > shortTexts {
+		size = rowBytes + (1+texts/pageBytes)*pageBytes
+	}
+	if r.KeyID != "" {
+		size += indexBytes
+	}
+	if r.RouteID != "" {
+		size += indexBytes
+	}
+	return int64(size)
+}
+
 // cut returns a copy of the path, of at most n bytes and an ellipsis.
 func cut(path string, n int) string {
 	if len(path) > n {
@@ -137,6 +162,7 @@ func (r *Record) Request() Request {
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
 		Side: r.Side, SideReason: r.SideReason,
 		Costs: slices.Collect(accesslog.Costs(r.Cost)), Attempts: slices.Collect(accesslog.Attempts(r.AttemptList)),
+		Untried: accesslog.UntriedOf(r.AttemptList),
 	}
 }
 

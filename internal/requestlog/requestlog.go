@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -36,6 +37,7 @@ type Request struct {
 	Decision   Decision
 	Costs      []accesslog.Cost    // nil if the request has none
 	Attempts   []accesslog.Attempt // at targets of its upstream: nil unless there were several, or the only one failed
+	Untried    accesslog.Untried   // targets of its upstream to which it could not be sent for their state; kept with Attempts, or without a target
 	Side       string              // the upstream that a split decided for; "" without a split
 	SideReason string              // why, in words
 	// LeftOut is the number of refused or failed requests of the account that began
@@ -151,4 +153,43 @@ type Store interface {
 	// limit days (UTC) that end before it, and forgets up to limit writers, of any kind of access records, whose last
 	// batch was stored before it. more says that there may be others.
 	TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error)
+	// RequestBytes returns what the records of each account take, as Record.Size counts it, in no order.
+	RequestBytes(ctx context.Context) ([]AccountBytes, error)
+	// CutRequests removes up to limit of the oldest records of an account, until the rest takes most.Bytes at most, and up to limit
+	// counts of seconds before the newest of them. It removes no record if they take no more than that.
+	CutRequests(ctx context.Context, most AccountBytes, limit int) (Cut, error)
+}
+
+// AccountBytes is what records of an account take or may take.
+type AccountBytes struct {
+	AccountID string
+	Bytes     int64
+}
+
+// Cut is what Store.CutRequests has removed.
+type Cut struct {
+	Records int
+	Newest  time.Time // of the newest of them; zero if there are none
+	More    bool      // the records of the account still take more than they may
+}
+
+// Excess returns the accounts whose records must be cut, and what the rest of them may take, so that all together take most at
+// most. That is max-min fair: accounts with less than others keep everything while the others have more.
+func Excess(sizes []AccountBytes, most int64) (cut []AccountBytes) {
+	var all int64
+	wanted := make([]int, len(sizes))
+	for i, s := range sizes {
+		all += s.Bytes
+		wanted[i] = int(s.Bytes)
+	}
+	if all <= most {
+		return nil
+	}
+	level := int64(fairslots.Most(int(most), wanted))
+	for _, s := range sizes {
+		if s.Bytes > level {
+			cut = append(cut, AccountBytes{s.AccountID, level})
+		}
+	}
+	return cut
 }

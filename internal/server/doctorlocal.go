@@ -117,9 +117,9 @@ func (f *findings) examineSpace(settings *config.Config, dir string) {
 		f.warn(check, "look at it with df", "the free space of %s is unknown: %v", dir, err)
 	case free < leastSpace:
 		f.problem(check, "free some space", "%s has only %s free; a server whose disk is full accepts no changes", dir, sizeText(free))
-	case !settings.Shared() && free < float64(settings.AuditMaxBytes):
-		f.warn(check, "lower --audit-max-bytes, or give the data directory a larger disk",
-			"%s has %s free, and the audit log may take up to %s", dir, sizeText(free), sizeText(float64(settings.AuditMaxBytes)))
+	case !settings.Shared() && free < float64(settings.AuditMaxBytes)+float64(settings.RequestsMaxBytes):
+		f.warn(check, "lower --audit-max-bytes or --requests-max-bytes, or give the data directory a larger disk",
+			"%s has %s free, and the audit log may take up to %s, and the request log up to %s", dir, sizeText(free), sizeText(float64(settings.AuditMaxBytes)), sizeText(float64(settings.RequestsMaxBytes)))
 	default:
 		f.ok(check, "%s has %s free", dir, sizeText(free))
 	}

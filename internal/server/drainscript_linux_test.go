@@ -3,21 +3,26 @@ package server_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
 // Guarantee: the commands of examples/deploy/orders.service, in the order in which systemd runs them, add an instance, take it away with
 // nothing lost, and bring it back; remove of orders.yaml takes it away for good. If requests are left, the exit status is 1, and the
-// message says how many. A key for the upstreams of the gateway suffices, and no list of processes shows it.
+// message says how many, as it is for a server that is not there. join waits for READY_URL. A key for the upstreams of the gateway
+// suffices, and no list of processes shows it.
 func TestScriptDeploysWithoutLosingARequest(t *testing.T) {
 	a, b := newHeldTarget(t), newHeldTarget(t)
 	s := keygatetest.Start(t)
@@ -42,10 +47,11 @@ func TestScriptDeploysWithoutLosingARequest(t *testing.T) {
 		}
 		return string(m[1])
 	}
-	run := func(what, wait string) (code int, message string) {
+	run := func(what, wait string, more ...string) (code int, message string) {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), "sh", "../../examples/deploy/keygate-target", what)
 		c.Env = append(os.Environ(), "KEYGATE_URL="+s.AdminURL(), "KEYGATE_KEY_FILE="+file, "KEYGATE_GATEWAY="+gateway, "TARGET_URL="+b.URL, "DRAIN_WAIT="+wait)
+		c.Env = append(c.Env, more...)
 		out, err := c.CombinedOutput()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -62,8 +68,17 @@ func TestScriptDeploysWithoutLosingARequest(t *testing.T) {
 		}
 	}
 	start, stop := command("ExecStartPost"), command("ExecStop")
-	code, message := run(start, "30s")
-	want(code, message, 0, "")
+	var asked atomic.Int32
+	instance := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if asked.Add(1) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable) // it has only begun to start
+		}
+	}))
+	defer instance.Close()
+	code, message := run(start, "30s", "READY_URL="+instance.URL)
+	if want(code, message, 0, ""); asked.Load() != 2 {
+		t.Errorf("READY_URL was asked %d times, want 2: until the instance was ready", asked.Load())
+	}
 	h.call(200, "PATCH", h.target(a.URL), `{"drain":true}`)
 	held := b.hold(s)
 	h.call(200, "PATCH", h.target(a.URL), `{"drain":false}`)
@@ -89,6 +104,8 @@ func TestScriptDeploysWithoutLosingARequest(t *testing.T) {
 		code, message = run("remove", "30s")
 		want(code, message, 0, "")
 	}
+	code, message = run(stop, "30s", "KEYGATE_URL=http://"+porttest.Reserve(t))
+	want(code, message, 1, "curl: ")
 	code, message = run("", "30s")
 	want(code, message, 2, "keygate-target join")
 }

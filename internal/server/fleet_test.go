@@ -43,6 +43,46 @@ func giveTargets(t *testing.T, s *keygatetest.Server, gatewayID, good string) (d
 	return dead
 }
 
+// Guarantee: targets.md, section 9: the record of a request that has failed says which targets it was not sent to because they were
+// ejected or drained, and that of one without a target says it of all. While all are ejected, it says that any was tried.
+func TestTargetsThatWereNotTriedAreSeen(t *testing.T) {
+	s := keygatetest.Start(t)
+	first, second, asleep := porttest.Reserve(t), porttest.Reserve(t), porttest.Reserve(t)
+	g := openGateway(t, s, "http://"+first)
+	configure := func(drain string) {
+		t.Helper()
+		r := s.Call("PATCH", "/v1/gateways/"+g.GatewayID+"/upstreams/default", s.AdminKey, `{"retries": {"attempts": 0}, "ejection": {"failures": 2, "base": "5m"},
+			"targets": [{"url": "http://`+first+`"`+drain+`}, {"url": "http://`+second+`", "backup": true`+drain+`}, {"url": "http://`+asleep+`", "drain": true}]}`)
+		if r.Status != http.StatusOK {
+			t.Fatalf("got %d %s, want 200", r.Status, r.Body)
+		}
+	}
+	fails := func(attempts int, allUnhealthy bool, want ...string) {
+		t.Helper()
+		got := s.Through("", http.MethodGet, "/first", "", "")
+		r, err := s.Admin.RequestByID(t.Context(), got.Header.Get("X-Request-Id"))
+		if err != nil || got.Status != http.StatusBadGateway || r.AllUnhealthy != allUnhealthy || (r.Attempts != nil) != (attempts > 0) || r.NotTried == nil || r.NotTriedCount != int64(len(want)) {
+			t.Fatalf("got %d, %+v, %v; want a 502 with %d attempts and %d targets that were not tried", got.Status, r, err, attempts, len(want))
+		}
+		for i, target := range *r.NotTried {
+			if !regexp.MustCompile(want[i]).MatchString(target.Explanation) {
+				t.Errorf("got %q, want %s", target.Explanation, want[i])
+			}
+		}
+	}
+	drains := func(address string) string { return `^` + address + ` \(draining\)$` }
+	configure("")
+	for range 2 {
+		fails(1, false, drains(asleep)) // ejects the first
+	}
+	for range 2 {
+		fails(1, false, `^`+first+` \(ejected \d\d:\d\d:\d\d after 2 failures, for 300 s\)$`, drains(asleep)) // ejects the second
+	}
+	fails(1, true, drains(asleep))
+	configure(`, "drain": true`)
+	fails(0, false, drains(first), drains(second), drains(asleep))
+}
+
 // Guarantee: targets.md, sections 3 and 9: what a request met at the targets of an upstream is in its record, in words, in the access
 // log and in metrics; a target that goes down and comes back makes an event of each.
 func TestTargetsAreSeen(t *testing.T) {

@@ -54,7 +54,7 @@ func (s *Server) openEvents() (_ sink, err error) {
 	if s.events, err = detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Full: s.backlog.FullForTraffic, Node: s.cfg.Settings.NodeName, Healths: s.fleet.Healths, Log: s.log}); err != nil {
 		return nil, err
 	}
-	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits, upstream errors and changes of targets that raised no event because too many were waiting, in memory or for their deliveries to be written.",
+	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits, upstream errors and changes of targets that raised no event because too many were waiting, in memory or for their deliveries to be written, or because their account had raised too many.",
 		func() float64 { return float64(s.events.Lost()) })
 	return s.events, nil
 }

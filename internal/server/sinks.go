@@ -58,13 +58,17 @@ func (s *Server) startUsage(ctx context.Context) error {
 
 // openRequestLog returns the sink that keeps refused and failed requests.
 func (s *Server) openRequestLog() (_ sink, err error) {
-	if s.requestLog, err = requestwriter.New(requestwriter.Config{Store: s.records, OperatorID: s.operatorID, Retention: s.retention.Now, Log: s.log}); err != nil {
+	if s.requestLog, err = requestwriter.New(requestwriter.Config{
+		Store: s.records, OperatorID: s.operatorID, MaxBytes: s.cfg.Settings.RequestsMaxBytes, Retention: s.retention.Now, Log: s.log,
+	}); err != nil {
 		return nil, err
 	}
 	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests missing from the request log; excludes sampled-out requests.",
 		func() float64 { return float64(s.requestLog.Lost()) })
 	s.metrics.Counter("keygate_requestlog_left_out_total", "Refused and failed requests left out of the request log by sampling.",
 		func() float64 { return float64(s.requestLog.LeftOut()) })
+	s.metrics.Counter("keygate_requestlog_removed_early_total", "Requests that this node has removed from the request log within 24 hours, because it was larger than --requests-max-bytes.",
+		func() float64 { return float64(s.requestLog.RemovedEarly()) })
 	return s.requestLog, nil
 }
 

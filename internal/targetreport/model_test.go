@@ -373,3 +373,90 @@ func TestReportsAreBounded(t *testing.T) {
 		t.Errorf("got %d and the accounts %v, want at most %d, and *", len(all), lacks, MaxInAll)
 	}
 }
+
+// Guarantee: targets whose state changes again and again are reported every ten seconds at most, and the last state within these. That
+// a target drains is reported at once.
+func TestTargetsThatAlternateAreReportedSeldom(t *testing.T) {
+	w := newWorld(1)
+	n := w.nodes[0]
+	reports := func() map[Key]Report { return w.store.reports[n.claimant] }
+	of := func(url string) Report { return reports()[Key{name, url, w.target[url].Address}] }
+	set := func(degraded bool) {
+		for _, c := range w.target {
+			c.Degraded = degraded
+		}
+		w.apply(n)
+		if err := n.reporter.Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(true)
+	if !of("http://a").Degraded || len(reports()) != len(w.target) {
+		t.Fatalf("got %v at first, want all targets at once", reports())
+	}
+	writes := w.store.writes
+	for i := range 101 { // every two seconds
+		w.now += Interval
+		set(i%2 != 0)
+	}
+	if got := w.store.writes - writes; got > 21 {
+		t.Errorf("%d writes within 202 seconds, want one in ten at most", got)
+	}
+	for range restTime / Interval {
+		w.now += Interval
+		set(false)
+	}
+	if of("http://a").Degraded || of("http://b").Degraded {
+		t.Errorf("got %v after %s, want the last state", reports(), restTime)
+	}
+	w.now += Interval
+	set(true)
+	w.target["http://a"].Drain = true
+	set(true)
+	if !of("http://a").Draining {
+		t.Errorf("got %v, want that the target drains", of("http://a"))
+	}
+}
+
+// Guarantee: of an account whose addresses are others again and again, few rows are written at once, and all that stay are reported.
+func TestAddressesThatAlternateMakeFewWrites(t *testing.T) {
+	w := newWorld(1)
+	n := w.nodes[0]
+	const many = 3 * maxFresh
+	rows := 0
+	set := func(round int) {
+		var cfg balance.Config
+		for i := range many {
+			cfg.Targets = append(cfg.Targets, balance.TargetConfig{URL: "http://x", Origin: "http://x", Address: fmt.Sprint(round, ".", i), Weight: 1, Degraded: true})
+		}
+		n.fleet.Upstream(w.now, balance.Name{Account: "other", Gateway: "gw_2", Upstream: "default"}, &cfg)
+		w.now += Interval
+		before := maps.Clone(w.store.reports[n.claimant])
+		if err := n.reporter.Report(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		after := w.store.reports[n.claimant]
+		for k := range after {
+			if _, had := before[k]; !had {
+				rows++
+			}
+		}
+		for k := range before {
+			if _, has := after[k]; !has {
+				rows++
+			}
+		}
+	}
+	for round := range 20 {
+		set(round)
+	}
+	if rows > 20*2*maxFresh {
+		t.Errorf("%d rows were changed in 20 reports, want %d at most", rows, 20*2*maxFresh)
+	}
+	for range many / maxFresh {
+		set(20)
+	}
+	if got := len(w.store.reports[n.claimant]); got != many {
+		t.Errorf("%d addresses are reported in the end, want %d", got, many)
+	}
+}

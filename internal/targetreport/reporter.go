@@ -24,8 +24,14 @@ const (
 	MaxInAll     = 1 << 15
 	// maxRows is how many rows a transaction changes at most.
 	maxRows = 2000
+	// maxFresh is how many targets of an account that do not drain begin to be reported at once, so that a name server whose
+	// addresses alternate makes few writes. The next report has others.
+	maxFresh = 500
 	// maxLeftOut is how many accounts a report names from which targets are left out.
 	maxLeftOut = 100
+	// restTime is the least time between two reports of a target that neither drains nor has drained, so that a name server whose
+	// responses alternate, or a service whose checks do, makes few writes.
+	restTime = 10 * time.Second
 	// trimEvery is how many reports of a node there are for each look for those of ended leases.
 	trimEvery = 15
 )
@@ -60,7 +66,13 @@ type Reporter struct {
 // reported is what the store has of a target.
 type reported struct {
 	summary summary
-	known   bool // that the store has exactly this
+	at      time.Duration // when it was to be written last
+	known   bool          // that the store has exactly this
+}
+
+// rests reports whether a change to the summary waits, because the target was reported shortly before.
+func (r *reported) rests(to *summary, now time.Duration) bool {
+	return r.known && !to.draining && !r.summary.draining && now-r.at < restTime
 }
 
 // summary is the part of an observation whose change makes a new report necessary.
@@ -156,7 +168,9 @@ func (r *Reporter) write(ctx context.Context, b *Batch) error {
 	err := r.cfg.Store.PutTargetReports(ctx, b)
 	for i := range b.Put {
 		k := b.Put[i].key()
-		r.reported[k] = reported{r.reported[k].summary, err == nil}
+		was := r.reported[k]
+		was.known = err == nil
+		r.reported[k] = was
 	}
 	for _, k := range b.Remove {
 		if err != nil {
@@ -264,20 +278,28 @@ func (r *Reporter) difference(all []observation) (batches []*Batch) {
 		}
 		return b
 	}
-	now := make(map[Key]bool, len(all))
+	now := r.cfg.Clock.Mono()
+	present := make(map[Key]bool, len(all))
+	fresh := map[string]int{} // by account
 	for i := range all {
 		k := all[i].key()
-		now[k] = true
-		if was, has := r.reported[k]; has && was.known && was.summary == all[i].summary {
+		present[k] = true
+		was, has := r.reported[k]
+		if has && was.known && (was.summary == all[i].summary || was.rests(&all[i].summary, now)) {
 			continue
+		}
+		if !has && !all[i].Draining {
+			if fresh[k.Account]++; fresh[k.Account] > maxFresh {
+				continue
+			}
 		}
 		b := next()
 		b.Put = append(b.Put, all[i].Report)
-		r.reported[k] = reported{summary: all[i].summary}
+		r.reported[k] = reported{summary: all[i].summary, at: now}
 	}
 	var removed []Key
 	for k := range r.reported {
-		if !now[k] {
+		if !present[k] {
 			removed = append(removed, k)
 		}
 	}

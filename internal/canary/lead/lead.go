@@ -290,7 +290,7 @@ func (l *Leader) list(ctx context.Context) error {
 		}
 		for _, row := range page {
 			l.after = row.Seq
-			if s := l.states[row.CanaryID]; s != nil && row.Seq > s.until {
+			if s := l.states[row.CanaryID]; s != nil {
 				s.queue = append(s.queue, row)
 			}
 		}

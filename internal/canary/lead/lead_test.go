@@ -297,6 +297,36 @@ func TestPause(t *testing.T) {
 	}
 }
 
+// Guarantee: counts of a step that the leader has not heard of yet count when it has; those of steps before never do, and go.
+func TestCountsOfOtherSteps(t *testing.T) {
+	h := newHarness(t)
+	c := h.canary("a")
+	h.look(h.Leader)
+	c.Number = 2
+	h.count(c, canary.Counts{Requests: 3}, canary.Counts{Requests: 3}, 1)
+	c.Number = 1
+	h.look(h.Leader)
+	if got := c.Progress[0].Next.Requests; got != 0 {
+		t.Errorf("got %d requests of the next number, want 0", got)
+	}
+	c.Number = 2
+	h.look(h.Leader)
+	if got := c.Progress[0].Next.Requests; got != 3 {
+		t.Errorf("got %d requests, want 3", got)
+	}
+	c.Advance(h.now)
+	c.Number = 2
+	h.count(c, canary.Counts{Requests: 5}, canary.Counts{Requests: 5}, 1)
+	c.Number = 3
+	h.count(c, canary.Counts{Requests: 7}, canary.Counts{Requests: 7}, 1)
+	h.look(h.Leader)
+	h.now = h.now.Add(foldEvery)
+	h.look(h.Leader)
+	if got := c.Progress[1].Next.Requests; got != 7 || len(h.store.rows) != 0 {
+		t.Errorf("got %d requests of the second step, and %d rows are left; want 7 and none", got, len(h.store.rows))
+	}
+}
+
 // Guarantee: a process that leads no more changes nothing, and the next one goes on with what was counted.
 func TestOneLeads(t *testing.T) {
 	h := newHarness(t)

@@ -91,7 +91,8 @@ type Detector struct {
 	work      service.Signal     // holds a token if there may be something to write
 	syncs     chan chan struct{} // each is closed when everything due is written
 	group     service.Group
-	unwritten []event.Event // created and not yet stored; used by the goroutine only
+	unwritten []event.Event // created and not yet stored; used by the goroutine only, as the budget
+	budget    budget
 }
 
 // breach is a breach that makes an event.
@@ -149,5 +150,5 @@ func New(cfg Config) (*Detector, error) {
 func (d *Detector) AddLost(events int) { d.lost.Add(uint64(events)) }
 
 // Lost returns the number of breaches, errors and transitions of targets without an event, because there was no memory for
-// them, or because too many events of their account waited.
+// them, or because their account had raised too many, or too many of its events waited.
 func (d *Detector) Lost() uint64 { return d.lost.Load() }

@@ -2,6 +2,7 @@ package detect_test
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,7 +92,9 @@ func TestCountsOfDeletedRoutesAreForgotten(t *testing.T) {
 	s.gateway = [16]byte{3} // RoutePath does not know its routes
 	entries := make([]accesslog.Entry, 0, counts)
 	for i := range counts {
-		entries = append(entries, s.limited([16]byte{12: byte(i >> 24), 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}, ratelimit.RouteScope))
+		e := s.limited(numbered(i), ratelimit.RouteScope)
+		e.Account = [16]byte{1, byte(i / batch)} // none raises too many
+		entries = append(entries, e)
 	}
 	s.gateway = existing
 	for part := range slices.Chunk(entries, batch) {
@@ -559,4 +562,69 @@ func BenchmarkTakeNoEvent(b *testing.B) {
 	for n := 0; n < b.N; n += len(batch) {
 		d.Take(batch)
 	}
+}
+
+// Guarantee: docs/limits.md. An account whose limits or upstreams fail very many requests raises 10,000 events of each type at once
+// and then one a second. Errors beyond that are in a later event, and breaches are lost and counted. Other accounts raise theirs.
+func TestEventsOfAnAccountAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		defer s.stop()
+		const first, more, wait = 10_000, 700, 100
+		count := func() (breaches, errors, occurrences, others int64) {
+			t.Helper()
+			if err := s.detector.Sync(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.store.mu.Lock()
+			defer s.store.mu.Unlock()
+			for _, e := range s.store.events {
+				var content received
+				switch err := json.Unmarshal(e.Payload, &content); {
+				case err != nil:
+					t.Fatal(err)
+				case e.AccountID != id.Format(id.Account, s.account):
+					others++
+				case e.Type == event.RateLimitExceeded:
+					breaches++
+				default:
+					errors++
+					occurrences += content.Data.Occurrences
+				}
+			}
+			return breaches, errors, occurrences, others
+		}
+		for i := range first + more { // the first breach and the first error of a route make an event each
+			s.detector.Take([]accesslog.Entry{s.limited(numbered(i), ratelimit.RouteScope), s.failed(numbered(i), 503)})
+			if i%1000 == 0 {
+				if err := s.detector.Sync(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		foreign := s.limited(numbered(0), ratelimit.GlobalScope)
+		foreign.Account[0] = 7
+		s.detector.Take([]accesslog.Entry{foreign})
+		if breaches, errors, occurrences, others := count(); breaches != first || errors != first || occurrences != first || others != 1 || s.detector.Lost() != more {
+			t.Errorf("got %d breaches, %d lost, %d errors of %d requests and %d of others; want %d, %d, %d of %d and 1",
+				breaches, s.detector.Lost(), errors, occurrences, others, first, more, first, first)
+		}
+		<-time.After(wait*time.Second + time.Second/2) // on the bubble's clock
+		for i := range more {
+			s.detector.Take([]accesslog.Entry{s.limited(numbered(i), ratelimit.KeyScope)})
+		}
+		if breaches, errors, _, _ := count(); breaches != first+wait || errors < first+wait-1 || errors > first+wait {
+			t.Errorf("got %d breaches and %d errors %d seconds later, want %d each", breaches, errors, wait, first+wait)
+		}
+		<-time.After(more * time.Second) // on the bubble's clock
+		if _, _, occurrences, _ := count(); occurrences != first+more {
+			t.Errorf("got events of %d errors in the end, want all %d", occurrences, first+more)
+		}
+	})
+}
+
+// numbered returns the identifier of one of very many routes.
+func numbered(i int) (u [16]byte) {
+	binary.BigEndian.PutUint32(u[12:], uint32(i)+1)
+	return u
 }

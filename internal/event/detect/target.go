@@ -194,19 +194,23 @@ func (d *Detector) takeChanges(now time.Time, last bool) (list []targetChange) {
 		case last:
 		case t.next[i].After(now):
 			continue
-		case d.cfg.Full(t.key.Account): // it is told later
+		case !d.mayRaise(t.key.Account, typeOf(t), now): // it is told later
 			t.next[i] = now.Add(minInterval)
 			continue
 		}
-		c := targetChange{t.address, event.UpstreamTargetUp, t.reason, t.changes}
-		if t.isDown() {
-			c.typ = event.UpstreamTargetDown
-		}
-		list = append(list, c)
+		list = append(list, targetChange{t.address, typeOf(t), t.reason, t.changes})
 		delete(s.untold, t)
 		t.isTold, t.changes, t.next[i] = t.isDown(), 0, now.Add(targetInterval)
 	}
 	return list
+}
+
+// typeOf returns the type of the next event of a target.
+func typeOf(t *target) event.Type {
+	if t.isDown() {
+		return event.UpstreamTargetDown
+	}
+	return event.UpstreamTargetUp
 }
 
 // upstreamsOf returns up to maxUpstreams upstreams that have an address, in order.

@@ -166,7 +166,7 @@ func (d *Detector) gather(last bool) ([]event.Event, error) {
 	}
 	n := min(len(d.queue), maxBatch-len(made))
 	for i := range d.queue[:n] {
-		if d.cfg.Full(d.queue[i].account) {
+		if !d.mayRaise(d.queue[i].account, event.RateLimitExceeded, now) {
 			d.lost.Add(1)
 			continue
 		}
@@ -184,7 +184,7 @@ func (d *Detector) gather(last bool) ([]event.Event, error) {
 			delete(d.groups, g.name)
 			continue
 		}
-		if !last && d.cfg.Full(g.account) { // its errors are counted in a later event
+		if !last && !d.mayRaise(g.account, event.GatewayUpstreamError, now) { // its errors are counted in a later event
 			g.next = now.Add(minInterval)
 			d.notified = append(d.notified, g)
 			continue

@@ -343,7 +343,7 @@ func (a *Attempt) acquire(c Client) error {
 		if a.conn = a.affinity.Take(pool); a.conn != nil {
 			a.bound = true
 		} else {
-			a.conn = pool.Take(a.affinity.last.Load())
+			a.conn = pool.Take(a.affinity.lastOf(a.target).Load())
 		}
 		if a.conn != nil {
 			return a.confirm(a.waited)
@@ -526,7 +526,7 @@ func (a *Attempt) Release(intact bool) (alone bool) {
 		return false
 	}
 	up, binds := a.conn, a.binds || a.bound
-	a.affinity.last.Store(up)
+	a.affinity.lastOf(a.target).Store(up)
 	switch {
 	case !intact || !a.trip.reusable():
 		a.discard()

@@ -46,6 +46,9 @@ func (a *Attempt) choose(now time.Duration) (err error) {
 	if a.elsewhere || t == nil || !b.Prefer(t) {
 		t = b.Pick(now)
 	}
+	if a.elsewhere || t == nil {
+		a.exchange.NoteUntried(b)
+	}
 	switch {
 	case t == nil && a.upstream.Balance.Dropped(): // since the request was decided
 		a.conclude(balance.Canceled, nil)
@@ -121,7 +124,9 @@ func (a *Attempt) endTry(now time.Duration, r balance.Result, err error) {
 		return
 	}
 	a.balance.End(now, r)
-	a.exchange.EndAttempt(t, r, err, a.began, now)
+	if a.exchange.EndAttempt(t, r, err, a.began, now) {
+		a.exchange.NoteUntried(&a.balance)
+	}
 }
 
 // hasOthers reports whether the request may be sent to several targets.
@@ -266,7 +271,7 @@ func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framin
 	}
 	a.answered = true
 	a.trip.KeepNothing()
-	a.balance.Answer(a.now(), result)
+	a.balance.Answer(a.exchange.Arrived(), result)
 	a.exchange.AnswerAttempt(result)
 	return r.Receiver.TakeHead(head, resp, body)
 }

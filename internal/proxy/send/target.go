@@ -39,24 +39,29 @@ func newTarget(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
 }
 
 // Affinity is what a client's connection keeps from one request to the next: targets that it has
-// used, the connection to an upstream that was used last, and the connection that is bound to the client's.
+// used, with the connection to each that was used last, and the connection that is bound to the client's.
 // Its zero value has none. It is safe for concurrent use.
 type Affinity struct {
 	Bond
 	targets [keptTargets]atomic.Pointer[Target]
-	last    atomic.Pointer[upstream.H1Conn]
+	last    [keptTargets]atomic.Pointer[upstream.H1Conn]
 }
 
 // keptTargets is how many targets an Affinity keeps.
 const keptTargets = 4
 
-// Rest forgets the targets and the connection that was used last. An idle client would keep settings of the gateway in
+// Rest forgets the targets and the connections that were used last. An idle client would keep settings of the gateway in
 // memory that it does not have any more.
 func (a *Affinity) Rest() {
 	for i := range a.targets {
 		a.targets[i].Store(nil)
+		a.last[i].Store(nil)
 	}
-	a.last.Store(nil)
+}
+
+// lastOf returns where the connection to a target is kept that was used last.
+func (a *Affinity) lastOf(t *Target) *atomic.Pointer[upstream.H1Conn] {
+	return &a.last[t.of.Index%keptTargets]
 }
 
 // targetOf returns the Target for of. The error is the response to the client.

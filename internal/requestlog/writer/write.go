@@ -35,6 +35,7 @@ func (r *Writer) write(ctx context.Context) error {
 		}
 		r.batches.Close()
 		r.tails.publish(records, left)
+		r.keepBound(ctx, records)
 		clear(records)
 		r.pending, r.unsentCounts = r.pending[len(records):], r.unsentCounts[len(left):]
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +33,10 @@ const (
 	batch        = 1000 // records per transaction, so that changes wait only briefly for it
 	trimPeriod   = time.Minute
 	trimBatch    = 1000
+	// growth is the part of Config.MaxBytes that is written before the size of the log is looked at again.
+	growth = 1024
+	// cutLogPeriod is the time between two log lines on requests of an account that were removed early.
+	cutLogPeriod = time.Hour
 )
 
 // Config configures a Writer. Store is required.
@@ -51,7 +56,10 @@ type Config struct {
 	ChargedPerSecond int
 	// OperatorID is the account that gets the requests for which there is no gateway; "" drops them.
 	OperatorID string
-	Log        *slog.Logger // nil discards
+	// MaxBytes is the maximum size of all records in the store, as requestlog.Record.Size counts them. Beyond it, the oldest
+	// records of the account that has most are removed early. 0 means that there is none.
+	MaxBytes int64
+	Log      *slog.Logger // nil discards
 }
 
 // Writer is an accesslog.Sink. It is safe for concurrent use.
@@ -71,8 +79,16 @@ type Writer struct {
 	unsentCounts []requestlog.LeftOut
 	batches      accesslog.Batches
 
-	lost    atomic.Uint64
-	leftOut atomic.Uint64
+	// grown is how many bytes were written since the size of the log was looked at, and batchesGrown in how many batches; guarded
+	// by writing.
+	grown        int64
+	batchesGrown int
+
+	cuts cuts
+
+	lost         atomic.Uint64
+	leftOut      atomic.Uint64
+	removedEarly atomic.Uint64
 
 	tails tails
 
@@ -133,6 +149,9 @@ func (r *Writer) Unwritten() int {
 
 // LeftOut returns the number of requests that were left out by sampling.
 func (r *Writer) LeftOut() uint64 { return r.leftOut.Load() }
+
+// RemovedEarly returns the number of requests that this node has removed before the end of their retention.
+func (r *Writer) RemovedEarly() uint64 { return r.removedEarly.Load() }
 
 // Take implements accesslog.Sink.
 func (r *Writer) Take(batch []accesslog.Entry) {
@@ -203,12 +222,15 @@ func (r *Writer) Stop(ctx context.Context) error {
 	return r.Sync(ctx)
 }
 
-// Trim removes requests beyond their retention, in short transactions.
+// Trim removes requests beyond their retention, and then beyond the maximum size, in short transactions.
 func (r *Writer) Trim(ctx context.Context) error {
 	for {
 		more, err := r.cfg.Store.TrimRequests(ctx, r.cfg.Retention().Add(-requestlog.Keep), trimBatch)
-		if err != nil || !more {
+		if err != nil {
 			return err
+		}
+		if !more {
+			return r.cut(ctx, math.MaxInt)
 		}
 	}
 }

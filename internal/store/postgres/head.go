@@ -108,6 +108,8 @@ func triggered(table string) []string {
 		return []string{"account_counts", "revision_counts", "revisions_gone"}
 	case "nodes":
 		return []string{"slot_processes"}
+	case "requests":
+		return []string{"request_bytes"}
 	}
 	return nil
 }

@@ -112,3 +112,15 @@ func (db *DB) dropDays(ctx context.Context, before time.Time, limit int) (more b
 	db.days.forget()
 	return more, err
 }
+
+// dropDayBytes removes up to limit counts of bytes of days that end before the given time and have no partition any more.
+func (db *DB) dropDayBytes(ctx context.Context, before time.Time, limit int) (more bool, err error) {
+	err = db.record(ctx, func(t *tx) error {
+		n, err := t.Exec(ctx, "remove the bytes of dropped days", `DELETE FROM request_bytes WHERE (account_id, day) IN (
+			SELECT account_id, day FROM request_bytes WHERE day < $1 AND to_regclass(quote_ident(request_day_name('requests', day))) IS NULL LIMIT $2)
+			AND to_regclass(quote_ident(request_day_name('requests', day))) IS NULL`, dayOf(before.Unix()), limit)
+		more = limit > 0 && n == int64(limit)
+		return err
+	})
+	return more, err
+}

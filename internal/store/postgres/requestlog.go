@@ -59,5 +59,22 @@ func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (mo
 		return false, err
 	}
 	moreDays, err := db.dropDays(ctx, before, limit)
-	return more || moreDays, err
+	if err != nil {
+		return false, err
+	}
+	moreCounts, err := db.dropDayBytes(ctx, before, limit)
+	return more || moreDays || moreCounts, err
+}
+
+// CutRequests implements requestlog.Store. Nodes that cut the requests of an account do that one after the other, so that each
+// removes what is still too much.
+func (db *DB) CutRequests(ctx context.Context, most requestlog.AccountBytes, limit int) (cut requestlog.Cut, err error) {
+	err = db.record(ctx, func(t *tx) error {
+		if _, err := t.Exec(ctx, "lock the requests of an account", `SELECT pg_advisory_xact_lock(hashtext('keygate requests'), hashtext($1))`, most.AccountID); err != nil {
+			return err
+		}
+		cut, err = t.CutRequests(ctx, most, limit)
+		return err
+	})
+	return cut, err
 }

@@ -68,6 +68,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.rowsOf("requests", 1, `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("bytes of requests", 1, `DELETE FROM request_bytes WHERE (account_id, day) IN (SELECT account_id, day FROM request_bytes WHERE account_id = $1 LIMIT $2)`),
 	} {
 		if r.Spent() || r.some && r.Held() { // each step takes a round trip
 			return true, nil

@@ -22,7 +22,7 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 	var (
 		texts   [6][]string // accounts, identifiers, gateways, routes, keys, addresses
 		sent    [5]RawTexts // prefixes, methods, paths, details, hosts
-		numbers [10][]int64
+		numbers [11][]int64
 	)
 	for i := range records {
 		r := &records[i]
@@ -37,20 +37,20 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 			sent[n] = append(sent[n], v)
 		}
 		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), limit, r.Remaining, r.PassesAt,
-			int64(r.UpstreamStatus), int64(r.Reason)} {
+			int64(r.UpstreamStatus), int64(r.Reason), r.Size()} {
 			numbers[n] = append(numbers[n], v)
 		}
 	}
 	err := t.QueueEach(ctx, "insert requests", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host)
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host, size)
 		SELECT account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host, size
 		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::bytea[], $9::bytea[], $10::text[],
-			$11::bigint[], $12::bigint[], $13::integer[], $14::integer[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::integer[], $20::bytea[], $21::bytea[])
+			$11::bigint[], $12::bigint[], $13::integer[], $14::integer[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::integer[], $20::bytea[], $21::bytea[], $22::bigint[])
 			AS r (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host) WHERE true
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host, size) WHERE true
 		ON CONFLICT DO NOTHING`, texts[0], texts[1], numbers[0], texts[2], texts[3], texts[4], sent[0], sent[1], sent[2], texts[5],
-		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], sent[3], sent[4])
+		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], sent[3], sent[4], numbers[10])
 	if err != nil {
 		return err
 	}
@@ -213,4 +213,45 @@ func (s *Store) RequestRecord(ctx context.Context, accountID, requestID string) 
 		return nil, fault.New(fault.NotFound, "no such request was refused, failed or kept for its cost or its attempts within the last 24 hours")
 	}
 	return &list[0], nil
+}
+
+// RequestBytes implements requestlog.Store. Triggers keep the counts.
+func (s *Store) RequestBytes(ctx context.Context) ([]requestlog.AccountBytes, error) {
+	return read(ctx, s, DataPlane, func(t *Reader) ([]requestlog.AccountBytes, error) {
+		return readAll(ctx, t, "measure the request log", `SELECT account_id, sum(bytes)::bigint FROM request_bytes GROUP BY account_id`, nil,
+			func(r *Row) (a requestlog.AccountBytes, err error) {
+				err = r.Scan(&a.AccountID, &a.Bytes)
+				return a, err
+			})
+	})
+}
+
+// CutRequests does what requestlog.Store.CutRequests does, in a transaction that no other one of the account runs beside.
+func (t *Writer) CutRequests(ctx context.Context, most requestlog.AccountBytes, limit int) (cut requestlog.Cut, err error) {
+	var excess int64
+	err = t.Query(ctx, "measure the requests of an account", `SELECT coalesce(sum(bytes), 0)::bigint FROM request_bytes WHERE account_id = $1`,
+		[]any{most.AccountID}, func(r *Row) error { return r.Scan(&excess) })
+	if excess -= most.Bytes; err != nil || excess <= 0 {
+		return requestlog.Cut{}, err
+	}
+	// A record belongs to them if those before it are not enough.
+	var newest int64
+	err = t.Query(ctx, "remove the oldest requests of an account", `DELETE FROM requests WHERE account_id = $1 AND id <= (
+			SELECT max(id) FROM (SELECT id, sum(size) OVER (ORDER BY id) - size AS before
+				FROM (SELECT id, size FROM requests WHERE account_id = $1 ORDER BY id LIMIT $3) AS oldest) AS summed WHERE before < $2::bigint)
+		RETURNING time, size`, []any{most.AccountID, excess, Limit(limit)}, func(r *Row) error {
+		var at, size int64
+		err := r.Scan(&at, &size)
+		newest = max(newest, at)
+		excess -= size
+		cut.Records++
+		return err
+	})
+	if err != nil || cut.Records == 0 {
+		return requestlog.Cut{}, err
+	}
+	cut.Newest, cut.More = Instant(newest), excess > 0
+	_, err = t.Exec(ctx, "remove the counts of omitted requests of an account", `DELETE FROM requests_left_out WHERE account_id = $1 AND second = ANY (ARRAY(
+		SELECT second FROM requests_left_out WHERE account_id = $1 AND second < $2 ORDER BY second LIMIT $3))`, most.AccountID, cut.Newest.Unix(), Limit(limit))
+	return cut, err
 }

@@ -29,3 +29,12 @@ func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (mo
 	})
 	return more, err
 }
+
+// CutRequests implements requestlog.Store.
+func (db *DB) CutRequests(ctx context.Context, most requestlog.AccountBytes, limit int) (cut requestlog.Cut, err error) {
+	err = db.record(ctx, func(t *tx) error {
+		cut, err = t.CutRequests(ctx, most, limit)
+		return err
+	})
+	return cut, err
+}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"pgregory.net/rapid"
@@ -183,5 +184,176 @@ func testRequestTrim(h *harness) {
 	h.must(err)
 	if got.LeftOut != 1 {
 		h.Error("the number left out in a kept second was removed")
+	}
+}
+
+// requestBytes returns what the store says that the records of each account take.
+func (h *harness) requestBytes() map[string]int64 {
+	h.Helper()
+	list, err := h.RequestBytes(h.Context())
+	h.must(err)
+	sizes := map[string]int64{}
+	for _, a := range list {
+		if a.Bytes != 0 {
+			sizes[a.AccountID] = a.Bytes
+		}
+	}
+	return sizes
+}
+
+// stored returns all records of an account, oldest first.
+func (h *harness) stored(accountID string) []requestlog.Record {
+	h.Helper()
+	list, err := h.RequestRecords(h.Context(), accountID, requestlog.Filter{}, 100_000, "")
+	h.must(err)
+	slices.Reverse(list)
+	return list
+}
+
+// sizeOf returns what records take.
+func sizeOf(list []requestlog.Record) (n int64) {
+	for i := range list {
+		n += list[i].Size()
+	}
+	return n
+}
+
+// Guarantee: the counted bytes of each account are those of its stored records, whatever is added, added again, removed by
+// retention and cut.
+func testRequestBytes(h *harness) {
+	accounts := []string{"acct_a", "acct_b", "acct_c"}
+	next, known := 0, []requestlog.Record{}
+	rapid.Check(h.T, func(t *rapid.T) {
+		t.Repeat(map[string]func(*rapid.T){
+			"append": func(t *rapid.T) {
+				var records []requestlog.Record
+				for range rapid.IntRange(1, 8).Draw(t, "records") {
+					r := newRequest(rapid.SampledFrom(accounts).Draw(t, "account"), time.Duration(next)*time.Hour)
+					next++
+					r.Path = "/" + strings.Repeat("x", rapid.IntRange(0, 2048).Draw(t, "path"))
+					r.Cost = strings.Repeat("c", rapid.IntRange(0, 40).Draw(t, "cost"))
+					records = append(records, r)
+				}
+				if len(known) > 0 && rapid.Bool().Draw(t, "again") {
+					records = append(records, rapid.SampledFrom(known).Draw(t, "known"))
+				}
+				h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, records, nil))
+				known = append(known, records...)
+			},
+			"retention": func(t *rapid.T) {
+				before := epoch().Add(time.Duration(rapid.IntRange(0, next).Draw(t, "hours")) * time.Hour)
+				for more := true; more; {
+					var err error
+					more, err = h.TrimRequests(h.Context(), before, 100)
+					h.must(err)
+				}
+			},
+			"cut": func(t *rapid.T) {
+				most := requestlog.AccountBytes{AccountID: rapid.SampledFrom(accounts).Draw(t, "account"), Bytes: int64(rapid.IntRange(0, 20_000).Draw(t, "bytes"))}
+				_, err := h.CutRequests(h.Context(), most, rapid.IntRange(1, 10).Draw(t, "limit"))
+				h.must(err)
+			},
+			"": func(t *rapid.T) {
+				sizes := h.requestBytes()
+				for _, a := range accounts {
+					if want := sizeOf(h.stored(a)); sizes[a] != want {
+						t.Fatalf("the records of %s are counted with %d bytes, want %d", a, sizes[a], want)
+					}
+				}
+			},
+		})
+	})
+}
+
+// Guarantee: a cut removes the oldest records of one account, as few as are needed and no more than the limit, and with them the
+// counts of what was left out before them.
+func testRequestCut(h *harness) {
+	const a, b = "acct_a", "acct_b"
+	var list, foreign []requestlog.Record
+	var left []requestlog.LeftOut
+	for i := range 20 {
+		r := newRequest(a, time.Duration(i)*6*time.Hour)
+		r.Path = "/" + strings.Repeat("x", 100*i)
+		list, left = append(list, r), append(left, requestlog.LeftOut{AccountID: a, Second: r.Time.Unix(), Count: 1})
+		foreign = append(foreign, newRequest(b, time.Duration(i)*6*time.Hour))
+		left = append(left, requestlog.LeftOut{AccountID: b, Second: r.Time.Unix(), Count: 1})
+	}
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, slices.Concat(list, foreign), left))
+	for _, step := range []struct {
+		what          string
+		most          int64
+		limit, remain int
+		more          bool
+	}{
+		{"nothing is too much", sizeOf(list), 100, 20, false},
+		{"a byte too much", sizeOf(list) - 1, 100, 19, false},
+		{"exactly one record more", sizeOf(list[2:]), 100, 18, false},
+		{"a byte more than a record", sizeOf(list[3:]) - 1, 100, 16, false},
+		{"a limit", sizeOf(list[15:]), 3, 13, true},
+		{"the rest", sizeOf(list[15:]), 100, 5, false},
+		{"a limit of 0", 0, 0, 5, false},
+		{"everything", 0, 100, 0, false},
+		{"an empty log", 0, 100, 0, false},
+	} {
+		before := h.stored(a)
+		cut, err := h.CutRequests(h.Context(), requestlog.AccountBytes{AccountID: a, Bytes: step.most}, step.limit)
+		h.must(err)
+		want := requestlog.Cut{Records: len(before) - step.remain, More: step.more}
+		if want.Records > 0 {
+			want.Newest = before[want.Records-1].Time
+		}
+		same(h, step.what, cut, want)
+		got := h.stored(a)
+		same(h, step.what+": number of records", len(got), step.remain)
+		for i := range got {
+			same(h, step.what+": record", got[i].ID, list[20-step.remain+i].ID)
+			same(h, step.what+": left out", got[i].LeftOut, int64(1))
+		}
+	}
+	same(h, "another account", h.stored(b)[0].LeftOut, int64(1))
+	same(h, "records of another account", len(h.stored(b)), 20)
+	same(h, "bytes", h.requestBytes(), map[string]int64{b: sizeOf(foreign)})
+}
+
+// Guarantee: callers that cut the same account at once, while others write to it, remove no more than they must: what remains is the newest, and of the size that
+// it may have but for one record.
+func testRequestCutAtOnce(h *harness) {
+	const a, callers = "acct_a", 4
+	var list []requestlog.Record
+	for i := range 600 {
+		list = append(list, newRequest(a, time.Duration(i)*time.Second))
+	}
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, list[:300], nil))
+	most := requestlog.AccountBytes{AccountID: a, Bytes: sizeOf(list[:100])}
+	done := make(chan error, callers)
+	for n := range callers {
+		go func() {
+			done <- func() error {
+				for i := range 15 {
+					from := 300 + (n*15+i)*5
+					if err := h.AppendRequests(h.Context(), accesslog.BatchID{}, list[from:from+5], nil); err != nil {
+						return err
+					}
+					if _, err := h.CutRequests(h.Context(), most, 7); err != nil {
+						return err
+					}
+				}
+				for more := true; more; {
+					cut, err := h.CutRequests(h.Context(), most, 7)
+					if more = cut.More; err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range callers {
+		if err := <-done; err != nil {
+			h.Error(err)
+		}
+	}
+	if got := h.stored(a); len(got) != 100 || h.requestBytes()[a] != most.Bytes {
+		h.Errorf("%d records with %d bytes remain, want 100 with %d", len(got), h.requestBytes()[a], most.Bytes)
 	}
 }

@@ -153,6 +153,10 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"RequestList", testRequestList},
 		{"RequestsLeftOut", testRequestsLeftOut},
 		{"RequestTrim", testRequestTrim},
+		{"RequestBytes", testRequestBytes},
+		{"RequestCut", testRequestCut},
+		{"RequestCutAtOnce", testRequestCutAtOnce},
+		{"RequestFlood", testRequestFlood},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()

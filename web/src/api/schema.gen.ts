@@ -3885,6 +3885,11 @@ export interface components {
             next_cursor: string | null;
         };
         LoggedRequest: {
+            /**
+             * @description Whether every target of the upstream was unhealthy, ejected or drained, so that the request was sent to any that was not drained. Kept for requests with attempts.
+             * @example false
+             */
+            all_unhealthy: boolean;
             /** @description Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests. */
             attempts: components["schemas"]["RequestAttempt"][] | null;
             /**
@@ -3935,6 +3940,14 @@ export interface components {
              * @example GET
              */
             method: string;
+            /** @description Targets that the request was not sent to because of their state: those that its last attempt, or a request without a target, could not choose, in the order of the configuration; at most 4. Kept for requests with attempts, and for those for which there was no target at all; null if there is none. */
+            not_tried: components["schemas"]["RequestTarget"][] | null;
+            /**
+             * Format: int64
+             * @description Number of all such targets.
+             * @example 1
+             */
+            not_tried_count: number;
             /**
              * @description Path without the query.
              * @example /orders/17
@@ -5258,6 +5271,44 @@ export interface components {
              * @example incomplete
              */
             unknown: string | null;
+        };
+        RequestTarget: {
+            /**
+             * @description The same in words.
+             * @example 10.0.0.3:8443 (ejected 12:00:03 after 5 failures, for 10 s)
+             */
+            explanation: string;
+            /**
+             * Format: int64
+             * @description Number of failures in a row that led to the ejection; null without one.
+             * @example 5
+             */
+            failures: number | null;
+            /**
+             * @description Of an unhealthy or ejected target: why, as reason in the status of a target; otherwise null.
+             * @example connect
+             */
+            reason: string | null;
+            /**
+             * Format: date-time
+             * @description When an unhealthy or ejected target became so; otherwise null.
+             */
+            since: string | null;
+            /**
+             * @description Why: unhealthy (its checks fail, or its address is not allowed), ejected, half_open (its ejection is over, and one request at a time tries it), waiting (for its first check) or draining. Further values may be added.
+             * @example ejected
+             */
+            state: string;
+            /**
+             * @description Host and port of the target, as in its URL, or its address.
+             * @example 10.0.0.3:8443
+             */
+            target: string;
+            /**
+             * Format: date-time
+             * @description When its ejection ends; null without one.
+             */
+            until: string | null;
         };
         Retries: {
             /**

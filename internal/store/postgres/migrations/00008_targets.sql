@@ -129,4 +129,35 @@ CREATE TABLE canary_left_out (
     canary_id text  COLLATE "C" NOT NULL CONSTRAINT "canary_left_out.canary" PRIMARY KEY,
     data      bytea NOT NULL
 );
+
+-- What a request takes on disk, about (requestlog.Record.Size); 0 for those from before this schema, which are not counted.
+ALTER TABLE requests ADD COLUMN size bigint NOT NULL DEFAULT 0;
+-- What the requests of an account and a day (UTC, since 1970) take together. Triggers keep it, and retention removes the rows of
+-- days that it has dropped.
+CREATE TABLE request_bytes (
+    account_id text   COLLATE "C" NOT NULL,
+    day        bigint NOT NULL,
+    bytes      bigint NOT NULL,
+    PRIMARY KEY (account_id, day)
+) WITH (fillfactor = 50);
+-- Rows are locked in the order of the key, so that no two nodes wait for each other.
+CREATE FUNCTION count_requests() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO request_bytes AS b (account_id, day, bytes)
+    SELECT account_id, time / 86400000000, sum(size)::bigint FROM added WHERE size > 0 GROUP BY 1, 2 ORDER BY 1, 2
+    ON CONFLICT (account_id, day) DO UPDATE SET bytes = b.bytes + excluded.bytes;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER requests_counted AFTER INSERT ON requests REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_requests();
+CREATE FUNCTION uncount_requests() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM request_bytes b JOIN (SELECT DISTINCT account_id, time / 86400000000 AS day FROM removed WHERE size > 0) AS r USING (account_id, day)
+    ORDER BY account_id, day FOR UPDATE OF b;
+    UPDATE request_bytes b SET bytes = b.bytes - r.bytes
+    FROM (SELECT account_id, time / 86400000000 AS day, sum(size)::bigint AS bytes FROM removed WHERE size > 0 GROUP BY 1, 2) AS r
+    WHERE b.account_id = r.account_id AND b.day = r.day;
+    RETURN NULL;
+END $$;
+CREATE TRIGGER requests_uncounted AFTER DELETE ON requests REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION uncount_requests();
+
 -- +goose StatementEnd

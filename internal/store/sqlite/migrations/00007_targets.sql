@@ -99,4 +99,23 @@ CREATE TABLE canary_left_out (
     canary_id TEXT NOT NULL PRIMARY KEY,
     data      BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- What a request takes on disk, about (requestlog.Record.Size); 0 for those from before this schema, which are not counted.
+ALTER TABLE requests ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+-- What the requests of an account and a day (UTC, since 1970) take together. Triggers keep it.
+CREATE TABLE request_bytes (
+    account_id TEXT    NOT NULL,
+    day        INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL,
+    PRIMARY KEY (account_id, day)
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER requests_counted AFTER INSERT ON requests WHEN new.size > 0 BEGIN
+    INSERT INTO request_bytes (account_id, day, bytes) VALUES (new.account_id, new.time / 86400000000, new.size)
+    ON CONFLICT (account_id, day) DO UPDATE SET bytes = bytes + excluded.bytes;
+END;
+CREATE TRIGGER requests_uncounted AFTER DELETE ON requests WHEN old.size > 0 BEGIN
+    UPDATE request_bytes SET bytes = bytes - old.size WHERE account_id = old.account_id AND day = old.time / 86400000000;
+    DELETE FROM request_bytes WHERE account_id = old.account_id AND day = old.time / 86400000000 AND bytes <= 0;
+END;
+
 -- +goose StatementEnd

@@ -237,6 +237,7 @@ export default function RequestDetail() {
         </Panel>
       </div>
       {r.attempts && <AttemptsPanel attempts={r.attempts} />}
+      {(r.not_tried || r.all_unhealthy) && <UntriedPanel request={r} />}
       {r.cost && <CostPanel cost={r.cost} />}
       <p className="flex flex-wrap gap-2">
         {r.key_id && (
@@ -273,6 +274,28 @@ function AttemptsPanel({ attempts }: { attempts: NonNullable<LoggedRequest['atte
           </li>
         ))}
       </ol>
+    </Panel>
+  );
+}
+
+// UntriedPanel shows the targets that a request was not sent to because of their state, and why.
+function UntriedPanel({ request: r }: { request: LoggedRequest }) {
+  const listed = r.not_tried ?? [];
+  const more = Number(r.not_tried_count) - listed.length;
+  return (
+    <Panel title="Targets that were not tried">
+      {r.all_unhealthy && <p>Every target was unhealthy or ejected, so the request went to any that was not drained.</p>}
+      {listed.length > 0 && (
+        <ul aria-label="Targets that were not tried" className="flex flex-col gap-2">
+          {listed.map((t, i) => (
+            <li key={i} className="flex flex-wrap items-baseline gap-x-3">
+              <Status tone={t.state === 'draining' || t.state === 'waiting' ? 'warn' : 'bad'}>{t.state.replaceAll('_', ' ')}</Status>
+              <span className="min-w-0 break-words">{clean(t.explanation)}</span>
+            </li>
+          ))}
+          {more > 0 && <li className="text-muted">and {more} more</li>}
+        </ul>
+      )}
     </Panel>
   );
 }

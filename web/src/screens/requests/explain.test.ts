@@ -33,6 +33,9 @@ function request(status: number, decision: Partial<LoggedRequest['decision']>, r
     side: null,
     side_reason: null,
     attempts: null,
+    not_tried: null,
+    not_tried_count: 0,
+    all_unhealthy: false,
     decision: { check: '', code: '', message: 'said by the server', ...none, ...decision },
     ...rest,
   };
