@@ -333,6 +333,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
 	callOwnersAndPlans(ctx, c, discard)
+	callIssuers(ctx, c, discard)
 	callQuotas(ctx, c, discard)
 	callUpstreams(ctx, c, discard)
 	callWebhooks(ctx, c, discard)
@@ -516,6 +517,16 @@ func callOwnersAndPlans(ctx context.Context, c *client.Client, discard func(any,
 	for range c.OwnersOfPlan(ctx, "{plan_id}", client.ListOptions{}) {
 		break
 	}
+}
+
+func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)) {
+	for range c.Issuers(ctx, client.IssuerFilter{}) {
+		break
+	}
+	discard(c.CreateIssuer(ctx, client.CreateIssuerRequest{JWKS: []byte("{}")}))
+	discard(c.Issuer(ctx, "{issuer_id}"))
+	discard(c.UpdateIssuer(ctx, "{issuer_id}", client.IssuerPatch{}))
+	discard(c.DeleteIssuer(ctx, "{issuer_id}"))
 }
 
 func callQuotas(ctx context.Context, c *client.Client, discard func(any, error)) {

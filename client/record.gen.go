@@ -2555,6 +2555,27 @@ type InFlight struct {
 	InFlight map[string]*int64 `json:"in_flight"`
 }
 
+// IssuerKey is the schema IssuerKey of the OpenAPI document.
+type IssuerKey struct {
+	// Alg The only algorithm that it is for; null for every one of its type.
+	//
+	// Example: RS256
+	Alg *string `json:"alg"`
+
+	// When the issuer had it first.
+	FirstSeen time.Time `json:"first_seen"`
+
+	// Kid Identifier of the key; null if it has none.
+	//
+	// Example: 2026-01
+	Kid *string `json:"kid"`
+
+	// Unusable Why it verifies no token; null if it does.
+	//
+	// Example: has the use "enc", and not sig
+	Unusable *string `json:"unusable"`
+}
+
 // Key is the schema Key of the OpenAPI document.
 type Key struct {
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.

@@ -102,6 +102,9 @@ const (
 	PlanUpdate   Action = "plan.update"
 	PlanDelete   Action = "plan.delete"
 	GrantCreate  Action = "grant.create"
+	IssuerCreate Action = "issuer.create"
+	IssuerUpdate Action = "issuer.update"
+	IssuerDelete Action = "issuer.delete"
 )
 
 // Diff maps the name of each field that a management action changed to its values before

@@ -54,6 +54,7 @@ type ReadTx interface {
 	KeyReader
 	OwnerReader
 	PlanReader
+	IssuerReader
 	SessionReader
 	WebhookReader
 	EventReader
@@ -78,6 +79,7 @@ type Tx interface {
 	KeyStore
 	OwnerStore
 	PlanStore
+	IssuerStore
 	SessionStore
 	WebhookStore
 	EventStore

@@ -788,6 +788,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/issuers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List issuers
+         * @description Returns the issuers of the account, newest first.
+         */
+        get: operations["listIssuers"];
+        put?: never;
+        /**
+         * Create an issuer
+         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers.
+         */
+        post: operations["createIssuer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/issuers/{issuer_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an issuer
+         * @description Returns one issuer.
+         */
+        get: operations["getIssuer"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an issuer
+         * @description Deletes an issuer. Returns the record as it was before.
+         */
+        delete: operations["deleteIssuer"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an issuer
+         * @description Changes the given fields; null restores the default. It requires the word admin for /issuers, as a creation does.
+         */
+        patch: operations["updateIssuer"];
+        trace?: never;
+    };
     "/v1/keys": {
         parameters: {
             query?: never;
@@ -2788,6 +2840,84 @@ export interface components {
              */
             units: number;
         };
+        CreateIssuerRequest: {
+            /**
+             * @description Name of the issuer, unique in the account: 1 to 64 characters of a-z, 0-9, - and _. Gateways name it.
+             * @example login
+             */
+            name: string;
+            /** @description Claims that a token must have, each with a value or a list of values, one of which suffices. Of a claim that is a list, one element must be equal. */
+            required?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Signature algorithms of its tokens: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. Default: RS256, ES256 and EdDSA.
+             * @example [
+             *       "RS256"
+             *     ]
+             */
+            algorithms?: string[] | null;
+            /**
+             * @description A token must be for one of them: its claim aud is one, or has one.
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
+            audiences: string[];
+            /** @description Claims by the headers in which the upstream gets them. */
+            claim_headers?: {
+                [key: string]: string;
+            } | null;
+            /** @description Claims with the scopes, the owner and the plan of the bearer. A claim is a member of the token or, if there is none of that name, a path of names joined by dots. */
+            claims?: components["schemas"]["IssuerClaimsInput"];
+            /**
+             * @description Scopes of a token without the scope claim. Default: none, so that every request with it is a 403.
+             * @example [
+             *       "read:orders"
+             *     ]
+             */
+            default_scopes?: string[] | null;
+            /** @description true leaves the token in the request for the upstream. Default: it is removed. */
+            forward_token?: boolean | null;
+            /**
+             * @description The claim iss of its tokens: a URL with https, compared exactly.
+             * @example https://login.example.com/
+             */
+            issuer: string;
+            /** @description Its public keys, a JWK Set. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over. */
+            jwks: {
+                /** @description Public keys (RFC 7517). */
+                keys: {
+                    [key: string]: unknown;
+                }[];
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m. Default: 60s.
+             * @example 30s
+             */
+            leeway?: string | null;
+            /**
+             * @description How far ahead a token may expire: 1m to 9600h. Default: 24h.
+             * @example 1h
+             */
+            max_lifetime?: string | null;
+            /**
+             * @description What precedes the value of the owner's claim in the external ID of the owner. Default: the name of the issuer and a slash.
+             * @example login/
+             */
+            owner_prefix?: string | null;
+            /** @description Scopes by words of the scope claim. A word that is not in it stays as it is, and counts if it is a scope. */
+            scope_map?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description The typ that the header of a token must have, without regard to case and application/. Default: any but logout+jwt, secevent+jwt and dpop+jwt.
+             * @example at+jwt
+             */
+            typ?: string | null;
+        };
         CreateKeyRequest: {
             /**
              * @description Display name.
@@ -3616,6 +3746,165 @@ export interface components {
             in_flight: {
                 [key: string]: number | null;
             };
+        };
+        Issuer: {
+            /**
+             * @description Name of the issuer.
+             * @example login
+             */
+            name: string;
+            /** @description Claims that a token must have, each with a value or a list of values. */
+            required: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Signature algorithms of its tokens.
+             * @example [
+             *       "RS256"
+             *     ]
+             */
+            algorithms: string[];
+            /**
+             * @description A token must be for one of them.
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
+            audiences: string[];
+            /** @description Claims by the headers in which the upstream gets them. */
+            claim_headers: {
+                [key: string]: string;
+            };
+            /** @description Claims with the scopes, the owner and the plan of the bearer. */
+            claims: components["schemas"]["IssuerClaims"];
+            /**
+             * Format: date-time
+             * @description When the issuer was created.
+             */
+            created_at: string;
+            /**
+             * @description Scopes of a token without the scope claim; null for none.
+             * @example [
+             *       "read:orders"
+             *     ]
+             */
+            default_scopes: string[] | null;
+            /** @description Whether the token stays in the request for the upstream. */
+            forward_token: boolean;
+            /**
+             * @description The claim iss of its tokens.
+             * @example https://login.example.com/
+             */
+            issuer: string;
+            /**
+             * @description Identifier of the issuer.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id: string;
+            /** @description Its public keys, a JWK Set. */
+            jwks: {
+                /** @description Public keys (RFC 7517). */
+                keys: {
+                    [key: string]: unknown;
+                }[];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description Its present keys. */
+            keys: components["schemas"]["IssuerKey"][];
+            /** @description Why the keys could not be fetched the last time; null for nothing. */
+            last_error: string | null;
+            /**
+             * @description How far the clocks of the issuer and of Keygate may differ.
+             * @example 60s
+             */
+            leeway: string;
+            /**
+             * @description How far ahead a token may expire.
+             * @example 24h
+             */
+            max_lifetime: string;
+            /**
+             * @description What precedes the value of the owner's claim.
+             * @example login/
+             */
+            owner_prefix: string;
+            /** @description Scopes by words of the scope claim. */
+            scope_map: {
+                [key: string]: string;
+            };
+            /**
+             * @description unreachable if the keys could not be fetched; ok with keys that are given by hand.
+             * @enum {string}
+             */
+            state: "ok" | "unreachable";
+            /**
+             * @description The typ that the header of a token must have; null for any.
+             * @example at+jwt
+             */
+            typ: string | null;
+        };
+        IssuerClaims: {
+            /**
+             * @description Claim with the owner; null if tokens have none.
+             * @example org_id
+             */
+            owner: string | null;
+            /**
+             * @description Claim with the name of the plan; null for none.
+             * @example plan
+             */
+            plan: string | null;
+            /**
+             * @description Claim with the scopes; null for scope, or else scp.
+             * @example realm_access.roles
+             */
+            scope: string | null;
+        };
+        IssuerClaimsInput: {
+            /**
+             * @description Claim with the owner. Default: tokens have no owner.
+             * @example org_id
+             */
+            owner?: string | null;
+            /**
+             * @description Claim with the name of the plan. Default: that of the owner or of the gateway.
+             * @example plan
+             */
+            plan?: string | null;
+            /**
+             * @description Claim with the scopes: a string of words, or a list. Default: scope, or else scp.
+             * @example realm_access.roles
+             */
+            scope?: string | null;
+        } | null;
+        IssuerKey: {
+            /**
+             * @description The only algorithm that it is for; null for every one of its type.
+             * @example RS256
+             */
+            alg: string | null;
+            /**
+             * Format: date-time
+             * @description When the issuer had it first.
+             */
+            first_seen: string;
+            /**
+             * @description Identifier of the key; null if it has none.
+             * @example 2026-01
+             */
+            kid: string | null;
+            /**
+             * @description Why it verifies no token; null if it does.
+             * @example has the use "enc", and not sig
+             */
+            unusable: string | null;
+        };
+        IssuerList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Issuer"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
         };
         Key: {
             /**
@@ -6702,6 +6991,84 @@ export interface components {
              * @example https://orders.internal
              */
             upstream_url?: string;
+        };
+        UpdateIssuerRequest: {
+            /**
+             * @description Name of the issuer. The default of owner_prefix follows it.
+             * @example login
+             */
+            name?: string;
+            /** @description Claims that a token must have; replaced as a whole. null for none. */
+            required?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Signature algorithms of its tokens; replaced as a whole. null for RS256, ES256 and EdDSA.
+             * @example [
+             *       "RS256"
+             *     ]
+             */
+            algorithms?: string[] | null;
+            /**
+             * @description A token must be for one of them; replaced as a whole.
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
+            audiences?: string[];
+            /** @description Claims by the headers in which the upstream gets them; replaced as a whole. null for none. */
+            claim_headers?: {
+                [key: string]: string;
+            } | null;
+            /** @description Claims with the scopes, the owner and the plan of the bearer; replaced as a whole. null for the defaults. */
+            claims?: components["schemas"]["IssuerClaimsInput"];
+            /**
+             * @description Scopes of a token without the scope claim; replaced as a whole. null for none.
+             * @example [
+             *       "read:orders"
+             *     ]
+             */
+            default_scopes?: string[] | null;
+            /** @description Whether the token stays in the request for the upstream; null for false. */
+            forward_token?: boolean | null;
+            /**
+             * @description The claim iss of its tokens.
+             * @example https://login.example.com/
+             */
+            issuer?: string;
+            /** @description Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. */
+            jwks?: {
+                /** @description Public keys (RFC 7517). */
+                keys: {
+                    [key: string]: unknown;
+                }[];
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m; null for 60s.
+             * @example 30s
+             */
+            leeway?: string | null;
+            /**
+             * @description How far ahead a token may expire: 1m to 9600h; null for 24h.
+             * @example 1h
+             */
+            max_lifetime?: string | null;
+            /**
+             * @description What precedes the value of the owner's claim; null for the name of the issuer and a slash.
+             * @example login/
+             */
+            owner_prefix?: string | null;
+            /** @description Scopes by words of the scope claim; replaced as a whole. null for none. */
+            scope_map?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description The typ that the header of a token must have; null for any.
+             * @example at+jwt
+             */
+            typ?: string | null;
         };
         UpdateKeyRequest: {
             /**
@@ -10960,6 +11327,263 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listIssuers: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only the issuer with exactly this name.
+                 * @example login
+                 */
+                name?: string;
+                /**
+                 * @description Only issuers whose name contains this text.
+                 * @example log
+                 */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuerList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateIssuerRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getIssuer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
+            path: {
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateIssuerRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableEntity"];

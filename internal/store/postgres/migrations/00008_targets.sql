@@ -160,4 +160,15 @@ BEGIN
 END $$;
 CREATE TRIGGER requests_uncounted AFTER DELETE ON requests REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION uncount_requests();
 
+CREATE TABLE issuers (
+    id         text   COLLATE "C" NOT NULL CONSTRAINT "issuers.id" PRIMARY KEY,
+    account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),
+    name       text   COLLATE "C" NOT NULL,
+    settings   text   COLLATE "C" NOT NULL,    -- JSON object
+    seen       text   COLLATE "C" NOT NULL,    -- JSON array: its keys, and when each of them was seen first
+    created_at bigint NOT NULL,
+    version    bigint NOT NULL,
+    CONSTRAINT "issuers.name" UNIQUE (account_id, name)
+);
+CREATE INDEX issuers_list ON issuers (account_id, id);
 -- +goose StatementEnd

@@ -118,4 +118,15 @@ CREATE TRIGGER requests_uncounted AFTER DELETE ON requests WHEN old.size > 0 BEG
     DELETE FROM request_bytes WHERE account_id = old.account_id AND day = old.time / 86400000000 AND bytes <= 0;
 END;
 
+CREATE TABLE issuers (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    account_id TEXT    NOT NULL REFERENCES accounts (id),
+    name       TEXT    NOT NULL,
+    settings   TEXT    NOT NULL,            -- JSON object
+    seen       TEXT    NOT NULL,            -- JSON array: its keys, and when each of them was seen first
+    created_at INTEGER NOT NULL,
+    version    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX issuers_list ON issuers (account_id, id);
+CREATE UNIQUE INDEX issuers_name ON issuers (account_id, name);
 -- +goose StatementEnd

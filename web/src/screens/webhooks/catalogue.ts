@@ -98,7 +98,7 @@ const canary: Schemas['CanaryEvent'] = {
   upstream: 'next',
   step: 2,
   weight: 5,
-  explanation: '18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0',
+  explanation: '5 % of the callers go to next. At 1 %: 2 of 1,204 failed on next (0.2 %), 180 of 119,100 on default (0.2 %)',
 };
 
 // catalogue has every type of event that an endpoint can receive.
@@ -149,26 +149,26 @@ export const catalogue: Record<Type, Entry> = {
   },
   'canary.advanced': {
     title: 'Canary advanced',
-    text: 'A canary has a greater share of the callers, or is held after its last step.',
-    data: {
-      ...canary,
-      explanation: '5 % of the callers go to next. At 1 %: 0 of 1,204 failed on next (0.0 %), 31 of 128,710 on default (0.0 %)',
-    },
+    text: 'A canary has a greater share of the callers now, or is held after its last step.',
+    data: { ...canary },
   },
   'canary.aborted': {
     title: 'Canary aborted',
-    text: 'A canary was aborted, by hand or because its upstream is worse than the other. All callers go to the other one again.',
-    data: { ...canary },
+    text: 'A canary was aborted, by hand or because its upstream is worse. All callers go to the other one again.',
+    data: {
+      ...canary,
+      explanation: '18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0',
+    },
   },
   'canary.promoted': {
     title: 'Canary promoted',
-    text: 'The routes of a canary have its upstream.',
+    text: 'The routes of a canary have its upstream now.',
     data: { ...canary, step: 4, weight: 50, explanation: 'promoted: 3 routes have the upstream next now; by hand' },
   },
   'canary.paused': {
     title: 'Canary paused',
-    text: 'A canary was paused: by hand, by a change of its routes or upstreams, or because it had too few requests in 24 hours.',
-    data: { ...canary, explanation: 'the route /orders was changed: resume the canary to go on, or abort it' },
+    text: 'A canary was paused by hand, by a change of its routes or upstreams, or because it had too few requests. Callers stay on their sides.',
+    data: { ...canary, explanation: 'paused by hand' },
   },
   'gateway.spec_pushed': { title: 'Routes changed', text: 'A push or rollback changed the routes of a gateway.', data: { ...pushed } },
   'gateway.sync_failed': {
