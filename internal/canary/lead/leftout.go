@@ -82,9 +82,7 @@ func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, er
 	if !cfg.Errors {
 		return nil, nil
 	}
-	// Reports are by minute. That in which the canary began does not count: it has what the canary itself did to callers.
-	began := c.CreatedAt.Truncate(time.Minute)
-	q := traffic.KeysQuery{AccountID: c.AccountID, Routes: map[[16]byte]struct{}{}, From: began.Add(-before), Until: began}
+	q := traffic.KeysQuery{AccountID: c.AccountID, Routes: map[[16]byte]struct{}{}, From: c.CreatedAt.Add(-before), Until: c.CreatedAt}
 	q.Gateway, _ = id.Parse(id.Gateway, c.GatewayID)
 	for _, routeID := range c.Plan.Routes {
 		if u, ok := id.Parse(id.Route, routeID); ok {

@@ -47,7 +47,7 @@ test('what was touched is sent', () => {
     when_done: 'promote',
   });
   expect(canaryFlags(v).join(' ')).toBe(
-    '--upstream next --route rt_1 --route rt_2 --steps 2.5,10,soon,50 --hold 1h --abort-errors 0.5 --abort-p95-ratio 1.5 --min-requests 2000 --when-done promote',
+    '--upstream next --route rt_1 --route rt_2 --steps 2.5,10,soon,50 --hold 1h --errors-more-than 0.5 --p95-ratio 1.5 --min-requests 2000 --when-done promote',
   );
 });
 

@@ -82,7 +82,7 @@ export default function Canaries() {
                     Add an upstream
                   </Link>
                 )}
-                <Link to="/help/$page" params={{ page: guide }} className="link">
+                <Link to="/help/$page" params={{ page: guide.page }} hash={guide.anchor} className="link">
                   How canaries work
                 </Link>
               </>
@@ -92,10 +92,10 @@ export default function Canaries() {
           </Empty>
         }
       />
-      {start !== undefined && upstreams && (
+      {start !== undefined && (
         <StartCanary
           gatewayId={gatewayId}
-          names={upstreams.map((u) => u.name)}
+          names={upstreams?.map((u) => u.name) ?? []}
           why={why}
           onClose={() => change({ start: undefined }, true)}
         />
@@ -104,4 +104,5 @@ export default function Canaries() {
   );
 }
 
-const guide = 'upstreams'; // the page of the documentation
+// guide is the section of the documentation.
+const guide = { page: 'upstreams', anchor: 'a-version-that-must-prove-itself' };

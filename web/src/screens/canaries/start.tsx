@@ -13,7 +13,7 @@ import { toast } from '../../ui/toast';
 
 interface Props {
   gatewayId: string;
-  names: string[]; // of the upstreams
+  names: string[]; // of the upstreams; none before they are read
   why: string | null; // why none can be started
   onClose: () => void;
 }
@@ -21,9 +21,9 @@ interface Props {
 // StartCanary asks to which upstream a canary sends requests, of which routes, and when it is aborted.
 export function StartCanary({ gatewayId, names, why, onClose }: Props) {
   const navigate = useNavigate();
-  const upstream = names.find((n) => n !== defaultUpstream) ?? defaultUpstream;
-  const form = useForm<CanaryValues>({ ...canaryDefaults, upstream, which: 'all', routes: [], when_done: 'hold' });
-  const { values: v, set } = form;
+  const form = useForm<CanaryValues>({ ...canaryDefaults, upstream: '', which: 'all', routes: [], when_done: 'hold' });
+  const { set } = form;
+  const v = { ...form.values, upstream: form.values.upstream || (names.find((n) => n !== defaultUpstream) ?? defaultUpstream) };
   const body = canaryBody(v);
   const submit = () =>
     form.submit(async () => {

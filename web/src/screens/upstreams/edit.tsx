@@ -1,5 +1,6 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
+import { usePresentCanary } from '../../api/canaries';
 import { type Answer, api } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
@@ -20,7 +21,8 @@ export default function EditUpstream() {
   const { gatewayId, upstream } = useParams({ from: '/gateways/$gatewayId/upstreams/$upstream/edit' });
   const path = { gateway_id: gatewayId, upstream };
   const query = useRecord('/v1/gateways/{gateway_id}/upstreams/{upstream}', { path });
-  if (query.data) return <Form key={upstream} gatewayId={gatewayId} first={query.data} />;
+  const canary = usePresentCanary(gatewayId); // what it says moves nothing
+  if (query.data && !canary.pending) return <Form key={upstream} gatewayId={gatewayId} first={query.data} />;
   return query.error ? <Failure error={query.error} retry={() => void query.refetch()} /> : <Skeleton className="h-96 w-full" />;
 }
 
