@@ -36,7 +36,9 @@ function broken(): string[] {
   probe.style.color = 'var(--bad)';
   const bad = getComputedStyle(probe).color;
   probe.remove();
-  for (const e of all.filter((o) => o.matches('button') && /^(Delete|Revoke|Disconnect|Suspend)\b/.test((o.textContent ?? '').trim()))) {
+  for (const e of all.filter(
+    (o) => o.matches('button') && /^(Delete|Revoke|Disconnect|Suspend|Abort)\b/.test((o.textContent ?? '').trim()),
+  )) {
     const { borderTopColor, color, backgroundColor } = getComputedStyle(e);
     if (borderTopColor !== bad || color !== bad || backgroundColor === bad) found.push(`not outlined: ${name(e)}`);
   }
@@ -96,6 +98,8 @@ const dialogs = (id: Record<string, string>): [path: string, button: string][] =
   [`gateways/${id.gateway}/routes`, 'Create a route'],
   [`gateways/${id.gateway}/repository`, 'Connect a repository'],
   [`gateways/${id.gateway}/revisions`, 'Read'],
+  [`gateways/${id.billing}/canaries/${id.canary}`, 'Promote'],
+  [`gateways/${id.billing}/canaries/${id.canary}`, 'Abort'],
   ['keys', 'Create a key'],
   ['keys', 'Check a key'],
   [`keys/${id.key}`, 'Edit'],

@@ -1,10 +1,5 @@
-import { mkdirSync } from 'node:fs';
-import { join } from 'node:path';
 import { accessible, expect, signIn, test } from './keygate';
-import { fill, screens, settled } from './screens';
-
-const shots = join(import.meta.dirname, '..', '.shots');
-mkdirSync(shots, { recursive: true });
+import { fill, screens, settled, shot } from './screens';
 
 test('every screen is accessible in both themes, does not shift, and fits 390 px', async ({ page, keygate, upstream, watch }) => {
   test.setTimeout(900_000);
@@ -36,7 +31,7 @@ test('every screen is accessible in both themes, does not shift, and fits 390 px
       }
       // The themes differ in colours alone.
       await test.step(`${name}, ${theme}`, () => accessible(page, theme === 'light' ? 'all' : 'colours'));
-      await page.screenshot({ path: join(shots, `${name}-${theme}.png`), fullPage: true });
+      await shot(page, `${name}-${theme}`);
     }
     await page.emulateMedia({ colorScheme: 'light' });
     for (const width of [768, 390]) {
@@ -44,7 +39,7 @@ test('every screen is accessible in both themes, does not shift, and fits 390 px
       await settled(page);
       const wide = await page.evaluate(() => document.documentElement.scrollWidth);
       expect.soft(wide, `width of ${name} at ${width} px`).toBeLessThanOrEqual(width);
-      await page.screenshot({ path: join(shots, `${name}-${width}.png`), fullPage: true });
+      await shot(page, `${name}-${width}`);
     }
     await page.setViewportSize({ width: 1280, height: 800 });
   }

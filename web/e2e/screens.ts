@@ -1,3 +1,5 @@
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Page } from '@playwright/test';
 import { expect, type Keygate, type Service } from './keygate';
 
@@ -35,12 +37,17 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
   const upstreams = `/v1/gateways/${billing.gateway_id}/upstreams`;
   await k.call('POST', `${upstreams}/default/targets`, { url: 'https://billing-2.internal.example.com/v2', weight: 3 });
   await k.call('POST', `${upstreams}/default/targets`, { url: 'https://billing-dr.internal.example.com/v2', backup: true });
+  await k.call('POST', `/v1/gateways/${billing.gateway_id}/routes`, { path: '/invoices/{id}', methods: ['GET', 'PUT'] });
   await k.call('PUT', `${upstreams}/next`, {
     targets: [{ url: 'https://10.20.0.4:8443' }, { url: 'https://10.20.0.5:8443', drain: true }],
     host: 'billing.internal.example.com',
     headers: { 'X-Api-Token': 'token' },
     ejection: { on: ['connect', 'reset', '503'] },
   });
+  const canaries = `/v1/gateways/${billing.gateway_id}/canaries`;
+  const aborted = await k.call('POST', canaries, { upstream: 'next' });
+  await k.call('POST', `${canaries}/${aborted.canary_id}/abort`);
+  const canary = await k.call('POST', canaries, { upstream: 'next', abort: { errors: { more_than: 1 }, latency: { p95_ratio: 1.5 } } });
   const plan = await k.call('POST', '/v1/plans', {
     name: 'pro',
     title: 'Professional',
@@ -90,6 +97,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
   return {
     gateway: gateway.gateway_id,
     billing: billing.gateway_id,
+    canary: canary.canary_id,
     route: routes.find((r) => r.path === '/orders')!.route_id,
     key: keys[0]!.key_id,
     plan: plan.plan_id,
@@ -120,6 +128,9 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['upstream-edit', `gateways/${id.billing}/upstreams/next/edit`],
   ['target', `gateways/${id.billing}/upstreams/next/target?url=${encodeURIComponent('https://10.20.0.4:8443')}`],
   ['upstream-new', `gateways/${id.billing}/new-upstream`],
+  ['canaries', `gateways/${id.billing}/canaries`],
+  ['canary-new', `gateways/${id.billing}/canaries?start=1`],
+  ['canary', `gateways/${id.billing}/canaries/${id.canary}`],
   ['routes', 'routes'],
   ['keys', 'keys'],
   ['key-new', 'keys?create=1'],
@@ -151,6 +162,14 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['help-page', 'help/keys-and-limits'],
   ['missing', 'no/such/page'],
 ];
+
+const shots = join(import.meta.dirname, '..', '.shots');
+
+// shot keeps a screenshot of the whole page.
+export async function shot(page: Page, name: string) {
+  mkdirSync(shots, { recursive: true });
+  await page.screenshot({ path: join(shots, `${name}.png`), fullPage: true });
+}
 
 // settled waits until nothing is loading.
 export async function settled(page: Page) {

@@ -91,6 +91,17 @@ const newUpstream = createRoute({
   path: '/new-upstream',
   component: lazyRouteComponent(() => import('./screens/upstreams/create')),
 });
+const gatewayCanaries = createRoute({
+  getParentRoute: () => gateway,
+  path: '/canaries',
+  validateSearch: pick('cursor', 'start'),
+  component: lazyRouteComponent(() => import('./screens/canaries/list')),
+});
+const gatewayCanary = createRoute({
+  getParentRoute: () => gateway,
+  path: '/canaries/$canaryId',
+  component: lazyRouteComponent(() => import('./screens/canaries/detail')),
+});
 const gatewaySettings = createRoute({
   getParentRoute: () => gateway,
   path: '/settings',
@@ -251,6 +262,8 @@ export const router = createRouter({
       gatewayTarget,
       editUpstream,
       newUpstream,
+      gatewayCanaries,
+      gatewayCanary,
     ]),
     routes,
     keys,

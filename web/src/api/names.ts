@@ -31,6 +31,12 @@ const kinds: Record<string, Kind> = {
     part: 'gateways',
     named: (r) => ({ name: `${methods(r.methods)} ${text(r.path)}`, mark: text(r.route_id).slice(-6) }),
   },
+  can: {
+    path: '/v1/gateways/{gateway_id}/canaries/{canary_id}',
+    of: (id, gatewayId) => (gatewayId ? { gateway_id: gatewayId, canary_id: id } : null),
+    part: 'gateways',
+    named: (r) => ({ name: `Canary of ${text(r.upstream)}`, mark: text(r.canary_id).slice(-6) }),
+  },
   key: {
     path: '/v1/keys/{key_id}',
     of: (id) => ({ key_id: id }),

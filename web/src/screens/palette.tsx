@@ -65,6 +65,21 @@ const actionsOf = (gatewayId: string): Item[] => [
     to: `/gateways/${gatewayId}/new-upstream`,
     needs: ['write', `gateways/${gatewayId}/upstreams`],
   },
+  {
+    id: 'canaries',
+    icon: 'branch',
+    label: 'Canaries of this gateway',
+    to: `/gateways/${gatewayId}/canaries`,
+    needs: ['read', `gateways/${gatewayId}/canaries`],
+  },
+  {
+    id: 'new-canary',
+    icon: 'plus',
+    label: 'Start a canary',
+    to: `/gateways/${gatewayId}/canaries`,
+    search: { start: '1' },
+    needs: ['write', `gateways/${gatewayId}/canaries`],
+  },
 ];
 
 // Palette finds pages, actions, gateways, keys, owners and plans. An identifier leads straight to its record.

@@ -28,6 +28,7 @@ const words: Record<string, string> = {
   upstreams: 'Upstreams',
   target: 'Target',
   'new-upstream': 'New upstream',
+  canaries: 'Canaries',
 };
 
 // Crumbs shows where the page is, and sets the document's title.

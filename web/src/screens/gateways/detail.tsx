@@ -14,6 +14,7 @@ const tabs = [
   { to: '/gateways/$gatewayId/settings', label: 'Settings' },
 ];
 const upstreamsTab = { to: '/gateways/$gatewayId/upstreams', label: 'Upstreams', below: true };
+const canariesTab = { to: '/gateways/$gatewayId/canaries', label: 'Canaries', below: true };
 
 // useGateway reads the gateway of the page.
 export function useGateway() {
@@ -28,8 +29,11 @@ export default function Gateway() {
   const warnings = useWarnings(gatewayId);
   const upstreams = useUpstreams(gatewayId).data?.data.data;
   const onUpstreams = useRouterState({ select: (s) => /\/(upstreams|new-upstream)(\/|$)/.test(s.location.pathname) });
-  // The last one: what appears later moves nothing.
-  const shown = onUpstreams || (upstreams && !isPlain(upstreams)) ? [...tabs, upstreamsTab] : tabs;
+  const onCanaries = useRouterState({ select: (s) => /\/canaries(\/|$)/.test(s.location.pathname) });
+  // The last ones: what appears later moves nothing.
+  const shown = [...tabs];
+  if (onUpstreams || onCanaries || (upstreams && !isPlain(upstreams))) shown.push(upstreamsTab);
+  if (onCanaries || (upstreams && upstreams.length > 1)) shown.push(canariesTab);
   if (query.error && !record)
     return (
       <Page title="Gateway">

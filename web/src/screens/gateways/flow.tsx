@@ -1,6 +1,7 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
 import { useCallLine } from '../../api/address';
+import { usePresentCanary } from '../../api/canaries';
 import { api, type Schemas } from '../../api/client';
 import { useFirstCall } from '../../api/firstcall';
 import { changed, useList, useRecord } from '../../api/hooks';
@@ -17,6 +18,7 @@ import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { Icon, type IconName } from '../../ui/icon';
 import { toast } from '../../ui/toast';
 import { TrafficChart } from '../../ui/trafficchart';
+import { CanaryLink, StateOf } from '../canaries/state';
 import { useGateway } from './detail';
 import { TryIt } from './try';
 import { AddLinks, UpstreamTable } from './flowupstreams';
@@ -36,11 +38,21 @@ export default function Flow() {
   const keys = useList('/v1/keys', { query: { gateway_id: gatewayId, state: 'active', limit: 100 } });
   const first = useFirstCall(gatewayId);
   const upstreams = useUpstreams(gatewayId);
+  const present = usePresentCanary(gatewayId);
   const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
   const g = query.data?.data;
   const { rows } = traffic;
   // All at once: nothing moves, and nothing is said to be unknown that is on its way.
-  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending || upstreams.isLoading || first.pending)
+  if (
+    !g ||
+    traffic.pending ||
+    levels.isPending ||
+    keys.isPending ||
+    repository.isPending ||
+    upstreams.isLoading ||
+    present.pending ||
+    first.pending
+  )
     return <Skeleton className="h-96 w-full" />;
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
@@ -137,6 +149,12 @@ export default function Flow() {
             <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">
               Why they failed
             </Link>
+          )}
+          {present.canary && (
+            <p className="flex flex-wrap items-center gap-2">
+              <CanaryLink gatewayId={gatewayId} canary={present.canary} />
+              <StateOf canary={present.canary} />
+            </p>
           )}
           {!plain && <UpstreamTable gatewayId={gatewayId} upstreams={all} />}
           <AddLinks gatewayId={gatewayId} />

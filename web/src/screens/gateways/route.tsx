@@ -1,5 +1,6 @@
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
+import { usePresentCanary } from '../../api/canaries';
 import { api, type Answer, type Schemas } from '../../api/client';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useNames } from '../../api/names';
@@ -46,9 +47,10 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   const gateway = of.data?.data;
   const upstreams = useUpstreams(gatewayId);
   const names = upstreams.data?.data.data.map((u) => u.name) ?? [];
+  const canary = usePresentCanary(gatewayId);
   const r = query.data?.data;
   if (query.error && !r) return <Failure error={query.error} retry={() => void query.refetch()} />;
-  if (!query.data || !r || of.isPending || upstreams.isLoading) return <Skeleton className="h-96 w-full" />; // all, so that nothing moves
+  if (!query.data || !r || of.isPending || upstreams.isLoading || canary.pending) return <Skeleton className="h-96 w-full" />; // all, so that nothing moves
   return (
     <>
       <div className="flex flex-wrap items-center gap-2">

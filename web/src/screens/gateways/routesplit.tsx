@@ -5,6 +5,7 @@ import { flagsOf, type SplitEntry, splitOf, textOf } from '../../lib/split';
 import { Button, Panel } from '../../ui/basic';
 import { AreaField, SelectField } from '../../ui/form';
 import { SplitWords } from '../../ui/split';
+import { CanaryNotice } from '../canaries/state';
 import { RouteDialog, useRouteEdit } from './routedialog';
 
 type Route = Schemas['Route'];
@@ -13,7 +14,7 @@ type Kind = 'gateway' | 'none' | 'own';
 // RouteSplit shows which requests of a route go to another upstream, and changes that. inherited is the split of the gateway.
 export function RouteSplit({ first, inherited }: { first: Answer<Route>; inherited?: SplitEntry[] }) {
   const [editing, setEditing] = useState(false);
-  const { gateway_id, split, upstream } = first.data;
+  const { gateway_id, route_id, split, upstream } = first.data;
   const refused = useRefusal('write', `gateways/${gateway_id}/routes`);
   const inForce = split ?? inherited ?? [];
   return (
@@ -30,6 +31,11 @@ export function RouteSplit({ first, inherited }: { first: Answer<Route>; inherit
         <SplitWords split={splitOf(textOf(inForce))} upstream={upstream} />
       )}
       {split === null && inForce.length > 0 && <p className="mt-2 text-muted text-sm">This is the split of the gateway.</p>}
+      <div className="mt-2 empty:hidden">
+        <CanaryNotice gatewayId={gateway_id} concerns={(c) => c.routes.includes(route_id)}>
+          it decides where requests to this route go, and no split can be given until it has ended.
+        </CanaryNotice>
+      </div>
       {editing && <SplitEditor first={first} onClose={() => setEditing(false)} />}
     </Panel>
   );

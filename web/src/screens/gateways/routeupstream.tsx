@@ -4,6 +4,7 @@ import type { Answer, Schemas } from '../../api/client';
 import { useRefusal } from '../../api/session';
 import { Button, Panel } from '../../ui/basic';
 import { SelectField } from '../../ui/form';
+import { CanaryNotice } from '../canaries/state';
 import { RouteDialog, useRouteEdit } from './routedialog';
 
 type Route = Schemas['Route'];
@@ -50,6 +51,9 @@ function UpstreamEditor({ first, names, onClose }: { first: Answer<Route>; names
       flags={`--upstream ${upstream}`}
       done={`Requests go to the upstream “${upstream}”`}
       onClose={onClose}>
+      <CanaryNotice gatewayId={first.data.gateway_id} concerns={(c) => c.state === 'running' && c.routes.includes(first.data.route_id)}>
+        a change of this route pauses it.
+      </CanaryNotice>
       <UpstreamSelect names={names} value={upstream} onChange={(u) => form.set('upstream', u)} error={form.fieldError('upstream')} />
     </RouteDialog>
   );

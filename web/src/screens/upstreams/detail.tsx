@@ -70,7 +70,8 @@ function DeleteUpstream({ gatewayId, record, onClose }: { gatewayId: string; rec
   return (
     <ConfirmDialog title="Delete the upstream" action="Delete the upstream" onClose={onClose} run={run}>
       <p>
-        The upstream <b>{name}</b> is deleted with its {plural(targets.length, 'target')}. That is possible only while no route names it.
+        The upstream <b>{name}</b> is deleted with its {plural(targets.length, 'target')}. That is possible only while no route, split or
+        canary names it.
       </p>
       <div>
         <AsCode

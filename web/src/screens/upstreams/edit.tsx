@@ -1,5 +1,6 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
+import { usePresentCanary } from '../../api/canaries';
 import { type Answer, api } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
@@ -13,13 +14,15 @@ import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog } from '../../ui/dialog';
 import { Submit, SubmitBar } from '../../ui/form';
 import { toast } from '../../ui/toast';
+import { CanaryNotice } from '../canaries/state';
 import { UpstreamFields } from './form';
 
 export default function EditUpstream() {
   const { gatewayId, upstream } = useParams({ from: '/gateways/$gatewayId/upstreams/$upstream/edit' });
   const path = { gateway_id: gatewayId, upstream };
   const query = useRecord('/v1/gateways/{gateway_id}/upstreams/{upstream}', { path });
-  if (query.data) return <Form key={upstream} gatewayId={gatewayId} first={query.data} />;
+  const canary = usePresentCanary(gatewayId); // what it says moves nothing
+  if (query.data && !canary.pending) return <Form key={upstream} gatewayId={gatewayId} first={query.data} />;
   return query.error ? <Failure error={query.error} retry={() => void query.refetch()} /> : <Skeleton className="h-96 w-full" />;
 }
 
@@ -70,6 +73,9 @@ function Form({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream>
         <h2 id="edit-upstream" className="text-lg font-semibold break-all">
           Edit “{name}”
         </h2>
+        <CanaryNotice gatewayId={gatewayId} concerns={(c) => c.state === 'running' && [c.upstream, c.other].includes(name)}>
+          a change of this upstream pauses it.
+        </CanaryNotice>
         <UpstreamFields form={form} />
         <SubmitBar>
           {form.conflict && <Conflict {...form.conflict} />}

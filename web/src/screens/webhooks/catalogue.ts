@@ -163,7 +163,7 @@ export const catalogue: Record<Type, Entry> = {
   'canary.promoted': {
     title: 'Canary promoted',
     text: 'The routes of a canary have its upstream now.',
-    data: { ...canary, step: 4, weight: 50 },
+    data: { ...canary, step: 4, weight: 50, explanation: 'promoted: 3 routes have the upstream next now; by hand' },
   },
   'canary.paused': {
     title: 'Canary paused',
