@@ -345,6 +345,24 @@ func (e GatewayErrorFormat) Valid() bool {
 	}
 }
 
+// Values of ImportKeyRequestLevel.
+const (
+	ImportKeyRequestLevelAccount ImportKeyRequestLevel = "account"
+	ImportKeyRequestLevelGateway ImportKeyRequestLevel = "gateway"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ImportKeyRequestLevel) Valid() bool {
+	switch e {
+	case ImportKeyRequestLevelAccount:
+		return true
+	case ImportKeyRequestLevelGateway:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of KeyLevel.
 const (
 	KeyLevelAccount KeyLevel = "account"
@@ -2135,7 +2153,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -2547,6 +2565,88 @@ type HealthInput struct {
 	Unhealthy *int64 `json:"unhealthy,omitempty"`
 }
 
+// ImportKeyRequest is the schema ImportKeyRequest of the OpenAPI document.
+type ImportKeyRequest struct {
+	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
+	//
+	// Example: 2030-01-31
+	ExpiresAt *string `json:"expires_at,omitempty"`
+
+	// GatewayID Gateway that the key is restricted to. If absent, the key works on every gateway of the account.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id,omitempty"`
+
+	// Key The key in clear, in place of sha256: 22 to 512 printable ASCII characters without spaces, which do not have the form of Keygate's own keys. Keygate keeps its hash alone.
+	//
+	// Example: sk_live_exampleexampleexample
+	Key *string `json:"key,omitempty"`
+
+	// KeyPrefix Start of the key, for recognizing it. Everyone who may read keys sees it. Default: the first 6 characters of key; none for sha256.
+	//
+	// Example: sk_live_
+	KeyPrefix *string `json:"key_prefix,omitempty"`
+
+	// LastUsedAt When the key was last used, an RFC 3339 time.
+	//
+	// Example: 2026-07-31T12:00:00Z
+	LastUsedAt *string `json:"last_used_at,omitempty"`
+
+	// gateway (the default) for calls through gateways; account for this API. An
+	// account-level key takes none of gateway_id, rate_limit and concurrency.
+	Level *ImportKeyRequestLevel `json:"level,omitempty"`
+
+	// Key-value pairs of your own. Keygate does not interpret them.
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Name Display name.
+	//
+	// Example: mobile app
+	Name string `json:"name"`
+
+	// Owner External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account.
+	//
+	// Example: customer-42
+	Owner *string `json:"owner,omitempty"`
+
+	// Plan Name of the plan of the key, in place of plan_id.
+	//
+	// Example: free
+	Plan *string `json:"plan,omitempty"`
+
+	// PlanID Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID *string `json:"plan_id,omitempty"`
+
+	// Rate limit of the key: a rate, or an object with sustained, burst and daily.
+	RateLimit *KeyRateLimit `json:"rate_limit,omitempty"`
+
+	// Scope 1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query.
+	//
+	// Example: read:orders write:customers
+	Scope string `json:"scope"`
+
+	// Sha256 SHA-256 of the key, as 64 hexadecimal digits or as base64, in place of key. The response then has the warning strength_unknown.
+	//
+	// Example: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+	Sha256 *string `json:"sha256,omitempty"`
+}
+
+// ImportKeyRequestLevel is an enumerated string; see its constants.
+type ImportKeyRequestLevel string
+
+// ImportKeysRequest is the schema ImportKeysRequest of the OpenAPI document.
+type ImportKeysRequest struct {
+	// The keys. All of them are imported, or none.
+	Keys []ImportKeyRequest `json:"keys"`
+}
+
 // InFlight is the schema InFlight of the OpenAPI document.
 type InFlight struct {
 	// InFlight The requests in flight at the target, by the names of the nodes on which there are some; null for a node that has not reported since the change.
@@ -2593,6 +2693,11 @@ type Key struct {
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
+
+	// Imported Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+	//
+	// Example: false
+	Imported bool `json:"imported"`
 
 	// KeyID Identifier of the key.
 	//

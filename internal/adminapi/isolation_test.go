@@ -15,7 +15,7 @@ func operations(t *testing.T) []request {
 	bodies := map[string]string{
 		"createGateway": `{"name": "a", "upstream_url": "http://x"}`, "updateGateway": `{"name": "a"}`,
 		"putGatewaySpec": petSpec, "putGatewayConfig": "routes: []", "createRoute": `{"path": "/z", "methods": ["GET"]}`,
-		"updateRouteLimit": `{"rate_limit": null}`, "updateRoute": `{"path": "/z"}`, "createKey": `{"name": "a", "scope": "read"}`, "updateKey": `{"name": "a"}`,
+		"updateRouteLimit": `{"rate_limit": null}`, "updateRoute": `{"path": "/z"}`, "createKey": `{"name": "a", "scope": "read"}`, "importKeys": `{"keys": [{"name": "a", "scope": "read", "key": "a-key-of-another-gateway"}]}`, "updateKey": `{"name": "a"}`,
 		"rotateKey": `{"overlap_days": 1}`, "verifyKey": `{"key": "x"}`,
 		"putRepository": `{"url": "https://git.example.com/a.git", "branch": "main", "path": "openapi.yaml", "kind": "spec"}`,
 		"createWebhook": `{"url": "https://hooks.example.com", "events": ["key.created"]}`, "updateWebhook": `{"state": "active"}`,

@@ -13,6 +13,7 @@ import (
 const (
 	maxBody     = 1 << 20
 	maxDocument = 16 << 20
+	maxImport   = 4 << 20 // of keys
 )
 
 // operation is one call of the API: its text in the OpenAPI document, the checks

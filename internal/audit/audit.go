@@ -68,6 +68,7 @@ const (
 	RouteUpdate     Action = "route.update"
 	RouteDelete     Action = "route.delete"
 	KeyCreate       Action = "key.create"
+	KeyImport       Action = "key.import"
 	KeyUpdate       Action = "key.update"
 	KeyRotate       Action = "key.rotate"
 	KeyRevoke       Action = "key.revoke"

@@ -89,6 +89,9 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 			"CreateKey": func(ctx context.Context) error {
 				return second(h.CreateKey(ctx, c, control.KeyInput{Name: "n", Scope: "read", Level: string(apikey.GatewayLevel)}))
 			},
+			"ImportKeys": func(ctx context.Context) error {
+				return second(h.ImportKeys(ctx, c, []control.ImportInput{{KeyInput: control.KeyInput{Name: "n", Scope: "read", Level: string(apikey.GatewayLevel)}, Secret: "a-key-of-another-gateway"}}))
+			},
 			"UpdateKey": func(ctx context.Context) error {
 				return second(h.UpdateKey(ctx, c, on.keyID, control.KeyPatch{Name: value("n")}, nil))
 			},

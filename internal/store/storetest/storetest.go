@@ -59,6 +59,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"KeyTouch", testKeyTouch},
 		{"EndedGateway", testEndedGateway},
 		{"KeysOfBucket", testKeysOfBucket},
+		{"HaveDigests", testHaveDigests},
 		{"KeysByHolders", testKeysByHolders},
 		{"KeysToNotify", testKeysToNotify},
 		{"KeyList", testKeyList},

@@ -864,6 +864,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/keys/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import keys
+         * @description Makes keys that exist already, such as those of another gateway, keys of this account, so that callers need no new ones. Each is given by its SHA-256 or in clear, and has the fields of createKey; its level is gateway. All keys are imported, or none. A key that the account has, or had before it was revoked or replaced, is a 409 whose errors name each of them; whether another account has it does not matter. An imported key may be rotated, which replaces it by one of Keygate's own keys, and be changed and revoked like any other.
+         */
+        post: operations["importKeys"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/keys/verify": {
         parameters: {
             query?: never;
@@ -3162,7 +3182,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -3341,11 +3361,11 @@ export interface components {
              * @example validation_failed
              */
             error: string;
-            /** @description Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error. */
+            /** @description With 422, and with the 409 of an import: everything that is wrong, at most 50 items. The first has the same field and message as the error. */
             errors?: components["schemas"]["Problem"][] | null;
             /**
              * Format: int64
-             * @description Only with 422: how many problems of a document there are beyond errors. They are counted up to 950.
+             * @description How many problems of a document or an import there are beyond errors. They are counted up to 950.
              * @example 12
              */
             errors_left_out?: number;
@@ -3736,6 +3756,220 @@ export interface components {
              */
             unhealthy?: number | null;
         } | null;
+        ImportKeyRequest: {
+            /**
+             * @description Display name.
+             * @example mobile app
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+             * @example 5
+             */
+            concurrency?: number | null;
+            /**
+             * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
+             * @example 2030-01-31
+             */
+            expires_at?: string | null;
+            /**
+             * @description Gateway that the key is restricted to. If absent, the key works on every gateway of the account.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id?: string | null;
+            /**
+             * @description The key in clear, in place of sha256: 22 to 512 printable ASCII characters without spaces, which do not have the form of Keygate's own keys. Keygate keeps its hash alone.
+             * @example sk_live_exampleexampleexample
+             */
+            key?: string | null;
+            /**
+             * @description Start of the key, for recognizing it. Everyone who may read keys sees it. Default: the first 6 characters of key; none for sha256.
+             * @example sk_live_
+             */
+            key_prefix?: string | null;
+            /**
+             * @description When the key was last used, an RFC 3339 time.
+             * @example 2026-07-31T12:00:00Z
+             */
+            last_used_at?: string | null;
+            /**
+             * @description gateway (the default) for calls through gateways; account for this API. An account-level key takes none of gateway_id, rate_limit and concurrency.
+             * @enum {string|null}
+             */
+            level?: "gateway" | "account" | null;
+            /** @description Key-value pairs of your own. Keygate does not interpret them. */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account.
+             * @example customer-42
+             */
+            owner?: string | null;
+            /**
+             * @description Name of the plan of the key, in place of plan_id.
+             * @example free
+             */
+            plan?: string | null;
+            /**
+             * @description Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id?: string | null;
+            /** @description Rate limit of the key: a rate, or an object with sustained, burst and daily. */
+            rate_limit?: string | {
+                /**
+                 * @description Bucket capacity, <count>/<unit>.
+                 * @example 50/s
+                 */
+                burst?: string | null;
+                /**
+                 * @description Maximum number of requests in a UTC day, <count>/day.
+                 * @example 100000/day
+                 */
+                daily?: string | null;
+                /**
+                 * @description Refill rate, <count>/<unit>.
+                 * @example 600/min
+                 */
+                sustained?: string | null;
+            } | null;
+            /**
+             * @description 1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query.
+             * @example read:orders write:customers
+             */
+            scope: string;
+            /**
+             * @description SHA-256 of the key, as 64 hexadecimal digits or as base64, in place of key. The response then has the warning strength_unknown.
+             * @example 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+             */
+            sha256?: string | null;
+        };
+        ImportKeysRequest: {
+            /** @description The keys. All of them are imported, or none. */
+            keys: components["schemas"]["ImportKeyRequest"][];
+        };
+        ImportedKey: {
+            /**
+             * @description Display name.
+             * @example mobile app
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+             * @example 5
+             */
+            concurrency: number | null;
+            /**
+             * Format: date-time
+             * @description When the key was created.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When the key expires; null for never.
+             */
+            expires_at: string | null;
+            /**
+             * @description Gateway that the key is restricted to; null if it works on every gateway of the account.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string | null;
+            /**
+             * @description Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+             * @example false
+             */
+            imported: boolean;
+            /**
+             * @description Identifier of the key.
+             * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            key_id: string;
+            /**
+             * @description Start of the key, for recognizing it. The full key cannot be retrieved again.
+             * @example kg_4tQx9Z
+             */
+            key_prefix: string;
+            /**
+             * Format: date-time
+             * @description When the key was last used; null if never.
+             */
+            last_used_at: string | null;
+            /**
+             * @description gateway for calls through gateways, account for this API.
+             * @enum {string}
+             */
+            level: "gateway" | "account";
+            /** @description Key-value pairs of your own. Keygate does not interpret them. */
+            metadata: {
+                [key: string]: string;
+            };
+            /**
+             * @description External ID of the owner of the key; null if it has none.
+             * @example customer-42
+             */
+            owner: string | null;
+            /**
+             * @description Identifier of the owner; null if the key has none.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string | null;
+            /**
+             * @description Name of that plan; null for none.
+             * @example free
+             */
+            plan: string | null;
+            /**
+             * @description Plan of the key itself, whatever its owner has; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id: string | null;
+            /** @description Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit. */
+            rate_limit: string | {
+                /**
+                 * @description Bucket capacity, <count>/<unit>.
+                 * @example 50/s
+                 */
+                burst: string | null;
+                /**
+                 * @description Maximum number of requests in a UTC day, <count>/day.
+                 * @example 100000/day
+                 */
+                daily: string | null;
+                /**
+                 * @description Refill rate, <count>/<unit>.
+                 * @example 600/min
+                 */
+                sustained: string | null;
+            } | null;
+            /**
+             * Format: date-time
+             * @description When the key was revoked; null if it is not revoked.
+             */
+            revoked_at: string | null;
+            /** @description Identifier of the key that this key replaced in a rotation; null if none. */
+            rotated_from: string | null;
+            /** @description Identifier of the key that replaced this key in a rotation; null if none. */
+            rotated_to: string | null;
+            /**
+             * @description One or more scopes separated by spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders.
+             * @example read:orders write:customers
+             */
+            scope: string;
+            /**
+             * @description State of the key.
+             * @enum {string}
+             */
+            state: "active" | "expired" | "revoked";
+            /** @description strength_unknown if only the hash of the key was given, so that it may be short or easy to guess; and the warnings of createKey. Empty if there are none. */
+            warnings: string[];
+        };
+        ImportedKeys: {
+            /** @description The keys, in the order of the request. */
+            data: components["schemas"]["ImportedKey"][];
+        };
         InFlight: {
             /**
              * @description The requests in flight at the target, by the names of the nodes on which there are some; null for a node that has not reported since the change.
@@ -3933,6 +4167,11 @@ export interface components {
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
+            /**
+             * @description Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+             * @example false
+             */
+            imported: boolean;
             /**
              * @description Identifier of the key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -4386,6 +4625,11 @@ export interface components {
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
+            /**
+             * @description Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+             * @example false
+             */
+            imported: boolean;
             /**
              * @description The full key. It is returned only once, and is absent from a replayed response.
              * @example kg_4tQx9ZexampleexampleexampleexAmple
@@ -6800,7 +7044,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -11698,6 +11942,58 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NewKey"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    importKeys: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportKeysRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedKeys"];
                 };
             };
             400: components["responses"]["BadRequest"];

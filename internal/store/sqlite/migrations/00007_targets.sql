@@ -1,6 +1,9 @@
 -- +goose Up
 -- +goose StatementBegin
 
+-- Whether the string of the key is not one of Keygate's. Its digest is then bound to the account.
+ALTER TABLE keys ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
+
 -- How many targets the upstreams of the gateway have.
 ALTER TABLE gateways ADD COLUMN target_count INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE account_counts ADD COLUMN targets INTEGER NOT NULL DEFAULT 0;
