@@ -226,7 +226,7 @@ func (h *harness) count(c *canary.Canary, next, other canary.Counts, callers int
 	for side, n := range map[canary.Side]canary.Counts{canary.Next: next, canary.Other: other} {
 		for i := range uint64(callers) {
 			all := uint64(callers)
-			t.Add(side, i, canary.Counts{Requests: n.Requests*(i+1)/all - n.Requests*i/all, Bad: n.Bad*(i+1)/all - n.Bad*i/all})
+			t.Add(side, i*0x9e3779b97f4a7c15, canary.Counts{Requests: n.Requests*(i+1)/all - n.Requests*i/all, Bad: n.Bad*(i+1)/all - n.Bad*i/all})
 		}
 	}
 	data, _ := t.MarshalBinary()
