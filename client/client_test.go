@@ -333,6 +333,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
 	callOwnersAndPlans(ctx, c, discard)
+	callIssuers(ctx, c, discard)
 	callQuotas(ctx, c, discard)
 	callUpstreams(ctx, c, discard)
 	callWebhooks(ctx, c, discard)
@@ -381,6 +382,15 @@ func callUpstreams(ctx context.Context, c *client.Client, discard func(any, erro
 	discard(c.UpdateTarget(ctx, "{gateway_id}", "{upstream}", "https://a", client.TargetPatch{}))
 	discard(c.DeleteTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
 	discard(c.ReturnTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
+	for range c.Canaries(ctx, "{gateway_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.Canary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.StartCanary(ctx, "{gateway_id}", client.StartCanaryRequest{}))
+	discard(c.PauseCanary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.ResumeCanary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.PromoteCanary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.AbortCanary(ctx, "{gateway_id}", "{canary_id}"))
 }
 
 // callAccounts makes the operator's calls.
@@ -507,6 +517,16 @@ func callOwnersAndPlans(ctx context.Context, c *client.Client, discard func(any,
 	for range c.OwnersOfPlan(ctx, "{plan_id}", client.ListOptions{}) {
 		break
 	}
+}
+
+func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)) {
+	for range c.Issuers(ctx, client.IssuerFilter{}) {
+		break
+	}
+	discard(c.CreateIssuer(ctx, client.CreateIssuerRequest{JWKS: []byte("{}")}))
+	discard(c.Issuer(ctx, "{issuer_id}"))
+	discard(c.UpdateIssuer(ctx, "{issuer_id}", client.IssuerPatch{}))
+	discard(c.DeleteIssuer(ctx, "{issuer_id}"))
 }
 
 func callQuotas(ctx context.Context, c *client.Client, discard func(any, error)) {

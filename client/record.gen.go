@@ -66,6 +66,51 @@ func (e AddTargetRequestResolve) Valid() bool {
 	}
 }
 
+// Values of CanaryState.
+const (
+	CanaryStateAborted  CanaryState = "aborted"
+	CanaryStateHeld     CanaryState = "held"
+	CanaryStatePaused   CanaryState = "paused"
+	CanaryStatePromoted CanaryState = "promoted"
+	CanaryStateRunning  CanaryState = "running"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CanaryState) Valid() bool {
+	switch e {
+	case CanaryStateAborted:
+		return true
+	case CanaryStateHeld:
+		return true
+	case CanaryStatePaused:
+		return true
+	case CanaryStatePromoted:
+		return true
+	case CanaryStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of CanaryWhenDone.
+const (
+	CanaryWhenDoneHold    CanaryWhenDone = "hold"
+	CanaryWhenDonePromote CanaryWhenDone = "promote"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CanaryWhenDone) Valid() bool {
+	switch e {
+	case CanaryWhenDoneHold:
+		return true
+	case CanaryWhenDonePromote:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CommitStatusProvider.
 const (
 	CommitStatusProviderGitea  CommitStatusProvider = "gitea"
@@ -978,6 +1023,69 @@ func (e SpecPushedEventSource) Valid() bool {
 	}
 }
 
+// Values of StartCanaryRequestWhenDone.
+const (
+	StartCanaryRequestWhenDoneHold    StartCanaryRequestWhenDone = "hold"
+	StartCanaryRequestWhenDonePromote StartCanaryRequestWhenDone = "promote"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e StartCanaryRequestWhenDone) Valid() bool {
+	switch e {
+	case StartCanaryRequestWhenDoneHold:
+		return true
+	case StartCanaryRequestWhenDonePromote:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of StartedCanaryState.
+const (
+	StartedCanaryStateAborted  StartedCanaryState = "aborted"
+	StartedCanaryStateHeld     StartedCanaryState = "held"
+	StartedCanaryStatePaused   StartedCanaryState = "paused"
+	StartedCanaryStatePromoted StartedCanaryState = "promoted"
+	StartedCanaryStateRunning  StartedCanaryState = "running"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e StartedCanaryState) Valid() bool {
+	switch e {
+	case StartedCanaryStateAborted:
+		return true
+	case StartedCanaryStateHeld:
+		return true
+	case StartedCanaryStatePaused:
+		return true
+	case StartedCanaryStatePromoted:
+		return true
+	case StartedCanaryStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of StartedCanaryWhenDone.
+const (
+	StartedCanaryWhenDoneHold    StartedCanaryWhenDone = "hold"
+	StartedCanaryWhenDonePromote StartedCanaryWhenDone = "promote"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e StartedCanaryWhenDone) Valid() bool {
+	switch e {
+	case StartedCanaryWhenDoneHold:
+		return true
+	case StartedCanaryWhenDonePromote:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of TargetResolve.
 const (
 	TargetResolveA    TargetResolve = "a"
@@ -1378,6 +1486,199 @@ type AuditHead struct {
 	//
 	// Example: 12
 	Unsealed int64 `json:"unsealed"`
+}
+
+// Canary is the schema Canary of the OpenAPI document.
+type Canary struct {
+	Abort CanaryAbort `json:"abort"`
+
+	// CanaryID Identifier of the canary.
+	//
+	// Example: can_01jz8y5c3te9b8r2m6q4v7x0aa
+	CanaryID string `json:"canary_id"`
+
+	// When the canary was started.
+	CreatedAt time.Time `json:"created_at"`
+
+	// When it was promoted or aborted; null before.
+	EndedAt *time.Time `json:"ended_at"`
+
+	// Explanation What was decided last and why, in words.
+	//
+	// Example: 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+	Explanation string `json:"explanation"`
+
+	// GatewayID Gateway of the canary.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Hold How long a step lasts at least, as given.
+	//
+	// Example: 10m
+	Hold string `json:"hold"`
+
+	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	//
+	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
+	Lines []string `json:"lines"`
+
+	// MinRequests How many requests each side must have had before a step ends.
+	//
+	// Example: 1000
+	MinRequests int64 `json:"min_requests"`
+
+	// Other Upstream of the routes, with which the canary is compared.
+	//
+	// Example: default
+	Other string `json:"other"`
+
+	// The steps that have begun.
+	Progress []CanaryProgress `json:"progress"`
+
+	// Routes Identifiers of the routes.
+	//
+	// Example: ["rt_01jz8y5c3te9b8r2m6q4v7x0bb"]
+	Routes []string `json:"routes"`
+
+	// running: it is judged; paused: callers stay on their sides, and nothing is counted;
+	// held: after the last step, or at 100 %, until a call or a push ends it; promoted and
+	// aborted: it has ended.
+	State CanaryState `json:"state"`
+
+	// Step Number of the present step, or of the last one, from 1.
+	//
+	// Example: 2
+	Step int64 `json:"step"`
+
+	// Share of the callers in each step, in percent.
+	Steps []float64 `json:"steps"`
+
+	// Upstream Upstream to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Weight Share of the callers that the canary has at present, in percent; null if it has ended.
+	//
+	// Example: 5
+	Weight *float64 `json:"weight"`
+
+	// What happens after the last step.
+	WhenDone CanaryWhenDone `json:"when_done"`
+}
+
+// CanaryState is an enumerated string; see its constants.
+type CanaryState string
+
+// CanaryWhenDone is an enumerated string; see its constants.
+type CanaryWhenDone string
+
+// CanaryAbort is the schema CanaryAbort of the OpenAPI document.
+type CanaryAbort struct {
+	Errors  *CanaryErrorsInput  `json:"errors"`
+	Latency *CanaryLatencyInput `json:"latency"`
+}
+
+// CanaryAbortInput is the schema CanaryAbortInput of the OpenAPI document.
+type CanaryAbortInput struct {
+	Errors  *CanaryErrorsInput  `json:"errors,omitempty"`
+	Latency *CanaryLatencyInput `json:"latency,omitempty"`
+}
+
+// CanaryErrorsInput is the schema CanaryErrorsInput of the OpenAPI document.
+type CanaryErrorsInput struct {
+	// MoreThan By how many percentage points the share of failed requests may be greater than on the other upstream.
+	//
+	// Example: 1
+	MoreThan float64 `json:"more_than"`
+}
+
+// CanaryEvent is the schema CanaryEvent of the OpenAPI document.
+type CanaryEvent struct {
+	// CanaryID Identifier of the canary.
+	//
+	// Example: can_01jz8y5c3te9b8r2m6q4v7x0aa
+	CanaryID string `json:"canary_id"`
+
+	// Explanation Why, in words.
+	//
+	// Example: 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+	Explanation string `json:"explanation"`
+
+	// GatewayID Gateway of the canary.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Step Number of the present step, from 1.
+	//
+	// Example: 2
+	Step int64 `json:"step"`
+
+	// Upstream Upstream to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Weight Share of the callers that the canary has now, in percent; if it has ended, what it had before.
+	//
+	// Example: 5
+	Weight float64 `json:"weight"`
+}
+
+// CanaryFigures is the schema CanaryFigures of the OpenAPI document.
+type CanaryFigures struct {
+	// Bad Of these, those that failed: 5xx of the upstream, 502 and 504.
+	//
+	// Example: 18
+	Bad int64 `json:"bad"`
+
+	// P95Ms 95th percentile of the time to the response, in milliseconds; null without requests.
+	//
+	// Example: 41.5
+	P95Ms *float64 `json:"p95_ms"`
+
+	// Requests Requests that ended, without those of callers that are left out.
+	//
+	// Example: 290
+	Requests int64 `json:"requests"`
+}
+
+// CanaryLatencyInput is the schema CanaryLatencyInput of the OpenAPI document.
+type CanaryLatencyInput struct {
+	// P95Ratio A request is slow if it takes more than this times the 95th percentile of the other upstream; more than 5 % of them abort the canary.
+	//
+	// Example: 1.5
+	P95Ratio float64 `json:"p95_ratio"`
+}
+
+// CanaryList is the schema CanaryList of the OpenAPI document.
+type CanaryList struct {
+	// One page of records, newest first.
+	Data []Canary `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// CanaryProgress is the schema CanaryProgress of the OpenAPI document.
+type CanaryProgress struct {
+	Next  CanaryFigures `json:"next"`
+	Other CanaryFigures `json:"other"`
+
+	// When the step began.
+	Since time.Time `json:"since"`
+
+	// Step Number of the step, from 1.
+	//
+	// Example: 1
+	Step int64 `json:"step"`
+
+	// Weight Percentage with at most 2 decimals. Of a step, it is more than 0 and less than 100.
+	//
+	// Example: 5
+	Weight float64 `json:"weight"`
 }
 
 // CommitStatus is the schema CommitStatus of the OpenAPI document.
@@ -2352,6 +2653,27 @@ type InFlight struct {
 	//
 	// Example: {"node-1":3}
 	InFlight map[string]*int64 `json:"in_flight"`
+}
+
+// IssuerKey is the schema IssuerKey of the OpenAPI document.
+type IssuerKey struct {
+	// Alg The only algorithm that it is for; null for every one of its type.
+	//
+	// Example: RS256
+	Alg *string `json:"alg"`
+
+	// When the issuer had it first.
+	FirstSeen time.Time `json:"first_seen"`
+
+	// Kid Identifier of the key; null if it has none.
+	//
+	// Example: 2026-01
+	Kid *string `json:"kid"`
+
+	// Unusable Why it verifies no token; null if it does.
+	//
+	// Example: has the use "enc", and not sig
+	Unusable *string `json:"unusable"`
 }
 
 // Key is the schema Key of the OpenAPI document.
@@ -4091,6 +4413,133 @@ type SplitWhenInput struct {
 	// Example: ["customer-42"]
 	Owner *[]string `json:"owner,omitempty"`
 }
+
+// StartCanaryRequest is the schema StartCanaryRequest of the OpenAPI document.
+type StartCanaryRequest struct {
+	Abort *CanaryAbortInput `json:"abort,omitempty"`
+
+	// Hold How long a step lasts at least: a Go duration of 1m to 24h. Default: 10m.
+	//
+	// Example: 10m
+	Hold *string `json:"hold,omitempty"`
+
+	// MinRequests How many requests each side must have had before a step ends. It never delays an abort. Default: 1000.
+	//
+	// Example: 1000
+	MinRequests *int64 `json:"min_requests,omitempty"`
+
+	// Routes Identifiers of the routes. They have one upstream in common, with which the canary is compared, and no split. Default: all routes of the gateway that do not have the upstream of the canary.
+	//
+	// Example: ["rt_01jz8y5c3te9b8r2m6q4v7x0bb"]
+	Routes *[]string `json:"routes,omitempty"`
+
+	// What share of the callers the canary gets in each step, in percent: ascending.
+	// Default: 1, 5, 25 and 50.
+	Steps *[]float64 `json:"steps,omitempty"`
+
+	// Upstream Name of the upstream of the gateway to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// WhenDone What happens after the last step: promote gives the routes the upstream; hold keeps the share until a call promotes or aborts the canary. Default: hold.
+	//
+	// Example: promote
+	WhenDone *StartCanaryRequestWhenDone `json:"when_done,omitempty"`
+}
+
+// StartCanaryRequestWhenDone What happens after the last step: promote gives the routes the upstream; hold keeps the share until a call promotes or aborts the canary. Default: hold.
+// Example: promote
+type StartCanaryRequestWhenDone string
+
+// StartedCanary is the schema StartedCanary of the OpenAPI document.
+type StartedCanary struct {
+	Abort CanaryAbort `json:"abort"`
+
+	// CanaryID Identifier of the canary.
+	//
+	// Example: can_01jz8y5c3te9b8r2m6q4v7x0aa
+	CanaryID string `json:"canary_id"`
+
+	// When the canary was started.
+	CreatedAt time.Time `json:"created_at"`
+
+	// When it was promoted or aborted; null before.
+	EndedAt *time.Time `json:"ended_at"`
+
+	// Explanation What was decided last and why, in words.
+	//
+	// Example: 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+	Explanation string `json:"explanation"`
+
+	// GatewayID Gateway of the canary.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Hold How long a step lasts at least, as given.
+	//
+	// Example: 10m
+	Hold string `json:"hold"`
+
+	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	//
+	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
+	Lines []string `json:"lines"`
+
+	// MinRequests How many requests each side must have had before a step ends.
+	//
+	// Example: 1000
+	MinRequests int64 `json:"min_requests"`
+
+	// Other Upstream of the routes, with which the canary is compared.
+	//
+	// Example: default
+	Other string `json:"other"`
+
+	// The steps that have begun.
+	Progress []CanaryProgress `json:"progress"`
+
+	// Routes Identifiers of the routes.
+	//
+	// Example: ["rt_01jz8y5c3te9b8r2m6q4v7x0bb"]
+	Routes []string `json:"routes"`
+
+	// running: it is judged; paused: callers stay on their sides, and nothing is counted;
+	// held: after the last step, or at 100 %, until a call or a push ends it; promoted and
+	// aborted: it has ended.
+	State StartedCanaryState `json:"state"`
+
+	// Step Number of the present step, or of the last one, from 1.
+	//
+	// Example: 2
+	Step int64 `json:"step"`
+
+	// Share of the callers in each step, in percent.
+	Steps []float64 `json:"steps"`
+
+	// Upstream Upstream to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Likely mistakes, such as a step with too few callers; absent if there are none.
+	Warnings *[]string `json:"warnings,omitempty"`
+
+	// Weight Share of the callers that the canary has at present, in percent; null if it has ended.
+	//
+	// Example: 5
+	Weight *float64 `json:"weight"`
+
+	// What happens after the last step.
+	WhenDone StartedCanaryWhenDone `json:"when_done"`
+}
+
+// StartedCanaryState is an enumerated string; see its constants.
+type StartedCanaryState string
+
+// StartedCanaryWhenDone is an enumerated string; see its constants.
+type StartedCanaryWhenDone string
 
 // SyncFailedEvent is the schema SyncFailedEvent of the OpenAPI document.
 type SyncFailedEvent struct {

@@ -24,7 +24,7 @@ func operations(t *testing.T) []request {
 		"tryGateway":    `{"method": "GET", "path": "/"}`,
 		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
 		"createOwnerGrant": `{"limit": "l", "units": 1}`, "createKeyGrant": `{"limit": "l", "units": 1}`,
-		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "updateTarget": `{"drain": true}`,
+		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "startCanary": `{"upstream": "default"}`, "updateTarget": `{"drain": true}`,
 		"updateAccountDefaults": `{"default_plan": null}`,
 		"createAccount":         `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
 	}
@@ -151,7 +151,7 @@ func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID stri
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "admin:gateways/gw_x/upstreams", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)

@@ -134,7 +134,7 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 		s = c.schemas.SchemaFromRef(s.Ref)
 	}
 	kind := c.dec.PeekKind()
-	if kind == 'n' && s.Nullable || isCostInput(s) {
+	if kind == 'n' && s.Nullable || isCostInput(s) || isAny(s) {
 		return c.dec.SkipValue()
 	}
 	if len(s.OneOf) > 0 {

@@ -60,6 +60,15 @@ func ParseWord(text string) (w Word, ok bool) {
 	return 0, false
 }
 
+// ParseScope returns the one scope that s is. ok is false if it is none.
+func ParseScope(s string) (sc Scope, ok bool) {
+	if strings.ContainsFunc(s, unicode.IsSpace) {
+		return Scope{}, false
+	}
+	sc, problem := parseScope(s)
+	return sc, problem == ""
+}
+
 // parseScope parses "read", "write", "admin" or "<word>:<resource>", where the resource is
 // one or more path segments joined by slashes. problem is "" or says what is wrong.
 func parseScope(s string) (sc Scope, problem string) {

@@ -58,6 +58,12 @@ const (
 	TargetDrain     Action = "target.drain" // an update that takes it away
 	TargetDelete    Action = "target.delete"
 	TargetReturn    Action = "target.return" // its ejection was ended by hand
+	CanaryStart     Action = "canary.start"
+	CanaryPause     Action = "canary.pause"
+	CanaryResume    Action = "canary.resume"
+	CanaryAdvance   Action = "canary.advance"
+	CanaryAbort     Action = "canary.abort"
+	CanaryPromote   Action = "canary.promote"
 	RouteCreate     Action = "route.create"
 	RouteUpdate     Action = "route.update"
 	RouteDelete     Action = "route.delete"
@@ -97,6 +103,9 @@ const (
 	PlanUpdate   Action = "plan.update"
 	PlanDelete   Action = "plan.delete"
 	GrantCreate  Action = "grant.create"
+	IssuerCreate Action = "issuer.create"
+	IssuerUpdate Action = "issuer.update"
+	IssuerDelete Action = "issuer.delete"
 )
 
 // Diff maps the name of each field that a management action changed to its values before

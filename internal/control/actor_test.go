@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/traffic"
@@ -70,7 +71,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 	p := control.Page{Limit: 1}
 	all := map[string]func(ctx context.Context) error{}
 	for _, some := range []map[string]func(ctx context.Context) error{
-		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), {
+		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), callsOnIssuers(h, c), {
 			"AddAccount": func(ctx context.Context) error {
 				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Tier: "scale"}))
 			},
@@ -118,6 +119,22 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 		}
 	}
 	return all
+}
+
+func callsOnIssuers(h *harness, c *control.Actor) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Issuer": func(ctx context.Context) error { return second(h.Issuer(ctx, c, "iss_x")) },
+		"Issuers": func(ctx context.Context) error {
+			return second(h.Issuers(ctx, c, control.IssuerFilter{}, control.Page{Limit: 1}))
+		},
+		"CreateIssuer": func(ctx context.Context) error {
+			return second(h.CreateIssuer(ctx, c, "login", &issuer.Settings{URL: "https://login.example.com", Audiences: []string{"api"}, JWKS: jwksOf("a")}))
+		},
+		"UpdateIssuer": func(ctx context.Context) error {
+			return second(h.UpdateIssuer(ctx, c, "iss_x", func(i *issuer.Issuer) { i.Name = "n" }, nil))
+		},
+		"DeleteIssuer": func(ctx context.Context) error { return second(h.DeleteIssuer(ctx, c, "iss_x", nil)) },
+	}
 }
 
 func callsOnOwnersAndPlans(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
@@ -255,6 +272,16 @@ func callsOnUpstreams(h *harness, c *control.Actor, on target) map[string]func(c
 		},
 		"ReturnTarget": func(ctx context.Context) error { return second(h.ReturnTarget(ctx, c, id, "default", url)) },
 		"DeleteTarget": func(ctx context.Context) error { return second(h.DeleteTarget(ctx, c, id, "default", url, nil)) },
+
+		"Canaries": func(ctx context.Context) error { return second(h.Canaries(ctx, c, id, control.Page{Limit: 1})) },
+		"Canary":   func(ctx context.Context) error { return second(h.Canary(ctx, c, id, "can_x")) },
+		"StartCanary": func(ctx context.Context) error {
+			return second(h.StartCanary(ctx, c, id, control.CanaryInput{Upstream: "next"}))
+		},
+		"PauseCanary":   func(ctx context.Context) error { return second(h.PauseCanary(ctx, c, id, "can_x", nil)) },
+		"ResumeCanary":  func(ctx context.Context) error { return second(h.ResumeCanary(ctx, c, id, "can_x", nil)) },
+		"PromoteCanary": func(ctx context.Context) error { return second(h.PromoteCanary(ctx, c, id, "can_x", nil)) },
+		"AbortCanary":   func(ctx context.Context) error { return second(h.AbortCanary(ctx, c, id, "can_x", nil)) },
 	}
 }
 

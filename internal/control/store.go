@@ -50,9 +50,11 @@ type ReadTx interface {
 	RouteReader
 	RevisionReader
 	RepositoryReader
+	CanaryReader
 	KeyReader
 	OwnerReader
 	PlanReader
+	IssuerReader
 	SessionReader
 	WebhookReader
 	EventReader
@@ -73,9 +75,11 @@ type Tx interface {
 	RouteStore
 	RevisionStore
 	RepositoryStore
+	CanaryStore
 	KeyStore
 	OwnerStore
 	PlanStore
+	IssuerStore
 	SessionStore
 	WebhookStore
 	EventStore

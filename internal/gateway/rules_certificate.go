@@ -27,11 +27,15 @@ const (
 // CheckUpstreamCA checks the certificates that replace the system's roots: one or more
 // certificates in PEM, and nothing else. The error is a validation error of the field
 // "upstream_ca".
-func CheckUpstreamCA(text string) error {
+func CheckUpstreamCA(text string) error { return CheckCA("upstream_ca", text) }
+
+// CheckCA checks certificates that replace the system's roots, as CheckUpstreamCA does. The error is a validation error
+// of the field.
+func CheckCA(field, text string) error {
 	if len(text) > maxCA {
-		return fault.Invalid("upstream_ca", "must have at most %d bytes: leave out certificates that this upstream does not need", maxCA)
+		return fault.Invalid(field, "must have at most %d bytes: leave out certificates that are not needed", maxCA)
 	}
-	return checkCertificates("upstream_ca", text)
+	return checkCertificates(field, text)
 }
 
 // CheckUpstreamClientCertificate checks a client certificate, followed by the certificates of its

@@ -30,6 +30,7 @@ const (
 	Plan     Kind = "plan"
 	Grant    Kind = "grant"
 	Canary   Kind = "can"
+	Issuer   Kind = "iss"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -50,6 +50,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 			SELECT gateway_id FROM revision_counts INDEXED BY revision_counts_older WHERE account_id = $1 LIMIT $2)) LIMIT $2))`),
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
 			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("canaries", 1, `DELETE FROM canaries WHERE id IN (SELECT id FROM canaries INDEXED BY canaries_account WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
 		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs INDEXED BY fan_outs_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = $1 LIMIT $2)`),
@@ -61,6 +62,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.quotas,
 		r.rowsOf("owners", ownerWeight, `DELETE FROM owners WHERE id IN (SELECT id FROM owners INDEXED BY owners_list WHERE account_id = $1 ORDER BY id LIMIT $2)`),
 		r.rowsOf("plans", 1, `DELETE FROM plans WHERE id IN (SELECT id FROM plans INDEXED BY plans_list WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("issuers", 1, `DELETE FROM issuers WHERE id IN (SELECT id FROM issuers INDEXED BY issuers_list WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("usage", trafficWeight, `DELETE FROM usage_blocks WHERE (account_id, tier, number) IN (SELECT account_id, tier, number FROM usage_blocks WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("numbers of usage", 1, `DELETE FROM usage_numbers WHERE (account_id, tier) IN (SELECT account_id, tier FROM usage_numbers WHERE account_id = $1 LIMIT $2)`),

@@ -1,0 +1,120 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"iter"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Issuer is who signs tokens, what they must have, and what they give their bearer (contract of identity, section 2).
+type Issuer struct {
+	IssuerID      string            `json:"issuer_id"`
+	Name          string            `json:"name"`
+	Issuer        string            `json:"issuer"` // the claim iss of its tokens, compared exactly
+	JWKS          json.RawMessage   `json:"jwks"`   // its public keys, a JWK Set
+	Audiences     []string          `json:"audiences"`
+	Algorithms    []string          `json:"algorithms"`
+	Leeway        string            `json:"leeway"`       // a Go duration
+	MaxLifetime   string            `json:"max_lifetime"` // a Go duration
+	Type          *string           `json:"typ"`          // of the header of a token; nil for any
+	Required      map[string]any    `json:"required"`     // claims, each with a value or a list of values
+	Claims        IssuerClaims      `json:"claims"`
+	ScopeMap      map[string]string `json:"scope_map"`
+	DefaultScopes *[]string         `json:"default_scopes"` // nil for none
+	OwnerPrefix   string            `json:"owner_prefix"`
+	ClaimHeaders  map[string]string `json:"claim_headers"` // claims by headers
+	ForwardToken  bool              `json:"forward_token"`
+	State         string            `json:"state"` // ok or unreachable
+	LastError     *string           `json:"last_error"`
+	Keys          []IssuerKey       `json:"keys"`
+	CreatedAt     time.Time         `json:"created_at"`
+}
+
+// IssuerClaims are the claims with what a token gives its bearer. nil is the default: scope, or else scp, for the scopes, and
+// none for the others.
+type IssuerClaims struct {
+	Scope *string `json:"scope"`
+	Owner *string `json:"owner"`
+	Plan  *string `json:"plan"`
+}
+
+// CreateIssuerRequest is the body of CreateIssuer. What is left out has its default.
+type CreateIssuerRequest struct {
+	Name          string            `json:"name"`
+	Issuer        string            `json:"issuer"`
+	JWKS          json.RawMessage   `json:"jwks"`
+	Audiences     []string          `json:"audiences"` // 1 to 16
+	Algorithms    []string          `json:"algorithms,omitempty"`
+	Leeway        string            `json:"leeway,omitempty"`       // 0s to 5m; default 60s
+	MaxLifetime   string            `json:"max_lifetime,omitempty"` // 1m to 9600h; default 24h
+	Type          string            `json:"typ,omitempty"`
+	Required      map[string]any    `json:"required,omitempty"`
+	Claims        *IssuerClaims     `json:"claims,omitempty"`
+	ScopeMap      map[string]string `json:"scope_map,omitempty"`
+	DefaultScopes []string          `json:"default_scopes,omitempty"`
+	OwnerPrefix   *string           `json:"owner_prefix,omitempty"` // nil: the name and a slash
+	ClaimHeaders  map[string]string `json:"claim_headers,omitempty"`
+	ForwardToken  bool              `json:"forward_token,omitempty"`
+}
+
+// IssuerPatch is the body of UpdateIssuer. Fields without a Change are unchanged; lists and maps are replaced as a whole.
+type IssuerPatch struct {
+	Name          Change[string]            `json:"name,omitzero"`           // cannot be cleared
+	Issuer        Change[string]            `json:"issuer,omitzero"`         // cannot be cleared
+	JWKS          Change[json.RawMessage]   `json:"jwks,omitzero"`           // cannot be cleared
+	Audiences     Change[[]string]          `json:"audiences,omitzero"`      // 1 to 16; cannot be cleared
+	Algorithms    Change[[]string]          `json:"algorithms,omitzero"`     // cleared: RS256, ES256 and EdDSA
+	Leeway        Change[string]            `json:"leeway,omitzero"`         // cleared: 60s
+	MaxLifetime   Change[string]            `json:"max_lifetime,omitzero"`   // cleared: 24h
+	Type          Change[string]            `json:"typ,omitzero"`            // cleared: any
+	Required      Change[map[string]any]    `json:"required,omitzero"`       // cleared: none
+	Claims        Change[IssuerClaims]      `json:"claims,omitzero"`         // cleared: the defaults
+	ScopeMap      Change[map[string]string] `json:"scope_map,omitzero"`      // cleared: none
+	DefaultScopes Change[[]string]          `json:"default_scopes,omitzero"` // cleared: none
+	OwnerPrefix   Change[string]            `json:"owner_prefix,omitzero"`   // cleared: the name and a slash
+	ClaimHeaders  Change[map[string]string] `json:"claim_headers,omitzero"`  // cleared: none
+	ForwardToken  Change[bool]              `json:"forward_token,omitzero"`  // cleared: false
+}
+
+// IssuerFilter restricts Issuers to matching issuers. Zero fields match all issuers.
+type IssuerFilter struct {
+	Name  string // the whole name
+	Query string // part of the name
+	ListOptions
+}
+
+func issuerPath(issuerID string) string { return "/v1/issuers/" + url.PathEscape(issuerID) }
+
+// Issuers lists the issuers of the account, newest first.
+func (c *Client) Issuers(ctx context.Context, f IssuerFilter) iter.Seq2[Issuer, error] {
+	return list[Issuer](ctx, c, "/v1/issuers", filter("name", f.Name, "q", f.Query), f.PageSize)
+}
+
+// Issuer returns one issuer.
+func (c *Client) Issuer(ctx context.Context, issuerID string) (*Issuer, error) {
+	return call[Issuer](ctx, c, http.MethodGet, issuerPath(issuerID), nil)
+}
+
+// IssuerWithETag returns one issuer and its ETag, for IfMatch.
+func (c *Client) IssuerWithETag(ctx context.Context, issuerID string) (*Issuer, string, error) {
+	return doWithETag[Issuer](ctx, c, &Request{Method: http.MethodGet, Path: issuerPath(issuerID)})
+}
+
+// CreateIssuer creates an issuer and returns it. A name that is in use is an *Error with status 409. The calling key must
+// have the scope word admin for /issuers, since tokens may have any scope; otherwise it is an *Error with status 403.
+func (c *Client) CreateIssuer(ctx context.Context, in CreateIssuerRequest) (*Issuer, error) {
+	return call[Issuer](ctx, c, http.MethodPost, "/v1/issuers", in)
+}
+
+// UpdateIssuer changes an issuer and returns it. Its errors are those of CreateIssuer.
+func (c *Client) UpdateIssuer(ctx context.Context, issuerID string, p IssuerPatch, options ...Option) (*Issuer, error) {
+	return call[Issuer](ctx, c, http.MethodPatch, issuerPath(issuerID), p, options...)
+}
+
+// DeleteIssuer deletes an issuer and returns the record as it was before.
+func (c *Client) DeleteIssuer(ctx context.Context, issuerID string, options ...Option) (*Issuer, error) {
+	return call[Issuer](ctx, c, http.MethodDelete, issuerPath(issuerID), nil, options...)
+}

@@ -1,0 +1,196 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/issuer"
+)
+
+// Issuers lists the account's issuers that f selects, newest first.
+func (s *Service) Issuers(ctx context.Context, actor *Actor, f IssuerFilter, p Page) ([]issuer.Issuer, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]issuer.Issuer, error) { return tx.Issuers(ctx, actor.Account.ID, f, p) })
+}
+
+// Issuer returns one issuer.
+func (s *Service) Issuer(ctx context.Context, actor *Actor, issuerID string) (*issuer.Issuer, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*issuer.Issuer, error) { return tx.Issuer(ctx, actor.Account.ID, issuerID) })
+}
+
+// issuersPath is the path of issuers below /v1.
+const issuersPath = "/issuers"
+
+// mayIssueTokens returns nil if a may say whose tokens are valid. Tokens may have any scope on gateways, as an issuer
+// decides, so the rule that no key grants more than it has requires the word admin.
+func (a *Actor) mayIssueTokens() error {
+	if a.Scope.WordOn(issuersPath) < apikey.Admin {
+		return fault.Denied("an issuer gives its tokens any scope: creating or changing one requires the word admin for %s", issuersPath)
+	}
+	return nil
+}
+
+// CreateIssuer creates an issuer with the name and the settings. A name that is in use is fault.Conflict.
+func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, settings *issuer.Settings) (*issuer.Issuer, error) {
+	made := issuer.Issuer{Name: name, Settings: *settings}
+	invalid := validIssuer(&made)
+	if onlyChecks(ctx) {
+		return nil, s.checked(ctx, actor, invalid, func(ReadTx) error { return nil })
+	}
+	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
+		i := made
+		if err := actor.mayIssueTokens(); err != nil {
+			return nil, err
+		}
+		if invalid != nil {
+			return nil, invalid
+		}
+		i.ID, i.AccountID, i.CreatedAt, i.Version = id.NewAt(id.Issuer, w.now), actor.Account.ID, w.now, 1
+		if err := w.seeGivenKeys(&i); err != nil {
+			return nil, err
+		}
+		if err := w.roomForIssuer(ctx, nil, &i); err != nil {
+			return nil, err
+		}
+		if err := w.InsertIssuer(ctx, &i); err != nil {
+			return nil, err
+		}
+		return &i, w.audit(ctx, audit.IssuerCreate, i.ID, "", issuerDiff(nil, &i))
+	})
+}
+
+// validIssuer checks the fields that a user sets. The keys of every issuer are given by hand.
+func validIssuer(i *issuer.Issuer) error {
+	if i.JWKS == "" {
+		return fault.Join(i.Validate(), fault.Invalid("jwks", "is required: give the public keys of the issuer, a JWK Set"))
+	}
+	return i.Validate()
+}
+
+// seeGivenKeys notes the keys that are given by hand.
+func (w *work) seeGivenKeys(i *issuer.Issuer) error {
+	set, err := i.Keys()
+	if err != nil {
+		return err
+	}
+	i.See(set, w.now)
+	return nil
+}
+
+// roomForIssuer checks that the actor's account may have i in place of before, which is nil for one more. Otherwise the
+// error is fault.Conflict. An account that has more than it may already can change what it has, as long as it does not grow.
+func (w *work) roomForIssuer(ctx context.Context, before, i *issuer.Issuer) error {
+	use, err := w.IssuerUse(ctx, w.actor.Account.ID, i.ID)
+	if err != nil {
+		return err
+	}
+	size, sizeBefore := settingsBytes(i), settingsBytes(before)
+	switch {
+	case before == nil && use.Issuers >= issuer.MaxIssuers:
+		return fault.New(fault.Conflict, "the account has %d issuers, which is the most that it may have: delete issuers that are no longer needed first", use.Issuers)
+	case use.Bytes+size > issuer.MaxAccountBytes && size > sizeBefore:
+		return fault.New(fault.Conflict, "the issuers of the account would take %s, and may take %s: leave out keys of jwks that sign no tokens, and members such as x5c", sizeText(use.Bytes+size), sizeText(issuer.MaxAccountBytes))
+	}
+	return nil
+}
+
+// settingsBytes returns how many bytes the settings of an issuer take in the store.
+func settingsBytes(i *issuer.Issuer) int64 {
+	if i == nil {
+		return 0
+	}
+	text, _ := json.Marshal(i.Settings) // valid settings have a form
+	return int64(len(text))
+}
+
+// UpdateIssuer changes an issuer by change, which may set its name and its settings. A name that is in use is
+// fault.Conflict.
+func (s *Service) UpdateIssuer(ctx context.Context, actor *Actor, issuerID string, change func(*issuer.Issuer), m Match) (*issuer.Issuer, error) {
+	if onlyChecks(ctx) {
+		// These rules hold for every record.
+		sample := issuer.Issuer{Name: "x", Settings: issuer.Settings{URL: "https://x.example", Audiences: []string{"x"}}}
+		change(&sample)
+		return nil, s.checked(ctx, actor, sample.Validate(), func(ReadTx) error { return nil })
+	}
+	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
+		if err := actor.mayIssueTokens(); err != nil {
+			return nil, err
+		}
+		before, err := w.Issuer(ctx, actor.Account.ID, issuerID)
+		if err != nil {
+			return nil, err
+		}
+		if err := require(m, before.Version); err != nil {
+			return nil, err
+		}
+		after := *before
+		change(&after)
+		if err := validIssuer(&after); err != nil {
+			return nil, err
+		}
+		diff := issuerDiff(before, &after)
+		if len(diff) == 0 {
+			return before, nil
+		}
+		if after.JWKS != before.JWKS {
+			if err := w.seeGivenKeys(&after); err != nil {
+				return nil, err
+			}
+		}
+		if err := w.roomForIssuer(ctx, before, &after); err != nil {
+			return nil, err
+		}
+		after.Version = before.Version + 1
+		if err := w.UpdateIssuer(ctx, &after); err != nil {
+			return nil, err
+		}
+		return &after, w.audit(ctx, audit.IssuerUpdate, after.ID, "", diff)
+	})
+}
+
+// DeleteIssuer deletes an issuer and returns it as it was.
+func (s *Service) DeleteIssuer(ctx context.Context, actor *Actor, issuerID string, m Match) (*issuer.Issuer, error) {
+	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
+		i, err := w.Issuer(ctx, actor.Account.ID, issuerID)
+		if err != nil {
+			return nil, err
+		}
+		if err := require(m, i.Version); err != nil {
+			return nil, err
+		}
+		if err := w.DeleteIssuer(ctx, actor.Account.ID, issuerID); err != nil {
+			return nil, err
+		}
+		return i, w.audit(ctx, audit.IssuerDelete, i.ID, "", issuerDiff(i, nil))
+	})
+}
+
+// issuerDiff returns what differs between two issuers as the audit log has it: keys and certificates as digests.
+func issuerDiff(before, after *issuer.Issuer) audit.Diff {
+	d := audit.Diff{}
+	for _, c := range issuer.Diff(before, after) {
+		if b, a := issuerValue(c.Field, c.Before), issuerValue(c.Field, c.After); b != nil || a != nil {
+			d[c.Field] = [2]any{b, a}
+		}
+	}
+	return d
+}
+
+// issuerValue returns the value of a field as the audit log has it; nil for nothing.
+func issuerValue(field string, value any) any {
+	if text, isText := value.(string); isText && (field == "jwks" || field == "ca") {
+		return digestOrNil(text)
+	}
+	switch v := reflect.ValueOf(value); v.Kind() {
+	case reflect.Map, reflect.Slice:
+		if v.Len() == 0 {
+			return nil
+		}
+	default:
+	}
+	return value
+}

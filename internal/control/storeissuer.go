@@ -1,0 +1,38 @@
+package control
+
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/issuer"
+)
+
+// IssuerFilter selects issuers for a list. Fields that are zero select every issuer.
+type IssuerFilter struct {
+	Name  string // the whole name
+	Query string // a part of the name, ignoring the case of ASCII letters
+}
+
+// IssuerUse is how much the issuers of an account take.
+type IssuerUse struct {
+	Issuers int64
+	Bytes   int64 // of their settings, as they are stored
+}
+
+// IssuerReader finds issuers.
+type IssuerReader interface {
+	Issuer(ctx context.Context, accountID, issuerID string) (*issuer.Issuer, error)
+	// Issuers lists issuers, newest first.
+	Issuers(ctx context.Context, accountID string, f IssuerFilter, p Page) ([]issuer.Issuer, error)
+	// IssuerUse returns how much the issuers of the account take, without that of an identifier.
+	IssuerUse(ctx context.Context, accountID, without string) (IssuerUse, error)
+}
+
+// IssuerStore finds and changes issuers. A name that is in use is fault.Conflict with the field "name". The caller sets
+// Version.
+type IssuerStore interface {
+	IssuerReader
+	InsertIssuer(ctx context.Context, i *issuer.Issuer) error
+	// UpdateIssuer writes all fields but ID, AccountID and CreatedAt.
+	UpdateIssuer(ctx context.Context, i *issuer.Issuer) error
+	DeleteIssuer(ctx context.Context, accountID, issuerID string) error
+}

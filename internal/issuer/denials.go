@@ -1,0 +1,186 @@
+package issuer
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Denials is the set of the denials of one issuer. A look-up takes as long as two look-ups in a map and a binary search,
+// however many there are. It is safe for concurrent use; the zero value is empty.
+type Denials struct {
+	version atomic.Uint64
+
+	mu       sync.RWMutex
+	all      map[string]Denial // by identifier
+	subjects map[string][]end  // by subject
+	jtis     map[string][]end  // by identifier of a token
+	before   []cutoff          // those with IssuedBefore, in the order of their ends
+}
+
+// end says when a denial ends. Those of one subject or token are in the order of their ends.
+type end struct {
+	id    string
+	until time.Time
+}
+
+func compareEnds(a, b end) int { return cmp.Or(a.until.Compare(b.until), cmp.Compare(a.id, b.id)) }
+
+// cutoff is a denial with IssuedBefore.
+type cutoff struct {
+	end
+	before time.Time
+	latest time.Time // the latest IssuedBefore of this denial and of those that end later
+}
+
+// Version returns a number that rises with every change.
+func (d *Denials) Version() uint64 { return d.version.Load() }
+
+// Len returns the number of denials, those that have ended included.
+func (d *Denials) Len() int {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	return len(d.all)
+}
+
+// CheckRoom returns the error (409) for one more denial of an issuer that has n, or nil.
+func CheckRoom(n int) error {
+	if n < MaxDenials {
+		return nil
+	}
+	return fault.New(fault.Conflict, "the issuer has %d denials, which is the most: delete some, or deny all tokens issued before now", n)
+}
+
+// Put adds a denial, or replaces the one with its identifier.
+func (d *Denials) Put(one Denial) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.remove(one.ID)
+	if d.all == nil {
+		d.all, d.subjects, d.jtis = map[string]Denial{}, map[string][]end{}, map[string][]end{}
+	}
+	one.Reason = "" // nothing here reads it
+	d.all[one.ID] = one
+	switch e := (end{one.ID, one.Until}); {
+	case one.Subject != "":
+		with(d.subjects, one.Subject, e)
+	case one.JTI != "":
+		with(d.jtis, one.JTI, e)
+	default:
+		at, _ := slices.BinarySearchFunc(d.before, e, compareCutoff)
+		d.before = slices.Insert(d.before, at, cutoff{end: e, before: one.IssuedBefore})
+		d.renew(at)
+	}
+	d.version.Add(1)
+}
+
+func compareCutoff(c cutoff, e end) int { return compareEnds(c.end, e) }
+
+// Remove takes a denial away. One that is not there changes nothing.
+func (d *Denials) Remove(id string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.remove(id) {
+		d.version.Add(1)
+	}
+}
+
+// Trim removes the denials that have ended at now. It does not change the version, since they refuse nothing any more.
+func (d *Denials) Trim(now time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.all, func(_ string, one Denial) bool { return !now.Before(one.Until) })
+	trim(d.subjects, now)
+	trim(d.jtis, now)
+	d.before = slices.Clone(d.before[firstInForce(d.before, now, func(c cutoff) time.Time { return c.until }):])
+}
+
+// trim removes the denials that have ended at now.
+func trim(of map[string][]end, now time.Time) {
+	for name, list := range of {
+		switch n := firstInForce(list, now, func(e end) time.Time { return e.until }); n {
+		case 0:
+		case len(list):
+			delete(of, name)
+		default:
+			of[name] = slices.Clone(list[n:])
+		}
+	}
+}
+
+// firstInForce returns the index of the first element of a list, in the order of the ends, that has not ended at now.
+func firstInForce[T any](list []T, now time.Time, until func(T) time.Time) int {
+	return sort.Search(len(list), func(i int) bool { return now.Before(until(list[i])) })
+}
+
+// remove is Remove under the lock. It reports whether there was such a denial.
+func (d *Denials) remove(id string) bool {
+	one, found := d.all[id]
+	if !found {
+		return false
+	}
+	delete(d.all, id)
+	switch e := (end{id, one.Until}); {
+	case one.Subject != "":
+		without(d.subjects, one.Subject, e)
+	case one.JTI != "":
+		without(d.jtis, one.JTI, e)
+	default:
+		at, _ := slices.BinarySearchFunc(d.before, e, compareCutoff)
+		d.before = slices.Delete(d.before, at, at+1)
+		d.renew(at - 1)
+	}
+	return true
+}
+
+// with adds a denial to those of name.
+func with(of map[string][]end, name string, e end) {
+	at, _ := slices.BinarySearchFunc(of[name], e, compareEnds)
+	of[name] = slices.Insert(of[name], at, e)
+}
+
+// without removes a denial from those of name.
+func without(of map[string][]end, name string, e end) {
+	list := of[name]
+	at, _ := slices.BinarySearchFunc(list, e, compareEnds)
+	if of[name] = slices.Delete(list, at, at+1); len(list) == 1 {
+		delete(of, name)
+	}
+}
+
+// renew computes latest of the element at and of those before it, which depend on it.
+func (d *Denials) renew(at int) {
+	for ; at >= 0; at-- {
+		c := &d.before[at]
+		c.latest = c.before
+		if next := at + 1; next < len(d.before) && d.before[next].latest.After(c.latest) {
+			c.latest = d.before[next].latest
+		}
+	}
+}
+
+// Denies reports whether one of the denials refuses a token at now, as Denial.Denies does. It allocates only for a
+// subject or an identifier of more than 255 bytes.
+func (d *Denials) Denies(now time.Time, subject, jti string, issuedAt time.Time) bool {
+	d.mu.RLock()
+	defer d.mu.RUnlock()
+	if len(d.all) == 0 {
+		return false
+	}
+	if anyInForce(now, d.subjects[Recorded(subject)]) || jti != "" && anyInForce(now, d.jtis[Recorded(jti)]) {
+		return true
+	}
+	at := firstInForce(d.before, now, func(c cutoff) time.Time { return c.until })
+	return at < len(d.before) && (issuedAt.IsZero() || issuedAt.Before(d.before[at].latest))
+}
+
+// anyInForce reports whether one of the denials has not ended at now.
+func anyInForce(now time.Time, ends []end) bool {
+	return len(ends) > 0 && now.Before(ends[len(ends)-1].until)
+}

@@ -1,0 +1,99 @@
+package rows
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/issuer"
+)
+
+const issuerColumns = `SELECT id, account_id, name, settings, seen, created_at, version FROM issuers `
+
+// scanIssuer returns the issuer of a row.
+func scanIssuer(r *Row) (i issuer.Issuer, err error) {
+	var created int64
+	var settings, seen string
+	if err := r.Scan(&i.ID, &i.AccountID, &i.Name, &settings, &seen, &created, &i.Version); err != nil {
+		return i, err
+	}
+	i.CreatedAt = Instant(created)
+	if err := json.Unmarshal([]byte(settings), &i.Settings); err != nil {
+		return i, fmt.Errorf("decode the settings of issuer %s: %w", i.ID, err)
+	}
+	if err := json.Unmarshal([]byte(seen), &i.Seen); err != nil {
+		return i, fmt.Errorf("decode the keys of issuer %s: %w", i.ID, err)
+	}
+	return i, nil
+}
+
+// Issuer implements control.IssuerReader.
+func (t *Reader) Issuer(ctx context.Context, accountID, issuerID string) (*issuer.Issuer, error) {
+	return readOne(ctx, t, "issuer", issuerColumns+`WHERE id = $1 AND account_id = $2`, []any{issuerID, accountID}, scanIssuer)
+}
+
+// Issuers implements control.IssuerReader.
+func (t *Reader) Issuers(ctx context.Context, accountID string, f control.IssuerFilter, p control.Page) ([]issuer.Issuer, error) {
+	l := listQuery{from: `INDEXED BY issuers_list `}
+	l.where(`account_id = `, accountID)
+	l.where(`id < `, Below(p.After))
+	if f.Name != "" {
+		l.from = ""
+		l.where(`name = `, f.Name)
+	}
+	if f.Query != "" {
+		l.contains(f.Query, "name")
+	}
+	query, args := l.newest(p.Limit)
+	return readAll(ctx, t, "read issuers", issuerColumns+query, args, scanIssuer)
+}
+
+// IssuerUse implements control.IssuerReader. An account has few issuers.
+func (t *Reader) IssuerUse(ctx context.Context, accountID, without string) (use control.IssuerUse, err error) {
+	err = t.Query(ctx, "read how much issuers take", `SELECT count(*), coalesce(sum(octet_length(settings)), 0) FROM issuers INDEXED BY issuers_list WHERE account_id = $1 AND id <> $2`,
+		[]any{accountID, without}, func(r *Row) error { return r.Scan(&use.Issuers, &use.Bytes) })
+	return use, err
+}
+
+// issuerValues returns the values that InsertIssuer and UpdateIssuer write, in their order.
+func issuerValues(i *issuer.Issuer) ([]any, error) {
+	settings, err := json.Marshal(i.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("encode the settings of issuer %s: %w", i.ID, err)
+	}
+	seen := i.Seen
+	if seen == nil {
+		seen = []issuer.SeenKey{}
+	}
+	keys, err := json.Marshal(seen)
+	if err != nil {
+		return nil, fmt.Errorf("encode the keys of issuer %s: %w", i.ID, err)
+	}
+	return []any{i.Name, string(settings), string(keys), i.Version, i.ID, i.AccountID}, nil
+}
+
+// InsertIssuer implements control.IssuerStore.
+func (t *Writer) InsertIssuer(ctx context.Context, i *issuer.Issuer) error {
+	values, err := issuerValues(i)
+	if err != nil {
+		return err
+	}
+	return t.Queue(ctx, "insert issuer", `INSERT INTO issuers (name, settings, seen, version, id, account_id, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7)`, append(values, Micros(i.CreatedAt))...)
+}
+
+// UpdateIssuer implements control.IssuerStore.
+func (t *Writer) UpdateIssuer(ctx context.Context, i *issuer.Issuer) error {
+	values, err := issuerValues(i)
+	if err != nil {
+		return err
+	}
+	return t.QueueOne(ctx, "update issuer", "issuer", `UPDATE issuers SET name = $1, settings = $2, seen = $3, version = $4
+		WHERE id = $5 AND account_id = $6`, values...)
+}
+
+// DeleteIssuer implements control.IssuerStore.
+func (t *Writer) DeleteIssuer(ctx context.Context, accountID, issuerID string) error {
+	return t.QueueOne(ctx, "delete issuer", "issuer", `DELETE FROM issuers WHERE id = $1 AND account_id = $2`, issuerID, accountID)
+}

@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/issuer"
+	"github.com/keygate/keygate/internal/jwk"
+)
+
+func newIssuer(a *account.Account, name string) *issuer.Issuer {
+	return &issuer.Issuer{ID: id.New(id.Issuer), AccountID: a.ID, Name: name, CreatedAt: epoch(), Version: 1,
+		Settings: issuer.Settings{URL: "https://login.example.com", Audiences: []string{"api"}}, Seen: []issuer.SeenKey{}}
+}
+
+// insertIssuer inserts an issuer.
+func (h *harness) insertIssuer(a *account.Account, name string) *issuer.Issuer {
+	h.Helper()
+	i := newIssuer(a, name)
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertIssuer(ctx, i) })
+	return i
+}
+
+func (h *harness) issuer(accountID, issuerID string) *issuer.Issuer {
+	h.Helper()
+	return get(h, func(ctx context.Context, tx control.ReadTx) (*issuer.Issuer, error) {
+		return tx.Issuer(ctx, accountID, issuerID)
+	})
+}
+
+func issuerOf(a *account.Account) *rapid.Generator[*issuer.Issuer] {
+	return rapid.Custom(func(t *rapid.T) *issuer.Issuer {
+		i := newIssuer(a, "")
+		i.Name = rapid.StringMatching(`[a-z]{9}`).Draw(t, "name") + i.ID
+		value, _ := issuer.ParseValue(fmt.Appendf(nil, "%d", rapid.Int().Draw(t, "value")))
+		i.Settings = issuer.Settings{
+			URL: text().Draw(t, "issuer"), JWKSURL: text().Draw(t, "jwks_url"), JWKS: text().Draw(t, "jwks"), CA: text().Draw(t, "ca"),
+			Audiences: rapid.SliceOfN(text(), 1, 3).Draw(t, "audiences"), Algorithms: rapid.SampledFrom([][]jwk.Algorithm{nil, {jwk.ES384}}).Draw(t, "algorithms"),
+			Leeway: text().Draw(t, "leeway"), Required: map[string]issuer.Values{text().Draw(t, "claim"): {value}},
+			Claims: issuer.Claims{Owner: text().Draw(t, "owner")}, ForwardToken: rapid.Bool().Draw(t, "forward_token"),
+		}
+		i.Seen = append(i.Seen, issuer.SeenKey{ID: text().Draw(t, "kid"), Algorithm: jwk.RS256, FirstSeen: moment().Draw(t, "first_seen").UTC()})
+		i.CreatedAt = moment().Draw(t, "created_at")
+		i.Version = rapid.Int64Min(1).Draw(t, "version")
+		return i
+	})
+}
+
+// Guarantee: an issuer is returned as it was inserted and as it was updated. An update does not change fixed fields.
+func testIssuerRoundTrip(h *harness) {
+	a := h.insertAccount("a")
+	rapid.Check(h, func(t *rapid.T) {
+		i, changed := issuerOf(a).Draw(t, "issuer"), issuerOf(a).Draw(t, "changed")
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertIssuer(ctx, i) })
+		same(t, "inserted", h.issuer(a.ID, i.ID), i)
+		changed.ID = i.ID
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateIssuer(ctx, changed) })
+		changed.CreatedAt = i.CreatedAt
+		same(t, "updated", h.issuer(a.ID, i.ID), changed)
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteIssuer(ctx, a.ID, i.ID) })
+	})
+}
+
+// Guarantee: names of issuers are unique in an account, and no account finds, lists, counts or changes the issuers of
+// another one.
+func testIssuerRules(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	one, two := h.insertIssuer(a, "one"), h.insertIssuer(a, "two")
+	other := h.insertIssuer(b, "one")
+	h.conflict("name", func(ctx context.Context, tx control.Tx) error { return tx.InsertIssuer(ctx, newIssuer(a, "one")) })
+	h.conflict("name", func(ctx context.Context, tx control.Tx) error {
+		twin := *two
+		twin.Name = "one"
+		return tx.UpdateIssuer(ctx, &twin)
+	})
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteIssuer(ctx, b.ID, one.ID) })
+	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error {
+		stolen := *one
+		stolen.AccountID = b.ID
+		return tx.UpdateIssuer(ctx, &stolen)
+	})
+	missing(h, "Issuer", func(ctx context.Context, tx control.ReadTx) (*issuer.Issuer, error) {
+		return tx.Issuer(ctx, b.ID, one.ID)
+	})
+	same(h, "unchanged", h.issuer(a.ID, one.ID), one)
+	use := func(accountID, without string) control.IssuerUse {
+		return get(h, func(ctx context.Context, tx control.ReadTx) (control.IssuerUse, error) {
+			return tx.IssuerUse(ctx, accountID, without)
+		})
+	}
+	each := use(b.ID, "").Bytes
+	same(h, "use", []control.IssuerUse{use(a.ID, ""), use(a.ID, one.ID), use(b.ID, one.ID), use(b.ID, other.ID)},
+		[]control.IssuerUse{{Issuers: 2, Bytes: 2 * each}, {Issuers: 1, Bytes: each}, {Issuers: 1, Bytes: each}, {}})
+	if each != int64(len(`{"issuer":"https://login.example.com","audiences":["api"]}`)) {
+		h.Errorf("got %d bytes of an issuer", each)
+	}
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteIssuer(ctx, a.ID, one.ID) })
+	missing(h, "a deleted issuer", func(ctx context.Context, tx control.ReadTx) (*issuer.Issuer, error) {
+		return tx.Issuer(ctx, a.ID, one.ID)
+	})
+	h.insertIssuer(a, "one")
+}
+
+// Guarantee: a list of issuers has exactly those that the filter selects, newest first and page by page.
+func testIssuerList(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	h.insertIssuer(b, "dex")
+	var issuers []*issuer.Issuer
+	for n := range 9 {
+		i := newIssuer(a, fmt.Sprintf("%s-%d", []string{"dex", "okta", "100_"}[n%3], n))
+		i.CreatedAt = i.CreatedAt.Add(time.Duration(n) * time.Second)
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertIssuer(ctx, i) })
+		issuers = append(issuers, i)
+	}
+	slices.Reverse(issuers)
+	rapid.Check(h, func(t *rapid.T) {
+		f := control.IssuerFilter{Name: rapid.SampledFrom([]string{"", "", "okta-1", "okta-9"}).Draw(t, "name"),
+			Query: rapid.SampledFrom([]string{"", "okta", "Okta", "_", "%", "-1", "absent"}).Draw(t, "query")}
+		var want []issuer.Issuer
+		for _, i := range issuers {
+			if strings.Contains(i.Name, lowerASCII(f.Query)) && (f.Name == "" || i.Name == f.Name) {
+				want = append(want, *i)
+			}
+		}
+		same(t, "issuers", pages(t, h, func(ctx context.Context, tx control.ReadTx, p control.Page) ([]issuer.Issuer, error) {
+			return tx.Issuers(ctx, a.ID, f, p)
+		}, func(i *issuer.Issuer) string { return i.ID }), want)
+	})
+}

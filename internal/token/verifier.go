@@ -1,0 +1,116 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/fairslots"
+)
+
+// The bounds of the work on signatures (docs/limits.md).
+const (
+	MaxSignatureWait = time.Second // of a token for its turn
+	maxWaiting       = 1024        // tokens of one account that wait for their turns
+)
+
+// ErrBusy means that a token could not be checked, because there is more work on signatures than the node does: 503.
+var ErrBusy = errors.New("too many tokens wait for the check of their signatures")
+
+// TooManyFailures is the error for an address of which too many tokens have failed: 429. The token was not checked.
+type TooManyFailures struct{ Until time.Time }
+
+func (e *TooManyFailures) Error() string {
+	return fmt.Sprintf("%d tokens of the address have failed within %s", MaxFailures, FailurePeriod)
+}
+
+// Config is what a Verifier needs.
+type Config struct {
+	Now func() time.Time
+	// Signatures is how many signatures are checked at once; 0 means half of the processors, and at least one.
+	Signatures int
+}
+
+// Verifier verifies tokens and remembers those that it has verified. It is safe for concurrent use.
+type Verifier struct {
+	now      func() time.Time
+	memory   *Memory
+	failures *Failures
+	slots    *fairslots.Slots
+}
+
+// New returns a Verifier.
+func New(cfg Config) *Verifier {
+	n := cfg.Signatures
+	if n == 0 {
+		n = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	return &Verifier{
+		now: cfg.Now, memory: NewMemory(), failures: NewFailures(cfg.Now()),
+		slots: fairslots.New(fairslots.Config{PerAccount: n, All: n, Waiting: maxWaiting, Wait: MaxSignatureWait}),
+	}
+}
+
+// Memory returns the memory of verified tokens.
+func (v *Verifier) Memory() *Memory { return v.memory }
+
+// Verify returns whom a token identifies that a client at an address sent to a gateway with the issuers. For a token
+// that is remembered it takes less than a microsecond and does not allocate. The error is a *Refusal, a
+// *TooManyFailures, ErrBusy, or that of ctx. Accounts take turns with the work on signatures.
+func (v *Verifier) Verify(ctx context.Context, compact string, issuers []*Issuer, client clientip.Group) (*Principal, error) {
+	now := v.now()
+	sum := digestOf(compact)
+	if p := v.memory.find(sum, issuers, now); p != nil {
+		return p, nil
+	}
+	if until := v.failures.RefusedUntil(client, now); !until.IsZero() {
+		return nil, &TooManyFailures{Until: until}
+	}
+	p, err := v.check(ctx, compact, sum, issuers, client)
+	var refusal *Refusal
+	if errors.As(err, &refusal) {
+		v.failures.Add(client, v.now())
+	}
+	return p, err
+}
+
+// check verifies a token that is not remembered.
+func (v *Verifier) check(ctx context.Context, compact string, sum digest, issuers []*Issuer, client clientip.Group) (*Principal, error) {
+	t, refusal := Parse(compact)
+	if refusal != nil {
+		return nil, refusal
+	}
+	i, k, refusal := t.issuedBy(issuers)
+	if refusal != nil {
+		return nil, refusal
+	}
+	release, err := v.slots.Take(ctx, i.record.AccountID)
+	switch {
+	case errors.Is(err, fairslots.ErrNone):
+		return nil, ErrBusy
+	case err != nil:
+		return nil, err
+	}
+	defer release()
+	now := v.now()
+	// While it waited for its turn, another request may have brought the same token, or others of the address failed.
+	if p := v.memory.find(sum, issuers, now); p != nil {
+		return p, nil
+	}
+	if until := v.failures.RefusedUntil(client, now); !until.IsZero() {
+		return nil, &TooManyFailures{Until: until}
+	}
+	if !k.Verify(t.Algorithm, compact) {
+		return nil, refuse(BadSignature, "").of(i)
+	}
+	version := i.denials.Version() // before the check of the denials, which may change meanwhile
+	p, refusal := i.principal(t, now)
+	if refusal != nil {
+		return nil, refusal
+	}
+	v.memory.remember(sum, i, version, p)
+	return p, nil
+}
