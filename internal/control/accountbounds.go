@@ -90,11 +90,17 @@ func (s *Service) roomForKeys(ctx context.Context, w *work, n, bytes int64) erro
 }
 
 // roomForOwner checks that the actor's account may have one more owner. Otherwise the error is fault.Conflict.
-func (w *work) roomForOwner(ctx context.Context) error {
+func (w *work) roomForOwner(ctx context.Context) error { return w.roomForOwners(ctx, 1) }
+
+// roomForOwners does the same for n more owners, at least one.
+func (w *work) roomForOwners(ctx context.Context, n int) error {
 	most := int64(cmp.Or(w.bounds.Owners, MaxAccountOwners))
-	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Owners: most})
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Owners: most - int64(n) + 1})
 	if err != nil {
 		return err
+	}
+	if !room.Owners && n > 1 {
+		return fault.New(fault.Conflict, "the account may have %d owners, and there is no room for %d more: delete owners that are no longer needed first, or import fewer keys", most, n)
 	}
 	if !room.Owners {
 		return fault.New(fault.Conflict, "the account has %d owners, which is the most that it may have: delete owners that are no longer needed first", most)

@@ -3,13 +3,17 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // MaxImport is the most keys that one call of ImportKeys takes.
@@ -63,38 +67,114 @@ func (s *Service) ImportKeys(ctx context.Context, actor *Actor, inputs []ImportI
 		if err := s.roomForEvent(actor); err != nil {
 			return nil, err
 		}
-		made := make([]NewKey, len(all))
-		owners := map[string]importOwner{}
-		warnings := map[[2]string][]string{} // by gateway and scopes
-		for i := range all {
-			k := all[i].key
-			k.Digest = digests[i]
-			all[i].in.Plan.put(plans[i], &k.PlanID, &k.Plan)
-			suspended, err := w.giveImportOwner(ctx, &k, owners)
-			if err != nil {
-				return nil, err
-			}
-			if err := w.storeNewKey(ctx, &k); err != nil {
-				return nil, err
-			}
-			if err := w.audit(ctx, audit.KeyImport, k.ID, k.GatewayID, keyDiff(nil, &k)); err != nil {
-				return nil, err
-			}
-			made[i].Key = k
-			if all[i].in.SHA256 != "" {
-				made[i].Warnings = append(made[i].Warnings, apikey.StrengthUnknown)
-			}
-			scopes := [2]string{k.GatewayID, k.Scope.String()}
-			if _, known := warnings[scopes]; !known {
-				warnings[scopes] = s.scopeWarnings(&k)
-			}
-			made[i].Warnings = append(made[i].Warnings, warnings[scopes]...)
-			if suspended {
-				made[i].Warnings = append(made[i].Warnings, ownerSuspendedWarning)
-			}
+		owners, err := w.ownersOf(ctx, all)
+		if err != nil {
+			return nil, err
 		}
+		made := make([]NewKey, len(all))
+		for i := range all {
+			made[i].Key = all[i].key
+			made[i].Digest = digests[i]
+			all[i].in.Plan.put(plans[i], &made[i].PlanID, &made[i].Plan)
+		}
+		if err := w.storeImport(ctx, made, owners); err != nil {
+			return nil, err
+		}
+		s.warnOfImport(made, all, owners)
 		return made, nil
 	})
+}
+
+// ownersOf returns the owners that the keys name, by their external IDs. Those that do not exist are new, and have no
+// identifier yet.
+func (w *work) ownersOf(ctx context.Context, all []importedKey) (map[string]*owner.Owner, error) {
+	owners := map[string]*owner.Owner{}
+	for i := range all {
+		if name := all[i].key.Owner; name != "" {
+			owners[name] = nil
+		}
+	}
+	if len(owners) == 0 {
+		return owners, nil
+	}
+	names := slices.Sorted(maps.Keys(owners))
+	known, err := w.OwnersByExternalID(ctx, w.actor.Account.ID, names)
+	if err != nil {
+		return nil, err
+	}
+	for i := range known {
+		owners[known[i].ExternalID] = &known[i]
+	}
+	missing := len(owners) - len(known)
+	if missing == 0 {
+		return owners, nil
+	}
+	a, err := w.Account(ctx, w.actor.Account.ID)
+	if err != nil {
+		return nil, err
+	}
+	for name, o := range owners {
+		if o == nil {
+			owners[name] = &owner.Owner{ExternalID: name, PlanID: a.DefaultPlanID, State: owner.Active}
+		}
+	}
+	return owners, w.roomForOwners(ctx, missing)
+}
+
+// storeImport stores the keys, and those of their owners that are new. Everything has been read before. The change log
+// comes last, because its head is held from then on.
+func (w *work) storeImport(ctx context.Context, keys []NewKey, owners map[string]*owner.Owner) error {
+	var added []string
+	for _, name := range slices.Sorted(maps.Keys(owners)) {
+		if o := owners[name]; o.ID == "" {
+			if err := w.storeNewOwner(ctx, o); err != nil {
+				return err
+			}
+			added = append(added, o.ID)
+		}
+	}
+	for i := range keys {
+		k := &keys[i].Key
+		if o := owners[k.Owner]; o != nil {
+			k.OwnerID = o.ID
+		}
+		if err := w.storeNewKey(ctx, k); err != nil {
+			return err
+		}
+		if err := w.audit(ctx, audit.KeyImport, k.ID, k.GatewayID, keyDiff(nil, k)); err != nil {
+			return err
+		}
+	}
+	for _, ownerID := range added {
+		if err := w.changed(ctx, snapshot.OwnerChange, ownerID); err != nil {
+			return err
+		}
+	}
+	for i := range keys {
+		if err := w.changed(ctx, changeOfKey(&keys[i].Key, false), keys[i].ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// warnOfImport sets the warnings about imported keys.
+func (s *Service) warnOfImport(keys []NewKey, all []importedKey, owners map[string]*owner.Owner) {
+	known := map[[2]string][]string{} // by gateway and scopes
+	for i := range keys {
+		k := &keys[i]
+		if all[i].in.SHA256 != "" {
+			k.Warnings = append(k.Warnings, apikey.StrengthUnknown)
+		}
+		name := [2]string{k.GatewayID, k.Scope.String()}
+		if _, ok := known[name]; !ok {
+			known[name] = s.scopeWarnings(&k.Key)
+		}
+		k.Warnings = append(k.Warnings, known[name]...)
+		if o := owners[k.Owner]; o != nil && o.State == owner.Suspended {
+			k.Warnings = append(k.Warnings, ownerSuspendedWarning)
+		}
+	}
 }
 
 // readImport validates inputs without the store. What the actor may not do takes precedence over all other errors.
@@ -219,27 +299,4 @@ func (w *work) digestsOf(ctx context.Context, all []importedKey) ([]apikey.Diges
 		return nil, conflict
 	}
 	return digests[:len(all)], nil
-}
-
-// importOwner is an owner of keys of an import, which is read or created once.
-type importOwner struct {
-	id        string
-	suspended bool
-}
-
-// giveImportOwner is giveOwner for a new key of an import. known has the owners of the keys before.
-func (w *work) giveImportOwner(ctx context.Context, k *apikey.Key, known map[string]importOwner) (suspended bool, err error) {
-	if k.Owner == "" {
-		return false, nil
-	}
-	o, ok := known[k.Owner]
-	if !ok {
-		if o.suspended, err = w.giveOwner(ctx, k, ""); err != nil {
-			return false, err
-		}
-		o.id = k.OwnerID
-		known[k.Owner] = o
-	}
-	k.OwnerID = o.id
-	return o.suspended, nil
 }

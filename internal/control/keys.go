@@ -228,11 +228,14 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key, secret strin
 	}
 	k.Digest = apikey.DigestOf(secret)
 	k.Prefix = apikey.PrefixOf(secret)
-	err := w.storeNewKey(ctx, &k)
-	return &NewKey{Key: k, Secret: secret}, err
+	if err := w.storeNewKey(ctx, &k); err != nil {
+		return nil, err
+	}
+	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, changeOfKey(&k, k.HolderRoot != ""), k.ID)
 }
 
-// storeNewKey stores k, which has a digest, with a new identifier and bucket unless it has them, and raises key.created.
+// storeNewKey stores k, which has a digest, with a new identifier and bucket unless it has them, and raises key.created. The
+// change log is the caller's.
 func (w *work) storeNewKey(ctx context.Context, k *apikey.Key) error {
 	if k.ID == "" {
 		k.ID = id.NewAt(id.Key, w.now)
@@ -244,10 +247,7 @@ func (w *work) storeNewKey(ctx context.Context, k *apikey.Key) error {
 	if err := w.InsertKey(ctx, k); err != nil {
 		return err
 	}
-	if err := w.raise(ctx, event.KeyCreated, k.EventData()); err != nil {
-		return err
-	}
-	return w.changed(ctx, changeOfKey(k, k.HolderRoot != ""), k.ID)
+	return w.raise(ctx, event.KeyCreated, k.EventData())
 }
 
 // changeOfKey returns the kind of change that stores k. byHolder says that its holder has made it.

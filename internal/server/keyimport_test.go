@@ -25,6 +25,28 @@ func (c *cluster) importOf(secret string) (keyID string) {
 	return made[0].KeyID
 }
 
+// Guarantee: one call imports 1,000 keys of 1,000 new owners, all of which every node accepts when it returns.
+func TestLargeImportOnEveryNode(t *testing.T) {
+	c := startCluster(t, 2)
+	c.gateway()
+	keys := make([]client.ImportKeyRequest, 1000)
+	for i := range keys {
+		secret, owner := fmt.Sprintf("sk_live_51HxAbCdEfGhIjKl-%d", i), fmt.Sprintf("customer-%d", i)
+		keys[i] = client.ImportKeyRequest{Name: "old", Scope: "read:orders", Key: &secret, Owner: &owner}
+	}
+	made := again(c, func() ([]client.ImportedKey, error) {
+		return c.nodes[0].Admin.ImportKeys(c.Context(), client.ImportKeysRequest{Keys: keys})
+	})
+	if len(made) != len(keys) {
+		t.Fatalf("got %d keys, want %d", len(made), len(keys))
+	}
+	for i := 0; i < len(keys); i += 333 {
+		if got := c.statuses(*keys[i].Key); fmt.Sprint(got) != "[200 200]" {
+			t.Errorf("with key %d the nodes responded %v, want 200 from each", i, got)
+		}
+	}
+}
+
 // Guarantee: when a call that imports or revokes a key returns, every node accepts or refuses the key. It does not reach the
 // upstream, and after a rotation every node accepts the new key, and no node the old one. A node that starts later
 // accepts imported keys too.

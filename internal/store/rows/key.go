@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -91,28 +89,14 @@ func (t *Reader) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key,
 	return t.SelectKey(ctx, `WHERE digest = $1`, d[:])
 }
 
-// digestsAtOnce is how many digests one statement looks up.
-const digestsAtOnce = 128
-
 // HaveDigests implements control.KeyReader.
 func (t *Reader) HaveDigests(ctx context.Context, accountID string, digests []apikey.Digest) (map[apikey.Digest]bool, error) {
-	var statement strings.Builder
-	statement.WriteString(`SELECT digest FROM keys WHERE account_id = $1 AND digest IN (`)
-	for i := range digestsAtOnce {
-		if i > 0 {
-			statement.WriteString(`, `)
-		}
-		statement.WriteString(`$` + strconv.Itoa(i+2))
+	have, values := map[apikey.Digest]bool{}, make([][]byte, len(digests))
+	for i := range digests {
+		values[i] = digests[i][:]
 	}
-	statement.WriteString(`)`)
-	have := map[apikey.Digest]bool{}
-	for some := range slices.Chunk(digests, digestsAtOnce) {
-		args := make([]any, 1, digestsAtOnce+1)
-		args[0] = accountID
-		for i := range digestsAtOnce {
-			args = append(args, some[min(i, len(some)-1)][:]) // always as many, so that there is one statement to prepare
-		}
-		err := t.Query(ctx, "look digests up", statement.String(), args, func(r *Row) error {
+	err := inLists(accountID, values, func(list string, args []any) error {
+		return t.Query(ctx, "look digests up", `SELECT digest FROM keys WHERE account_id = $1 AND digest `+list, args, func(r *Row) error {
 			var d []byte
 			if err := r.Scan(&d); err != nil {
 				return err
@@ -123,11 +107,8 @@ func (t *Reader) HaveDigests(ctx context.Context, accountID string, digests []ap
 			have[apikey.Digest(d)] = true
 			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return have, nil
+	})
+	return have, err
 }
 
 // KeysOfBucket implements control.KeyReader.
