@@ -295,6 +295,8 @@ func ReasonText(r accesslog.Reason, other string) string {
 		return "the upstream closed the connection before the head of its response"
 	case accesslog.UnexpectedUpgrade:
 		return "the upstream changed to a protocol that was not asked for"
+	case accesslog.AllDrained:
+		return "every target of the upstream was being drained: let one take part again, or add one"
 	case accesslog.ForwardingLoop:
 		return "the request had already passed through this gateway: upstream_url leads back to it"
 	default:

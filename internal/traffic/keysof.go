@@ -18,7 +18,7 @@ type KeysQuery struct {
 	AccountID string
 	Gateway   [16]byte
 	Routes    map[[16]byte]struct{}
-	// Of requests that began between From and Until, to the minute.
+	// Of requests that began between the minutes in which From and Until are: those of the minute of Until are not among them.
 	From, Until time.Time
 }
 
@@ -29,7 +29,7 @@ const maxKeys = 250_000
 // callers apart. Call Sync of the meter before.
 func KeysOf(ctx context.Context, store ChunkReader, q *KeysQuery) (map[[16]byte]KeyCounts, error) {
 	const minute = 60
-	chunks := ChunkQuery{AccountID: q.AccountID, Part: Keys, Tier: Minutes, From: floor(q.From.Unix(), minute), Before: ceil(q.Until, minute)}
+	chunks := ChunkQuery{AccountID: q.AccountID, Part: Keys, Tier: Minutes, From: floor(q.From.Unix(), minute), Before: floor(q.Until.Unix(), minute)}
 	keys := map[[16]byte]KeyCounts{}
 	err := store.ReadTraffic(ctx, chunks, func(c *Chunk) error {
 		err := rows(c.Part, c.Body, func(e *row) error {

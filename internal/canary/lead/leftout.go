@@ -75,7 +75,8 @@ func (l *Leader) leaveOut(ctx context.Context, lead canary.Lead, c *canary.Canar
 }
 
 // badCallers returns the callers whose share of bad requests in the hour before was above what the canary allows: those with most of
-// them, if there are more than canary.MaxLeftOut. Callers without a key are not among them.
+// them, if there are more than canary.MaxLeftOut. The minute in which the canary began is not part of that hour: reports do not say
+// which of its requests the canary had already, and these say nothing about the caller. Callers without a key are not among them.
 func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, error) {
 	cfg := c.Plan.Config()
 	if !cfg.Errors {

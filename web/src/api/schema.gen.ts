@@ -212,6 +212,130 @@ export interface paths {
         patch: operations["updateGateway"];
         trace?: never;
     };
+    "/v1/gateways/{gateway_id}/canaries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List canaries
+         * @description Returns the canaries of a gateway, newest first. Of those that have ended, the newest 100 are kept.
+         */
+        get: operations["listCanaries"];
+        put?: never;
+        /**
+         * Start a canary
+         * @description Sends a growing share of the callers of some routes to another upstream, and compares both. Callers stay on their side. If the other upstream is certainly worse, the canary is aborted, and all callers go back; after each step that is not, the share grows. A gateway has one canary that has not ended, and none on a route with a split: otherwise it is a 409.
+         */
+        post: operations["startCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a canary
+         * @description Returns one canary, with what was counted up to some seconds ago. The ETag says nothing about that.
+         */
+        get: operations["getCanary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/abort": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Abort a canary
+         * @description Ends the canary: all callers go to the upstream of the routes again. Takes no request body.
+         */
+        post: operations["abortCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a canary
+         * @description Callers stay on their sides, and nothing is counted, until the canary is resumed. One that does not run is a 409. Takes no request body.
+         */
+        post: operations["pauseCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Promote a canary
+         * @description Gives the routes the upstream of the canary, and ends it. If the routes come from a repository or a file, it is held at 100 % instead, with the lines to commit; the push of these ends it. Takes no request body.
+         */
+        post: operations["promoteCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a canary
+         * @description A paused canary goes on with its step where it was, without routes that are gone or have a split or another upstream now. If none is left, it is a 409. Takes no request body.
+         */
+        post: operations["resumeCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gateways/{gateway_id}/config": {
         parameters: {
             query?: never;
@@ -662,6 +786,58 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/issuers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List issuers
+         * @description Returns the issuers of the account, newest first.
+         */
+        get: operations["listIssuers"];
+        put?: never;
+        /**
+         * Create an issuer
+         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers.
+         */
+        post: operations["createIssuer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/issuers/{issuer_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an issuer
+         * @description Returns one issuer.
+         */
+        get: operations["getIssuer"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an issuer
+         * @description Deletes an issuer. Returns the record as it was before.
+         */
+        delete: operations["deleteIssuer"];
+        options?: never;
+        head?: never;
+        /**
+         * Update an issuer
+         * @description Changes the given fields; null restores the default. It requires the word admin for /issuers, as a creation does.
+         */
+        patch: operations["updateIssuer"];
         trace?: never;
     };
     "/v1/keys": {
@@ -1434,6 +1610,86 @@ export interface paths {
     };
 }
 export interface webhooks {
+    "canary.aborted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary aborted
+         * @description A canary was aborted, by hand or because its upstream is worse than the other. All callers go to the other one again.
+         */
+        post: operations["onCanaryAborted"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "canary.advanced": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary advanced
+         * @description A canary has a greater share of the callers now, or is held after its last step.
+         */
+        post: operations["onCanaryAdvanced"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "canary.paused": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary paused
+         * @description A canary was paused: by hand, because its routes or upstreams were changed, or because it had too few requests in 24 hours. Callers stay on their sides.
+         */
+        post: operations["onCanaryPaused"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "canary.promoted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary promoted
+         * @description The routes of a canary have its upstream now.
+         */
+        post: operations["onCanaryPromoted"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "gateway.spec_pushed": {
         parameters: {
             query?: never;
@@ -2017,6 +2273,202 @@ export interface components {
              */
             state: "active" | "suspended";
         };
+        Canary: {
+            abort: components["schemas"]["CanaryAbort"];
+            /**
+             * @description Identifier of the canary.
+             * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            canary_id: string;
+            /**
+             * Format: date-time
+             * @description When the canary was started.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it was promoted or aborted; null before.
+             */
+            ended_at: string | null;
+            /**
+             * @description What was decided last and why, in words.
+             * @example 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+             */
+            explanation: string;
+            /**
+             * @description Gateway of the canary.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description How long a step lasts at least, as given.
+             * @example 10m
+             */
+            hold: string;
+            /**
+             * @description What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+             * @example [
+             *       "{path: /orders",
+             *       "methods: [GET]",
+             *       "upstream: next}"
+             *     ]
+             */
+            lines: string[];
+            /**
+             * Format: int64
+             * @description How many requests each side must have had before a step ends.
+             * @example 1000
+             */
+            min_requests: number;
+            /**
+             * @description Upstream of the routes, with which the canary is compared.
+             * @example default
+             */
+            other: string;
+            /** @description The steps that have begun. */
+            progress: components["schemas"]["CanaryProgress"][];
+            /**
+             * @description Identifiers of the routes.
+             * @example [
+             *       "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
+             *     ]
+             */
+            routes: string[];
+            /**
+             * @description running: it is judged; paused: callers stay on their sides, and nothing is counted; held: after the last step, or at 100 %, until a call or a push ends it; promoted and aborted: it has ended.
+             * @enum {string}
+             */
+            state: "running" | "paused" | "held" | "promoted" | "aborted";
+            /**
+             * Format: int64
+             * @description Number of the present step, or of the last one, from 1.
+             * @example 2
+             */
+            step: number;
+            /** @description Share of the callers in each step, in percent. */
+            steps: number[];
+            /**
+             * @description Upstream to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * Format: double
+             * @description Share of the callers that the canary has at present, in percent; null if it has ended.
+             * @example 5
+             */
+            weight: number | null;
+            /**
+             * @description What happens after the last step.
+             * @enum {string}
+             */
+            when_done: "promote" | "hold";
+        };
+        CanaryAbort: {
+            errors: components["schemas"]["CanaryErrorsInput"];
+            latency: components["schemas"]["CanaryLatencyInput"];
+        };
+        CanaryAbortInput: {
+            errors?: components["schemas"]["CanaryErrorsInput"];
+            latency?: components["schemas"]["CanaryLatencyInput"];
+        } | null;
+        CanaryErrorsInput: {
+            /**
+             * Format: double
+             * @description By how many percentage points the share of failed requests may be greater than on the other upstream.
+             * @example 1
+             */
+            more_than: number;
+        } | null;
+        CanaryEvent: {
+            /**
+             * @description Identifier of the canary.
+             * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            canary_id: string;
+            /**
+             * @description Why, in words.
+             * @example 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+             */
+            explanation: string;
+            /**
+             * @description Gateway of the canary.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * Format: int64
+             * @description Number of the present step, from 1.
+             * @example 2
+             */
+            step: number;
+            /**
+             * @description Upstream to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * Format: double
+             * @description Share of the callers that the canary has now, in percent; if it has ended, what it had before.
+             * @example 5
+             */
+            weight: number;
+        };
+        CanaryFigures: {
+            /**
+             * Format: int64
+             * @description Of these, those that failed: 5xx of the upstream, 502 and 504.
+             * @example 18
+             */
+            bad: number;
+            /**
+             * Format: double
+             * @description 95th percentile of the time to the response, in milliseconds; null without requests.
+             * @example 41.5
+             */
+            p95_ms: number | null;
+            /**
+             * Format: int64
+             * @description Requests that ended, without those of callers that are left out.
+             * @example 290
+             */
+            requests: number;
+        };
+        CanaryLatencyInput: {
+            /**
+             * Format: double
+             * @description A request is slow if it takes more than this times the 95th percentile of the other upstream; more than 5 % of them abort the canary.
+             * @example 1.5
+             */
+            p95_ratio: number;
+        } | null;
+        CanaryList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Canary"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        CanaryProgress: {
+            next: components["schemas"]["CanaryFigures"];
+            other: components["schemas"]["CanaryFigures"];
+            /**
+             * Format: date-time
+             * @description When the step began.
+             */
+            since: string;
+            /**
+             * Format: int64
+             * @description Number of the step, from 1.
+             * @example 1
+             */
+            step: number;
+            /**
+             * Format: double
+             * @description Percentage with at most 2 decimals. Of a step, it is more than 0 and less than 100.
+             * @example 5
+             */
+            weight: number;
+        };
         CommitStatus: {
             /**
              * @description Software of the Git server.
@@ -2408,6 +2860,84 @@ export interface components {
              */
             units: number;
         };
+        CreateIssuerRequest: {
+            /**
+             * @description Name of the issuer, unique in the account: 1 to 64 characters of a-z, 0-9, - and _. Gateways name it.
+             * @example login
+             */
+            name: string;
+            /** @description Claims that a token must have, each with a value or a list of values, one of which suffices. Of a claim that is a list, one element must be equal. */
+            required?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Signature algorithms of its tokens: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. Default: RS256, ES256 and EdDSA.
+             * @example [
+             *       "RS256"
+             *     ]
+             */
+            algorithms?: string[] | null;
+            /**
+             * @description A token must be for one of them: its claim aud is one, or has one.
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
+            audiences: string[];
+            /** @description Claims by the headers in which the upstream gets them. */
+            claim_headers?: {
+                [key: string]: string;
+            } | null;
+            /** @description Claims with the scopes, the owner and the plan of the bearer. A claim is a member of the token or, if there is none of that name, a path of names joined by dots. */
+            claims?: components["schemas"]["IssuerClaimsInput"];
+            /**
+             * @description Scopes of a token without the scope claim. Default: none, so that every request with it is a 403.
+             * @example [
+             *       "read:orders"
+             *     ]
+             */
+            default_scopes?: string[] | null;
+            /** @description true leaves the token in the request for the upstream. Default: it is removed. */
+            forward_token?: boolean | null;
+            /**
+             * @description The claim iss of its tokens: a URL with https, compared exactly.
+             * @example https://login.example.com/
+             */
+            issuer: string;
+            /** @description Its public keys, a JWK Set. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over. */
+            jwks: {
+                /** @description Public keys (RFC 7517). */
+                keys: {
+                    [key: string]: unknown;
+                }[];
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m. Default: 60s.
+             * @example 30s
+             */
+            leeway?: string | null;
+            /**
+             * @description How far ahead a token may expire: 1m to 9600h. Default: 24h.
+             * @example 1h
+             */
+            max_lifetime?: string | null;
+            /**
+             * @description What precedes the value of the owner's claim in the external ID of the owner. Default: the name of the issuer and a slash.
+             * @example login/
+             */
+            owner_prefix?: string | null;
+            /** @description Scopes by words of the scope claim. A word that is not in it stays as it is, and counts if it is a scope. */
+            scope_map?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description The typ that the header of a token must have, without regard to case and application/. Default: any but logout+jwt, secevent+jwt and dpop+jwt.
+             * @example at+jwt
+             */
+            typ?: string | null;
+        };
         CreateKeyRequest: {
             /**
              * @description Display name.
@@ -2593,7 +3123,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -2652,7 +3182,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -2880,7 +3410,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -3450,6 +3980,165 @@ export interface components {
             in_flight: {
                 [key: string]: number | null;
             };
+        };
+        Issuer: {
+            /**
+             * @description Name of the issuer.
+             * @example login
+             */
+            name: string;
+            /** @description Claims that a token must have, each with a value or a list of values. */
+            required: {
+                [key: string]: unknown;
+            };
+            /**
+             * @description Signature algorithms of its tokens.
+             * @example [
+             *       "RS256"
+             *     ]
+             */
+            algorithms: string[];
+            /**
+             * @description A token must be for one of them.
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
+            audiences: string[];
+            /** @description Claims by the headers in which the upstream gets them. */
+            claim_headers: {
+                [key: string]: string;
+            };
+            /** @description Claims with the scopes, the owner and the plan of the bearer. */
+            claims: components["schemas"]["IssuerClaims"];
+            /**
+             * Format: date-time
+             * @description When the issuer was created.
+             */
+            created_at: string;
+            /**
+             * @description Scopes of a token without the scope claim; null for none.
+             * @example [
+             *       "read:orders"
+             *     ]
+             */
+            default_scopes: string[] | null;
+            /** @description Whether the token stays in the request for the upstream. */
+            forward_token: boolean;
+            /**
+             * @description The claim iss of its tokens.
+             * @example https://login.example.com/
+             */
+            issuer: string;
+            /**
+             * @description Identifier of the issuer.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id: string;
+            /** @description Its public keys, a JWK Set. */
+            jwks: {
+                /** @description Public keys (RFC 7517). */
+                keys: {
+                    [key: string]: unknown;
+                }[];
+            } & {
+                [key: string]: unknown;
+            };
+            /** @description Its present keys. */
+            keys: components["schemas"]["IssuerKey"][];
+            /** @description Why the keys could not be fetched the last time; null for nothing. */
+            last_error: string | null;
+            /**
+             * @description How far the clocks of the issuer and of Keygate may differ.
+             * @example 60s
+             */
+            leeway: string;
+            /**
+             * @description How far ahead a token may expire.
+             * @example 24h
+             */
+            max_lifetime: string;
+            /**
+             * @description What precedes the value of the owner's claim.
+             * @example login/
+             */
+            owner_prefix: string;
+            /** @description Scopes by words of the scope claim. */
+            scope_map: {
+                [key: string]: string;
+            };
+            /**
+             * @description unreachable if the keys could not be fetched; ok with keys that are given by hand.
+             * @enum {string}
+             */
+            state: "ok" | "unreachable";
+            /**
+             * @description The typ that the header of a token must have; null for any.
+             * @example at+jwt
+             */
+            typ: string | null;
+        };
+        IssuerClaims: {
+            /**
+             * @description Claim with the owner; null if tokens have none.
+             * @example org_id
+             */
+            owner: string | null;
+            /**
+             * @description Claim with the name of the plan; null for none.
+             * @example plan
+             */
+            plan: string | null;
+            /**
+             * @description Claim with the scopes; null for scope, or else scp.
+             * @example realm_access.roles
+             */
+            scope: string | null;
+        };
+        IssuerClaimsInput: {
+            /**
+             * @description Claim with the owner. Default: tokens have no owner.
+             * @example org_id
+             */
+            owner?: string | null;
+            /**
+             * @description Claim with the name of the plan. Default: that of the owner or of the gateway.
+             * @example plan
+             */
+            plan?: string | null;
+            /**
+             * @description Claim with the scopes: a string of words, or a list. Default: scope, or else scp.
+             * @example realm_access.roles
+             */
+            scope?: string | null;
+        } | null;
+        IssuerKey: {
+            /**
+             * @description The only algorithm that it is for; null for every one of its type.
+             * @example RS256
+             */
+            alg: string | null;
+            /**
+             * Format: date-time
+             * @description When the issuer had it first.
+             */
+            first_seen: string;
+            /**
+             * @description Identifier of the key; null if it has none.
+             * @example 2026-01
+             */
+            kid: string | null;
+            /**
+             * @description Why it verifies no token; null if it does.
+             * @example has the use "enc", and not sig
+             */
+            unusable: string | null;
+        };
+        IssuerList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Issuer"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
         };
         Key: {
             /**
@@ -5758,6 +6447,133 @@ export interface components {
              */
             owner?: string[] | null;
         } | null;
+        StartCanaryRequest: {
+            abort?: components["schemas"]["CanaryAbortInput"];
+            /**
+             * @description How long a step lasts at least: a Go duration of 1m to 24h. Default: 10m.
+             * @example 10m
+             */
+            hold?: string | null;
+            /**
+             * Format: int64
+             * @description How many requests each side must have had before a step ends. It never delays an abort. Default: 1000.
+             * @example 1000
+             */
+            min_requests?: number | null;
+            /**
+             * @description Identifiers of the routes. They have one upstream in common, with which the canary is compared, and no split. Default: all routes of the gateway that do not have the upstream of the canary.
+             * @example [
+             *       "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
+             *     ]
+             */
+            routes?: string[] | null;
+            /** @description What share of the callers the canary gets in each step, in percent: ascending. Default: 1, 5, 25 and 50. */
+            steps?: number[] | null;
+            /**
+             * @description Name of the upstream of the gateway to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * @description What happens after the last step: promote gives the routes the upstream; hold keeps the share until a call promotes or aborts the canary. Default: hold.
+             * @example promote
+             * @enum {string|null}
+             */
+            when_done?: "promote" | "hold" | null;
+        };
+        StartedCanary: {
+            abort: components["schemas"]["CanaryAbort"];
+            /**
+             * @description Identifier of the canary.
+             * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            canary_id: string;
+            /**
+             * Format: date-time
+             * @description When the canary was started.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it was promoted or aborted; null before.
+             */
+            ended_at: string | null;
+            /**
+             * @description What was decided last and why, in words.
+             * @example 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+             */
+            explanation: string;
+            /**
+             * @description Gateway of the canary.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description How long a step lasts at least, as given.
+             * @example 10m
+             */
+            hold: string;
+            /**
+             * @description What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+             * @example [
+             *       "{path: /orders",
+             *       "methods: [GET]",
+             *       "upstream: next}"
+             *     ]
+             */
+            lines: string[];
+            /**
+             * Format: int64
+             * @description How many requests each side must have had before a step ends.
+             * @example 1000
+             */
+            min_requests: number;
+            /**
+             * @description Upstream of the routes, with which the canary is compared.
+             * @example default
+             */
+            other: string;
+            /** @description The steps that have begun. */
+            progress: components["schemas"]["CanaryProgress"][];
+            /**
+             * @description Identifiers of the routes.
+             * @example [
+             *       "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
+             *     ]
+             */
+            routes: string[];
+            /**
+             * @description running: it is judged; paused: callers stay on their sides, and nothing is counted; held: after the last step, or at 100 %, until a call or a push ends it; promoted and aborted: it has ended.
+             * @enum {string}
+             */
+            state: "running" | "paused" | "held" | "promoted" | "aborted";
+            /**
+             * Format: int64
+             * @description Number of the present step, or of the last one, from 1.
+             * @example 2
+             */
+            step: number;
+            /** @description Share of the callers in each step, in percent. */
+            steps: number[];
+            /**
+             * @description Upstream to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /** @description Likely mistakes, such as a step with too few callers; absent if there are none. */
+            warnings?: string[] | null;
+            /**
+             * Format: double
+             * @description Share of the callers that the canary has at present, in percent; null if it has ended.
+             * @example 5
+             */
+            weight: number | null;
+            /**
+             * @description What happens after the last step.
+             * @enum {string}
+             */
+            when_done: "promote" | "hold";
+        };
         SyncFailedEvent: {
             /**
              * @description Branch that the gateway follows.
@@ -6228,7 +7044,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -6420,6 +7236,84 @@ export interface components {
              */
             upstream_url?: string;
         };
+        UpdateIssuerRequest: {
+            /**
+             * @description Name of the issuer. The default of owner_prefix follows it.
+             * @example login
+             */
+            name?: string;
+            /** @description Claims that a token must have; replaced as a whole. null for none. */
+            required?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * @description Signature algorithms of its tokens; replaced as a whole. null for RS256, ES256 and EdDSA.
+             * @example [
+             *       "RS256"
+             *     ]
+             */
+            algorithms?: string[] | null;
+            /**
+             * @description A token must be for one of them; replaced as a whole.
+             * @example [
+             *       "https://api.example.com"
+             *     ]
+             */
+            audiences?: string[];
+            /** @description Claims by the headers in which the upstream gets them; replaced as a whole. null for none. */
+            claim_headers?: {
+                [key: string]: string;
+            } | null;
+            /** @description Claims with the scopes, the owner and the plan of the bearer; replaced as a whole. null for the defaults. */
+            claims?: components["schemas"]["IssuerClaimsInput"];
+            /**
+             * @description Scopes of a token without the scope claim; replaced as a whole. null for none.
+             * @example [
+             *       "read:orders"
+             *     ]
+             */
+            default_scopes?: string[] | null;
+            /** @description Whether the token stays in the request for the upstream; null for false. */
+            forward_token?: boolean | null;
+            /**
+             * @description The claim iss of its tokens.
+             * @example https://login.example.com/
+             */
+            issuer?: string;
+            /** @description Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. */
+            jwks?: {
+                /** @description Public keys (RFC 7517). */
+                keys: {
+                    [key: string]: unknown;
+                }[];
+            } & {
+                [key: string]: unknown;
+            };
+            /**
+             * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m; null for 60s.
+             * @example 30s
+             */
+            leeway?: string | null;
+            /**
+             * @description How far ahead a token may expire: 1m to 9600h; null for 24h.
+             * @example 1h
+             */
+            max_lifetime?: string | null;
+            /**
+             * @description What precedes the value of the owner's claim; null for the name of the issuer and a slash.
+             * @example login/
+             */
+            owner_prefix?: string | null;
+            /** @description Scopes by words of the scope claim; replaced as a whole. null for none. */
+            scope_map?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description The typ that the header of a token must have; null for any.
+             * @example at+jwt
+             */
+            typ?: string | null;
+        };
         UpdateKeyRequest: {
             /**
              * @description Display name.
@@ -6578,7 +7472,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -8016,7 +8910,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -8370,6 +9264,396 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listCanaries: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CanaryList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    startCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StartCanaryRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartedCanary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getCanary: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    abortCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    pauseCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    promoteCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    resumeCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
@@ -10287,6 +11571,263 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listIssuers: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only the issuer with exactly this name.
+                 * @example login
+                 */
+                name?: string;
+                /**
+                 * @description Only issuers whose name contains this text.
+                 * @example log
+                 */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IssuerList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateIssuerRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getIssuer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
+            path: {
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateIssuerRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableEntity"];
@@ -12381,7 +13922,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -12967,6 +14508,290 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    onCanaryAborted: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.aborted";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCanaryAdvanced: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.advanced";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCanaryPaused: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.paused";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCanaryPromoted: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.promoted";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
         };
     };
     onSpecPushed: {

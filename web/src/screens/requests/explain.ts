@@ -34,6 +34,7 @@ const reasons: Record<string, string> = {
   closed_early: 'the service behind the gateway closed the connection before it responded',
   timeout: 'the service behind the gateway did not respond in time',
   unexpected_upgrade: 'the service behind the gateway changed to a protocol that was not asked for',
+  all_drained: 'every target behind the gateway was being drained',
   loop: 'the request had already passed through this gateway: its upstream leads back to it',
   target_gone: 'the target behind the gateway was drained or removed before the request had ended',
 };
