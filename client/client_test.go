@@ -331,6 +331,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.UpdateKey(ctx, "{key_id}", client.KeyPatch{}))
 	discard(c.RevokeKey(ctx, "{key_id}"))
 	discard(c.RotateKey(ctx, "{key_id}", client.RotateKeyRequest{}))
+	discard(c.ImportKeys(ctx, client.ImportKeysRequest{}))
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
 	callOwnersAndPlans(ctx, c, discard)
 	callIssuers(ctx, c, discard)
