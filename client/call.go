@@ -23,6 +23,12 @@ type NewKey struct {
 	Message       string     `json:"message,omitempty"`
 }
 
+// ImportedKey is a key that was imported.
+type ImportedKey struct {
+	Key
+	Warnings []string `json:"warnings"` // strength_unknown, and likely mistakes as in NewKey
+}
+
 // ListOptions holds the options of all lists.
 type ListOptions struct {
 	// PageSize is the number of records that one call requests, 1 to 100. Zero
@@ -251,6 +257,17 @@ func (c *Client) Key(ctx context.Context, keyID string) (*Key, error) {
 // key with more rights than the calling key is an *Error with status 403.
 func (c *Client) CreateKey(ctx context.Context, in CreateKeyRequest) (*NewKey, error) {
 	return call[NewKey](ctx, c, http.MethodPost, "/v1/keys", in)
+}
+
+// ImportKeys makes keys that exist already keys of this account, all or none, and returns them in their order (contract, edge,
+// section 4). A call takes 1 to 1,000 keys. To keep the keys from the server, hash them: see ImportKeyRequest.Sha256. If the
+// account has one of them, or had it before, the error is an *Error with status 409, whose Errors name each of those.
+func (c *Client) ImportKeys(ctx context.Context, in ImportKeysRequest) ([]ImportedKey, error) {
+	made, err := call[struct{ Data []ImportedKey }](ctx, c, http.MethodPost, "/v1/keys/import", in)
+	if err != nil {
+		return nil, err
+	}
+	return made.Data, nil
 }
 
 // UpdateKey changes a key and returns it (contract, section 3.1). For a revoked or

@@ -382,6 +382,15 @@ func callUpstreams(ctx context.Context, c *client.Client, discard func(any, erro
 	discard(c.UpdateTarget(ctx, "{gateway_id}", "{upstream}", "https://a", client.TargetPatch{}))
 	discard(c.DeleteTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
 	discard(c.ReturnTarget(ctx, "{gateway_id}", "{upstream}", "https://a"))
+	for range c.Canaries(ctx, "{gateway_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.Canary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.StartCanary(ctx, "{gateway_id}", client.StartCanaryRequest{}))
+	discard(c.PauseCanary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.ResumeCanary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.PromoteCanary(ctx, "{gateway_id}", "{canary_id}"))
+	discard(c.AbortCanary(ctx, "{gateway_id}", "{canary_id}"))
 }
 
 // callAccounts makes the operator's calls.

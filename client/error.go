@@ -18,7 +18,7 @@ type Error struct {
 	Code       string        // the field error, as in validation_failed; "" if the response is not from Keygate
 	Message    string        // what is wrong and how to fix it
 	Field      string        // dotted path of the invalid field, name of the query parameter or header, or ""
-	Problems   []Problem     // everything that is wrong with the request, the first as in Field and Message; nil unless Status is 422
+	Problems   []Problem     // everything that is wrong with the request, the first as in Field and Message; nil unless Status is 422, or 409 for several items of a request
 	LeftOut    int           // how many problems of a document there are beyond Problems, as far as the server counted them
 	AuthCode   string        // the field code: key_invalid, key_expired or scope_insufficient; "" unless Status is 401 or 403
 	RequestID  string        // identifies the request in the server's log

@@ -66,6 +66,51 @@ func (e AddTargetRequestResolve) Valid() bool {
 	}
 }
 
+// Values of CanaryState.
+const (
+	CanaryStateAborted  CanaryState = "aborted"
+	CanaryStateHeld     CanaryState = "held"
+	CanaryStatePaused   CanaryState = "paused"
+	CanaryStatePromoted CanaryState = "promoted"
+	CanaryStateRunning  CanaryState = "running"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CanaryState) Valid() bool {
+	switch e {
+	case CanaryStateAborted:
+		return true
+	case CanaryStateHeld:
+		return true
+	case CanaryStatePaused:
+		return true
+	case CanaryStatePromoted:
+		return true
+	case CanaryStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of CanaryWhenDone.
+const (
+	CanaryWhenDoneHold    CanaryWhenDone = "hold"
+	CanaryWhenDonePromote CanaryWhenDone = "promote"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CanaryWhenDone) Valid() bool {
+	switch e {
+	case CanaryWhenDoneHold:
+		return true
+	case CanaryWhenDonePromote:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CommitStatusProvider.
 const (
 	CommitStatusProviderGitea  CommitStatusProvider = "gitea"
@@ -294,6 +339,24 @@ func (e GatewayErrorFormat) Valid() bool {
 	case GatewayErrorFormatOpenai:
 		return true
 	case GatewayErrorFormatProblem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ImportKeyRequestLevel.
+const (
+	ImportKeyRequestLevelAccount ImportKeyRequestLevel = "account"
+	ImportKeyRequestLevelGateway ImportKeyRequestLevel = "gateway"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ImportKeyRequestLevel) Valid() bool {
+	switch e {
+	case ImportKeyRequestLevelAccount:
+		return true
+	case ImportKeyRequestLevelGateway:
 		return true
 	default:
 		return false
@@ -960,6 +1023,69 @@ func (e SpecPushedEventSource) Valid() bool {
 	}
 }
 
+// Values of StartCanaryRequestWhenDone.
+const (
+	StartCanaryRequestWhenDoneHold    StartCanaryRequestWhenDone = "hold"
+	StartCanaryRequestWhenDonePromote StartCanaryRequestWhenDone = "promote"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e StartCanaryRequestWhenDone) Valid() bool {
+	switch e {
+	case StartCanaryRequestWhenDoneHold:
+		return true
+	case StartCanaryRequestWhenDonePromote:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of StartedCanaryState.
+const (
+	StartedCanaryStateAborted  StartedCanaryState = "aborted"
+	StartedCanaryStateHeld     StartedCanaryState = "held"
+	StartedCanaryStatePaused   StartedCanaryState = "paused"
+	StartedCanaryStatePromoted StartedCanaryState = "promoted"
+	StartedCanaryStateRunning  StartedCanaryState = "running"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e StartedCanaryState) Valid() bool {
+	switch e {
+	case StartedCanaryStateAborted:
+		return true
+	case StartedCanaryStateHeld:
+		return true
+	case StartedCanaryStatePaused:
+		return true
+	case StartedCanaryStatePromoted:
+		return true
+	case StartedCanaryStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of StartedCanaryWhenDone.
+const (
+	StartedCanaryWhenDoneHold    StartedCanaryWhenDone = "hold"
+	StartedCanaryWhenDonePromote StartedCanaryWhenDone = "promote"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e StartedCanaryWhenDone) Valid() bool {
+	switch e {
+	case StartedCanaryWhenDoneHold:
+		return true
+	case StartedCanaryWhenDonePromote:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of TargetResolve.
 const (
 	TargetResolveA    TargetResolve = "a"
@@ -1360,6 +1486,199 @@ type AuditHead struct {
 	//
 	// Example: 12
 	Unsealed int64 `json:"unsealed"`
+}
+
+// Canary is the schema Canary of the OpenAPI document.
+type Canary struct {
+	Abort CanaryAbort `json:"abort"`
+
+	// CanaryID Identifier of the canary.
+	//
+	// Example: can_01jz8y5c3te9b8r2m6q4v7x0aa
+	CanaryID string `json:"canary_id"`
+
+	// When the canary was started.
+	CreatedAt time.Time `json:"created_at"`
+
+	// When it was promoted or aborted; null before.
+	EndedAt *time.Time `json:"ended_at"`
+
+	// Explanation What was decided last and why, in words.
+	//
+	// Example: 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+	Explanation string `json:"explanation"`
+
+	// GatewayID Gateway of the canary.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Hold How long a step lasts at least, as given.
+	//
+	// Example: 10m
+	Hold string `json:"hold"`
+
+	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	//
+	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
+	Lines []string `json:"lines"`
+
+	// MinRequests How many requests each side must have had before a step ends.
+	//
+	// Example: 1000
+	MinRequests int64 `json:"min_requests"`
+
+	// Other Upstream of the routes, with which the canary is compared.
+	//
+	// Example: default
+	Other string `json:"other"`
+
+	// The steps that have begun.
+	Progress []CanaryProgress `json:"progress"`
+
+	// Routes Identifiers of the routes.
+	//
+	// Example: ["rt_01jz8y5c3te9b8r2m6q4v7x0bb"]
+	Routes []string `json:"routes"`
+
+	// running: it is judged; paused: callers stay on their sides, and nothing is counted;
+	// held: after the last step, or at 100 %, until a call or a push ends it; promoted and
+	// aborted: it has ended.
+	State CanaryState `json:"state"`
+
+	// Step Number of the present step, or of the last one, from 1.
+	//
+	// Example: 2
+	Step int64 `json:"step"`
+
+	// Share of the callers in each step, in percent.
+	Steps []float64 `json:"steps"`
+
+	// Upstream Upstream to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Weight Share of the callers that the canary has at present, in percent; null if it has ended.
+	//
+	// Example: 5
+	Weight *float64 `json:"weight"`
+
+	// What happens after the last step.
+	WhenDone CanaryWhenDone `json:"when_done"`
+}
+
+// CanaryState is an enumerated string; see its constants.
+type CanaryState string
+
+// CanaryWhenDone is an enumerated string; see its constants.
+type CanaryWhenDone string
+
+// CanaryAbort is the schema CanaryAbort of the OpenAPI document.
+type CanaryAbort struct {
+	Errors  *CanaryErrorsInput  `json:"errors"`
+	Latency *CanaryLatencyInput `json:"latency"`
+}
+
+// CanaryAbortInput is the schema CanaryAbortInput of the OpenAPI document.
+type CanaryAbortInput struct {
+	Errors  *CanaryErrorsInput  `json:"errors,omitempty"`
+	Latency *CanaryLatencyInput `json:"latency,omitempty"`
+}
+
+// CanaryErrorsInput is the schema CanaryErrorsInput of the OpenAPI document.
+type CanaryErrorsInput struct {
+	// MoreThan By how many percentage points the share of failed requests may be greater than on the other upstream.
+	//
+	// Example: 1
+	MoreThan float64 `json:"more_than"`
+}
+
+// CanaryEvent is the schema CanaryEvent of the OpenAPI document.
+type CanaryEvent struct {
+	// CanaryID Identifier of the canary.
+	//
+	// Example: can_01jz8y5c3te9b8r2m6q4v7x0aa
+	CanaryID string `json:"canary_id"`
+
+	// Explanation Why, in words.
+	//
+	// Example: 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+	Explanation string `json:"explanation"`
+
+	// GatewayID Gateway of the canary.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Step Number of the present step, from 1.
+	//
+	// Example: 2
+	Step int64 `json:"step"`
+
+	// Upstream Upstream to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Weight Share of the callers that the canary has now, in percent; if it has ended, what it had before.
+	//
+	// Example: 5
+	Weight float64 `json:"weight"`
+}
+
+// CanaryFigures is the schema CanaryFigures of the OpenAPI document.
+type CanaryFigures struct {
+	// Bad Of these, those that failed: 5xx of the upstream, 502 and 504.
+	//
+	// Example: 18
+	Bad int64 `json:"bad"`
+
+	// P95Ms 95th percentile of the time to the response, in milliseconds; null without requests.
+	//
+	// Example: 41.5
+	P95Ms *float64 `json:"p95_ms"`
+
+	// Requests Requests that ended, without those of callers that are left out.
+	//
+	// Example: 290
+	Requests int64 `json:"requests"`
+}
+
+// CanaryLatencyInput is the schema CanaryLatencyInput of the OpenAPI document.
+type CanaryLatencyInput struct {
+	// P95Ratio A request is slow if it takes more than this times the 95th percentile of the other upstream; more than 5 % of them abort the canary.
+	//
+	// Example: 1.5
+	P95Ratio float64 `json:"p95_ratio"`
+}
+
+// CanaryList is the schema CanaryList of the OpenAPI document.
+type CanaryList struct {
+	// One page of records, newest first.
+	Data []Canary `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
+
+// CanaryProgress is the schema CanaryProgress of the OpenAPI document.
+type CanaryProgress struct {
+	Next  CanaryFigures `json:"next"`
+	Other CanaryFigures `json:"other"`
+
+	// When the step began.
+	Since time.Time `json:"since"`
+
+	// Step Number of the step, from 1.
+	//
+	// Example: 1
+	Step int64 `json:"step"`
+
+	// Weight Percentage with at most 2 decimals. Of a step, it is more than 0 and less than 100.
+	//
+	// Example: 5
+	Weight float64 `json:"weight"`
 }
 
 // CommitStatus is the schema CommitStatus of the OpenAPI document.
@@ -1834,7 +2153,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -2246,6 +2565,88 @@ type HealthInput struct {
 	Unhealthy *int64 `json:"unhealthy,omitempty"`
 }
 
+// ImportKeyRequest is the schema ImportKeyRequest of the OpenAPI document.
+type ImportKeyRequest struct {
+	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+	//
+	// Example: 5
+	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
+	//
+	// Example: 2030-01-31
+	ExpiresAt *string `json:"expires_at,omitempty"`
+
+	// GatewayID Gateway that the key is restricted to. If absent, the key works on every gateway of the account.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id,omitempty"`
+
+	// Key The key in clear, in place of sha256: 22 to 512 printable ASCII characters without spaces, which do not have the form of Keygate's own keys. Keygate keeps its hash alone.
+	//
+	// Example: sk_live_exampleexampleexample
+	Key *string `json:"key,omitempty"`
+
+	// KeyPrefix Start of the key, for recognizing it. Everyone who may read keys sees it. Default: the first 6 characters of key; none for sha256.
+	//
+	// Example: sk_live_
+	KeyPrefix *string `json:"key_prefix,omitempty"`
+
+	// LastUsedAt When the key was last used, an RFC 3339 time.
+	//
+	// Example: 2026-07-31T12:00:00Z
+	LastUsedAt *string `json:"last_used_at,omitempty"`
+
+	// gateway (the default) for calls through gateways; account for this API. An
+	// account-level key takes none of gateway_id, rate_limit and concurrency.
+	Level *ImportKeyRequestLevel `json:"level,omitempty"`
+
+	// Key-value pairs of your own. Keygate does not interpret them.
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Name Display name.
+	//
+	// Example: mobile app
+	Name string `json:"name"`
+
+	// Owner External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account.
+	//
+	// Example: customer-42
+	Owner *string `json:"owner,omitempty"`
+
+	// Plan Name of the plan of the key, in place of plan_id.
+	//
+	// Example: free
+	Plan *string `json:"plan,omitempty"`
+
+	// PlanID Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID *string `json:"plan_id,omitempty"`
+
+	// Rate limit of the key: a rate, or an object with sustained, burst and daily.
+	RateLimit *KeyRateLimit `json:"rate_limit,omitempty"`
+
+	// Scope 1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query.
+	//
+	// Example: read:orders write:customers
+	Scope string `json:"scope"`
+
+	// Sha256 SHA-256 of the key, as 64 hexadecimal digits or as base64, in place of key. The response then has the warning strength_unknown.
+	//
+	// Example: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+	Sha256 *string `json:"sha256,omitempty"`
+}
+
+// ImportKeyRequestLevel is an enumerated string; see its constants.
+type ImportKeyRequestLevel string
+
+// ImportKeysRequest is the schema ImportKeysRequest of the OpenAPI document.
+type ImportKeysRequest struct {
+	// The keys. All of them are imported, or none.
+	Keys []ImportKeyRequest `json:"keys"`
+}
+
 // InFlight is the schema InFlight of the OpenAPI document.
 type InFlight struct {
 	// InFlight The requests in flight at the target, by the names of the nodes on which there are some; null for a node that has not reported since the change.
@@ -2292,6 +2693,11 @@ type Key struct {
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
+
+	// Imported Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+	//
+	// Example: false
+	Imported bool `json:"imported"`
 
 	// KeyID Identifier of the key.
 	//
@@ -4007,6 +4413,133 @@ type SplitWhenInput struct {
 	// Example: ["customer-42"]
 	Owner *[]string `json:"owner,omitempty"`
 }
+
+// StartCanaryRequest is the schema StartCanaryRequest of the OpenAPI document.
+type StartCanaryRequest struct {
+	Abort *CanaryAbortInput `json:"abort,omitempty"`
+
+	// Hold How long a step lasts at least: a Go duration of 1m to 24h. Default: 10m.
+	//
+	// Example: 10m
+	Hold *string `json:"hold,omitempty"`
+
+	// MinRequests How many requests each side must have had before a step ends. It never delays an abort. Default: 1000.
+	//
+	// Example: 1000
+	MinRequests *int64 `json:"min_requests,omitempty"`
+
+	// Routes Identifiers of the routes. They have one upstream in common, with which the canary is compared, and no split. Default: all routes of the gateway that do not have the upstream of the canary.
+	//
+	// Example: ["rt_01jz8y5c3te9b8r2m6q4v7x0bb"]
+	Routes *[]string `json:"routes,omitempty"`
+
+	// What share of the callers the canary gets in each step, in percent: ascending.
+	// Default: 1, 5, 25 and 50.
+	Steps *[]float64 `json:"steps,omitempty"`
+
+	// Upstream Name of the upstream of the gateway to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// WhenDone What happens after the last step: promote gives the routes the upstream; hold keeps the share until a call promotes or aborts the canary. Default: hold.
+	//
+	// Example: promote
+	WhenDone *StartCanaryRequestWhenDone `json:"when_done,omitempty"`
+}
+
+// StartCanaryRequestWhenDone What happens after the last step: promote gives the routes the upstream; hold keeps the share until a call promotes or aborts the canary. Default: hold.
+// Example: promote
+type StartCanaryRequestWhenDone string
+
+// StartedCanary is the schema StartedCanary of the OpenAPI document.
+type StartedCanary struct {
+	Abort CanaryAbort `json:"abort"`
+
+	// CanaryID Identifier of the canary.
+	//
+	// Example: can_01jz8y5c3te9b8r2m6q4v7x0aa
+	CanaryID string `json:"canary_id"`
+
+	// When the canary was started.
+	CreatedAt time.Time `json:"created_at"`
+
+	// When it was promoted or aborted; null before.
+	EndedAt *time.Time `json:"ended_at"`
+
+	// Explanation What was decided last and why, in words.
+	//
+	// Example: 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+	Explanation string `json:"explanation"`
+
+	// GatewayID Gateway of the canary.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Hold How long a step lasts at least, as given.
+	//
+	// Example: 10m
+	Hold string `json:"hold"`
+
+	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	//
+	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
+	Lines []string `json:"lines"`
+
+	// MinRequests How many requests each side must have had before a step ends.
+	//
+	// Example: 1000
+	MinRequests int64 `json:"min_requests"`
+
+	// Other Upstream of the routes, with which the canary is compared.
+	//
+	// Example: default
+	Other string `json:"other"`
+
+	// The steps that have begun.
+	Progress []CanaryProgress `json:"progress"`
+
+	// Routes Identifiers of the routes.
+	//
+	// Example: ["rt_01jz8y5c3te9b8r2m6q4v7x0bb"]
+	Routes []string `json:"routes"`
+
+	// running: it is judged; paused: callers stay on their sides, and nothing is counted;
+	// held: after the last step, or at 100 %, until a call or a push ends it; promoted and
+	// aborted: it has ended.
+	State StartedCanaryState `json:"state"`
+
+	// Step Number of the present step, or of the last one, from 1.
+	//
+	// Example: 2
+	Step int64 `json:"step"`
+
+	// Share of the callers in each step, in percent.
+	Steps []float64 `json:"steps"`
+
+	// Upstream Upstream to which the canary sends requests.
+	//
+	// Example: next
+	Upstream string `json:"upstream"`
+
+	// Likely mistakes, such as a step with too few callers; absent if there are none.
+	Warnings *[]string `json:"warnings,omitempty"`
+
+	// Weight Share of the callers that the canary has at present, in percent; null if it has ended.
+	//
+	// Example: 5
+	Weight *float64 `json:"weight"`
+
+	// What happens after the last step.
+	WhenDone StartedCanaryWhenDone `json:"when_done"`
+}
+
+// StartedCanaryState is an enumerated string; see its constants.
+type StartedCanaryState string
+
+// StartedCanaryWhenDone is an enumerated string; see its constants.
+type StartedCanaryWhenDone string
 
 // SyncFailedEvent is the schema SyncFailedEvent of the OpenAPI document.
 type SyncFailedEvent struct {

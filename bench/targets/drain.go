@@ -45,6 +45,10 @@ func drained(ctx context.Context, o options, dir string) ([]row, error) {
 		if _, err := st.server.Admin.UpdateGateway(ctx, g.GatewayID, client.GatewayPatch{DrainTimeout: client.Set(o.drain.String())}); err != nil {
 			return nil, err
 		}
+		// By requests in flight, none would go to the target with the streams.
+		if _, err := st.server.Admin.UpdateUpstream(ctx, g.GatewayID, "default", client.UpstreamPatch{Balance: client.Set("round_robin")}); err != nil {
+			return nil, err
+		}
 	}
 	// All streams are at the first target, and requests go to all.
 	if err := d.set(ctx, true, st.targets[1:]...); err != nil {

@@ -29,7 +29,7 @@ type Config struct {
 	Shards int
 	// Records is the largest number of records that the Collector holds, which accumulate
 	// while a sink is busy. The default is 65536: more than 600 ms at 100,000 a second, and
-	// up to 29 MiB of memory (58 KiB for each 128 records). It is fewer records if paths
+	// up to 31 MiB of memory (62 KiB for each 128 records). It is fewer records if paths
 	// are longer than 70 bytes on average. Memory is allocated when first needed, and
 	// kept. Paths of more than 1 KiB take up to 32 MiB in addition, which are freed after
 	// use.

@@ -38,6 +38,8 @@ const (
 	UnknownKey                        // it has the form of a key, and is none of the account
 	OwnerWasSuspended                 // the owner of the key was suspended after the request was admitted
 	TargetGone                        // its target was drained or removed, and drain_timeout has passed (targets.md, section 6)
+	AllDrained                        // every target of the upstream was being drained
+	AddressFailed                     // the address had failed to authenticate too often, so imported keys were not looked up for it
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
@@ -56,7 +58,9 @@ func (r Reason) String() string {
 		KeyWasRevoked: "key_revoked", KeyHasExpired: "key_expired", KeyNotAllowed: "key_not_allowed", GatewayGone: "gateway_gone", LeaseLost: "lease_lost",
 		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
+		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone", AllDrained: "all_drained",
 		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone",
+		AddressFailed: "address_failed",
 	}
 	if int(r) >= len(names) {
 		return ""

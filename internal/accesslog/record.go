@@ -97,6 +97,13 @@ type Record struct {
 	// was not charged, because it was refused or nothing of it has reached the upstream. See SetPeriod.
 	PeriodStart, PeriodEnd uint32
 
+	// Canary is the canary that counts the request, in the step with a number, by its caller; zeros if none does. CanaryNext is set
+	// if the request went to the canary's upstream.
+	Canary       [16]byte
+	CanaryCaller uint64
+	CanaryStep   uint32
+	CanaryNext   bool
+
 	Status         uint16 // sent to the client
 	UpstreamStatus uint16 // received from the upstream; 0 if none
 	Result         Result

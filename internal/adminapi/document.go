@@ -103,6 +103,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Revisions", Description: "The history of pushes that changed a gateway's routes."},
 			{Name: "Repositories", Description: "The Git repositories that gateways follow."},
 			{Name: "Upstreams", Description: "The services behind a gateway, each with one or more targets."},
+			{Name: "Canaries", Description: "Upstreams that get a growing share of the callers while they are not worse than the other."},
 			{Name: "Routes", Description: "The paths and methods that a gateway accepts, with their rate limits."},
 			{Name: "Keys", Description: "API keys for calls through gateways and for this API."},
 			{Name: "Owners", Description: "The customers or teams that keys belong to."},

@@ -113,6 +113,15 @@ type upstreamRefRecord struct {
 	Upstream  string `json:"upstream" doc:"Name of the upstream." example:"default"`
 }
 
+type canaryEventRecord struct {
+	CanaryID    string  `json:"canary_id" doc:"Identifier of the canary." example:"can_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	GatewayID   string  `json:"gateway_id" doc:"Gateway of the canary." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Upstream    string  `json:"upstream" doc:"Upstream to which the canary sends requests." example:"next"`
+	Step        int     `json:"step" doc:"Number of the present step, from 1." example:"2"`
+	Weight      float64 `json:"weight" doc:"Share of the callers that the canary has now, in percent; if it has ended, what it had before." example:"5"`
+	Explanation string  `json:"explanation" doc:"Why, in words." example:"18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0"`
+}
+
 // describeEvents returns the webhooks of the document: the requests that are
 // delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
@@ -146,6 +155,10 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.UpstreamTargetDown, "onTargetDown", "Target down", "A node sends no more requests to a target, because failures have ejected it or its check fails. There is at most one event in 10 seconds for each target and node; the last state is reported within 10 seconds.",
 			reflect.TypeFor[targetEventRecord]()},
 		{event.UpstreamTargetUp, "onTargetUp", "Target up", "A target that was down on a node gets requests again. There is at most one event in 10 seconds for each target and node.", reflect.TypeFor[targetEventRecord]()},
+		{event.CanaryAdvanced, "onCanaryAdvanced", "Canary advanced", "A canary has a greater share of the callers now, or is held after its last step.", reflect.TypeFor[canaryEventRecord]()},
+		{event.CanaryAborted, "onCanaryAborted", "Canary aborted", "A canary was aborted, by hand or because its upstream is worse than the other. All callers go to the other one again.", reflect.TypeFor[canaryEventRecord]()},
+		{event.CanaryPromoted, "onCanaryPromoted", "Canary promoted", "The routes of a canary have its upstream now.", reflect.TypeFor[canaryEventRecord]()},
+		{event.CanaryPaused, "onCanaryPaused", "Canary paused", "A canary was paused: by hand, because its routes or upstreams were changed, or because it had too few requests in 24 hours. Callers stay on their sides.", reflect.TypeFor[canaryEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

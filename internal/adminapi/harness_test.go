@@ -338,8 +338,8 @@ func (r *response) refused(status int, code, field string) *response {
 	if m, _ := r.json["message"].(string); m == "" {
 		r.t.Errorf("%s: the error has no message\n%s", r.what, r.raw)
 	}
-	if list, listed := r.json["errors"].([]any); listed != (status == 422) || listed && !reflect.DeepEqual(list[0].(map[string]any)["message"], r.json["message"]) {
-		r.t.Errorf("%s: want errors with a 422 only, and the message in the first\n%s", r.what, r.raw)
+	if list, listed := r.json["errors"].([]any); status == 422 && !listed || listed && status != 422 && status != 409 || listed && !reflect.DeepEqual(list[0].(map[string]any)["message"], r.json["message"]) {
+		r.t.Errorf("%s: want errors with a 422, and with a 409 of several items, and the message in the first\n%s", r.what, r.raw)
 	}
 	if r.json["request_id"] != r.header.Get("X-Request-Id") || !strings.HasPrefix(r.header.Get("X-Request-Id"), "req_") {
 		r.t.Errorf("%s: got request_id %v and X-Request-Id %q, want the same identifier", r.what, r.json["request_id"], r.header.Get("X-Request-Id"))

@@ -15,7 +15,7 @@ func operations(t *testing.T) []request {
 	bodies := map[string]string{
 		"createGateway": `{"name": "a", "upstream_url": "http://x"}`, "updateGateway": `{"name": "a"}`,
 		"putGatewaySpec": petSpec, "putGatewayConfig": "routes: []", "createRoute": `{"path": "/z", "methods": ["GET"]}`,
-		"updateRouteLimit": `{"rate_limit": null}`, "updateRoute": `{"path": "/z"}`, "createKey": `{"name": "a", "scope": "read"}`, "updateKey": `{"name": "a"}`,
+		"updateRouteLimit": `{"rate_limit": null}`, "updateRoute": `{"path": "/z"}`, "createKey": `{"name": "a", "scope": "read"}`, "importKeys": `{"keys": [{"name": "a", "scope": "read", "key": "a-key-of-another-gateway"}]}`, "updateKey": `{"name": "a"}`,
 		"rotateKey": `{"overlap_days": 1}`, "verifyKey": `{"key": "x"}`,
 		"putRepository": `{"url": "https://git.example.com/a.git", "branch": "main", "path": "openapi.yaml", "kind": "spec"}`,
 		"createWebhook": `{"url": "https://hooks.example.com", "events": ["key.created"]}`, "updateWebhook": `{"state": "active"}`,
@@ -25,7 +25,7 @@ func operations(t *testing.T) []request {
 		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
 		"createIssuer": `{"name": "i", "issuer": "https://login.example.com", "audiences": ["api"], "jwks": ` + edJWKS + `}`, "updateIssuer": `{"leeway": "5s"}`,
 		"createOwnerGrant": `{"limit": "l", "units": 1}`, "createKeyGrant": `{"limit": "l", "units": 1}`,
-		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "updateTarget": `{"drain": true}`,
+		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "startCanary": `{"upstream": "default"}`, "updateTarget": `{"drain": true}`,
 		"updateAccountDefaults": `{"default_plan": null}`,
 		"createAccount":         `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
 	}
@@ -152,7 +152,7 @@ func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID stri
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "write:issuers", "admin:issuers", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "admin:gateways/gw_x/upstreams", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)

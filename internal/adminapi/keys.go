@@ -31,9 +31,18 @@ func (a *API) keyOperations() []operation {
 		id: "createKey", method: http.MethodPost, path: "/v1/keys", tag: "Keys",
 		summary:     "Create a key",
 		description: "Creates an API key. Only this response contains the full key; if you lose it, revoke the key and create a new one. The new key cannot have more rights than the calling key. A scope that is not well formed is a 422 whose message has the right form.",
-		body:        reflect.TypeFor[createKeyRequest](), replayable: true,
+		body:        reflect.TypeFor[CreateKeyRequest](), replayable: true,
 		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
 		run: takes(a.createKey),
+	}, {
+		id: "importKeys", method: http.MethodPost, path: "/v1/keys/import", tag: "Keys",
+		summary: "Import keys",
+		description: "Makes keys that exist already, such as those of another gateway, keys of this account, so that callers need no new ones. Each is given by its SHA-256 or in clear, and has the fields of createKey; its level is gateway. " +
+			"All keys are imported, or none. A key that the account has, or had before it was revoked or replaced, is a 409 whose errors name each of them; whether another account has it does not matter. " +
+			"An imported key may be rotated, which replaces it by one of Keygate's own keys, and be changed and revoked like any other.",
+		body: reflect.TypeFor[importKeysRequest](), maxBody: maxImport, replayable: true,
+		success: http.StatusCreated, result: reflect.TypeFor[importedKeys](), errors: []int{http.StatusConflict},
+		run: takes(a.importKeys),
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
 		summary:     "Verify a key",
@@ -102,12 +111,37 @@ func presentNewKey(k *control.NewKey) response {
 	return res
 }
 
-func (a *API) createKey(c *call, req createKeyRequest) (response, error) {
-	return respond(presentNewKey)(a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, control.KeyInput{
-		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
-		RateLimit: value(req.RateLimit).KeyLimitInput, Concurrency: req.Concurrency, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
-		Plan: control.ChoosePlan(value(req.PlanID), value(req.Plan)),
-	}))
+func (a *API) createKey(c *call, req CreateKeyRequest) (response, error) {
+	return respond(presentNewKey)(a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, req.input()))
+}
+
+// presentImported returns the response with imported keys.
+func presentImported(all []control.NewKey) response {
+	r := importedKeys{Data: make([]importedKeyRecord, len(all))}
+	for i := range all {
+		r.Data[i] = importedKeyRecord{KeyRecord: presentKey(&all[i].Key, all[i].CreatedAt), Warnings: orEmpty(all[i].Warnings)}
+	}
+	return response{status: http.StatusCreated, body: r}
+}
+
+func (a *API) importKeys(c *call, req importKeysRequest) (response, error) {
+	inputs := make([]control.ImportInput, len(req.Keys))
+	for i := range req.Keys {
+		k := &req.Keys[i]
+		inputs[i] = control.ImportInput{
+			KeyInput: k.input(), SHA256: value(k.SHA256), Secret: value(k.Key), Prefix: value(k.KeyPrefix), LastUsedAt: value(k.LastUsedAt),
+		}
+	}
+	return respond(presentImported)(a.cfg.Control.ImportKeys(withIdempotency(c, presentImported), &c.actor, inputs))
+}
+
+// input returns the fields of a new key.
+func (r *CreateKeyRequest) input() control.KeyInput {
+	return control.KeyInput{
+		Name: r.Name, Scope: r.Scope, ExpiresAt: value(r.ExpiresAt), GatewayID: value(r.GatewayID),
+		RateLimit: value(r.RateLimit).KeyLimitInput, Concurrency: r.Concurrency, Level: value(r.Level), Owner: value(r.Owner), Metadata: r.Metadata,
+		Plan: control.ChoosePlan(value(r.PlanID), value(r.Plan)),
+	}
 }
 
 func (a *API) updateKey(c *call, req updateKeyRequest) (response, error) {

@@ -79,6 +79,7 @@ func validValue(t *testing.T, id, field string) string {
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
 		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
 		"issuer": `"https://a.example"`, "jwks": edJWKS, "audiences": `["a"]`, "createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1",
+		"startCanary.upstream": `"default"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {

@@ -109,7 +109,17 @@ type KeyRecord struct {
 	RevokedAt   *time.Time        `json:"revoked_at" doc:"When the key was revoked; null if it is not revoked."`
 	LastUsedAt  *time.Time        `json:"last_used_at" doc:"When the key was last used; null if never."`
 	RotatedFrom *string           `json:"rotated_from" doc:"Identifier of the key that this key replaced in a rotation; null if none."`
+	Imported    bool              `json:"imported" doc:"Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is." example:"false"`
 	RotatedTo   *string           `json:"rotated_to" doc:"Identifier of the key that replaced this key in a rotation; null if none."`
+}
+
+type importedKeys struct {
+	Data []importedKeyRecord `json:"data" nullable:"false" doc:"The keys, in the order of the request."`
+}
+
+type importedKeyRecord struct {
+	KeyRecord
+	Warnings []string `json:"warnings" nullable:"false" doc:"strength_unknown if only the hash of the key was given, so that it may be short or easy to guess; and the warnings of createKey. Empty if there are none."`
 }
 
 // newKeyRecord is the only record that holds a key string. A response replayed for
@@ -175,8 +185,8 @@ type errorRecord struct {
 	Error      string          `json:"error" doc:"Machine-readable error code." example:"validation_failed"`
 	Message    string          `json:"message" doc:"What is wrong and how to fix it." example:"is required: add it"`
 	Field      string          `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
-	Errors     []problemRecord `json:"errors,omitempty" doc:"Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error."`
-	LeftOut    int             `json:"errors_left_out,omitempty" doc:"Only with 422: how many problems of a document there are beyond errors. They are counted up to 950." example:"12"`
+	Errors     []problemRecord `json:"errors,omitempty" doc:"With 422, and with the 409 of an import: everything that is wrong, at most 50 items. The first has the same field and message as the error."`
+	LeftOut    int             `json:"errors_left_out,omitempty" doc:"How many problems of a document or an import there are beyond errors. They are counted up to 950." example:"12"`
 	Code       string          `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Only with 401 and 403: why the key was refused."`
 	Limit      *int64          `json:"limit,omitempty" doc:"Only with 429: capacity of the limit that was exceeded."`
 	Remaining  *int64          `json:"remaining,omitempty" doc:"Only with 429: remaining requests, which is 0."`
@@ -288,7 +298,7 @@ func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 		PlanID: optionalText(k.PlanID), Plan: optionalText(k.Plan), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
 		Concurrency: optionalNumber(k.Concurrency),
 		Metadata:    k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
-		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
+		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), Imported: k.Imported, RotatedTo: optionalText(k.RotatedTo),
 	}
 	if r.Metadata == nil {
 		r.Metadata = map[string]string{}

@@ -79,7 +79,8 @@ func (p *rateLimitPatch) control() control.RateLimitPatch {
 	}
 }
 
-type createKeyRequest struct {
+// CreateKeyRequest is exported because importKeyRequest embeds it.
+type CreateKeyRequest struct {
 	Name        string            `json:"name" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
 	Scope       string            `json:"scope" minLength:"1" maxLength:"4200" doc:"1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query." example:"read:orders write:customers"`
 	ExpiresAt   *string           `json:"expires_at,omitempty" nullable:"true" minLength:"1" doc:"When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC." example:"2030-01-31"`
@@ -91,6 +92,18 @@ type createKeyRequest struct {
 	PlanID      *string           `json:"plan_id,omitempty" nullable:"true" minLength:"1" doc:"Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	Plan        *string           `json:"plan,omitempty" nullable:"true" minLength:"1" doc:"Name of the plan of the key, in place of plan_id." example:"free"`
 	Metadata    map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
+}
+
+type importKeysRequest struct {
+	Keys []importKeyRequest `json:"keys" nullable:"false" minItems:"1" maxItems:"1000" doc:"The keys. All of them are imported, or none."`
+}
+
+type importKeyRequest struct {
+	CreateKeyRequest
+	SHA256     *string `json:"sha256,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"SHA-256 of the key, as 64 hexadecimal digits or as base64, in place of key. The response then has the warning strength_unknown." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
+	Key        *string `json:"key,omitempty" nullable:"true" minLength:"1" maxLength:"512" doc:"The key in clear, in place of sha256: 22 to 512 printable ASCII characters without spaces, which do not have the form of Keygate's own keys. Keygate keeps its hash alone." example:"sk_live_exampleexampleexample"`
+	KeyPrefix  *string `json:"key_prefix,omitempty" nullable:"true" minLength:"1" maxLength:"16" doc:"Start of the key, for recognizing it. Everyone who may read keys sees it. Default: the first 6 characters of key; none for sha256." example:"sk_live_"`
+	LastUsedAt *string `json:"last_used_at,omitempty" nullable:"true" minLength:"1" doc:"When the key was last used, an RFC 3339 time." example:"2026-07-31T12:00:00Z"`
 }
 
 type updateKeyRequest struct {
@@ -110,7 +123,7 @@ type rotateKeyRequest struct {
 }
 
 type verifyKeyRequest struct {
-	Key       string  `json:"key" minLength:"1" maxLength:"255" doc:"The key to verify." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
+	Key       string  `json:"key" minLength:"1" maxLength:"512" doc:"The key to verify." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
 	GatewayID *string `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the request would be sent to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Method    *string `json:"method,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"HTTP method of the request." example:"GET"`
 	Path      *string `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"Path of the request." example:"/orders/17"`

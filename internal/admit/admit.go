@@ -29,8 +29,9 @@ type Config struct {
 
 // Admitter decides requests. It is safe for concurrent use.
 type Admitter struct {
-	cfg     Config
-	limiter *ratelimit.Limiter
+	cfg      Config
+	limiter  *ratelimit.Limiter
+	failures *failures
 }
 
 // New returns an Admitter. The only error is a missing field of cfg.
@@ -44,7 +45,7 @@ func New(cfg Config) (*Admitter, error) {
 	if cfg.Mono == nil {
 		cfg.Mono = func() int64 { return cfg.Now().Mono }
 	}
-	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono)}, nil
+	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono), failures: newFailures()}, nil
 }
 
 // Decide makes the checks of contract 4.2, in their order, and fills v with the verdict on
@@ -52,7 +53,7 @@ func New(cfg Config) (*Admitter, error) {
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now = a.cfg.Now()
-	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, now: v.Now, fits: true}
+	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, failures: a.failures, now: v.Now, fits: true}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(accesslog.Malformed, code, reason)
 		v.Close = true
@@ -106,6 +107,7 @@ type decision struct {
 	verdict  *Verdict
 	follower *snapshot.Follower
 	limiter  *ratelimit.Limiter
+	failures *failures
 	target   target
 	lost     bool // the lease is not held
 	known    bool // who calls is known, and the limits of plans are still to be added
@@ -281,19 +283,25 @@ func (d *decision) keyHeader(h *snapshot.KeyHeader) (secret string, ok, single b
 func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secret string) bool {
 	v := d.verdict
 	v.Authenticated = true
-	k := d.find(s, secret)
+	k, hidden := d.find(s, secret), false
 	if k == nil {
 		d.findRevoked(secret, g)
+		k, hidden = d.findImported(s, g, secret)
 	}
 	if k == nil || k.AccountID() != g.AccountID {
 		v.unauthorized(accesslog.KeyInvalid, fault.KeyInvalid)
-		v.KeyReason = d.whyInvalid(g, secret)
+		if v.KeyReason = d.whyInvalid(g, secret); hidden {
+			v.KeyReason = accesslog.AddressFailed
+			return false
+		}
+		d.failed(s)
 		return false
 	}
 	v.Caller, v.holder = &k.Caller, &k.Caller
 	now := d.now.Wall / 1000
 	if k.ExpiredAt(now) {
 		v.unauthorized(accesslog.KeyExpired, fault.KeyExpired)
+		d.failed(s)
 		return false
 	}
 	k.MarkUsedAt(now)
@@ -322,6 +330,35 @@ func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
 	}
 	d.verdict.KeyPrefix = apikey.PrefixOf(secret)
 	return nil
+}
+
+// findImported returns the imported key of g's account whose string is secret, or nil. Without one, it sets the verdict's
+// RevokedKey as findRevoked does. hidden reports that it has not looked because the client's address has failed too
+// often. It costs nothing as long as no account has an imported key.
+func (d *decision) findImported(s *snapshot.Snapshot, g *snapshot.Gateway, secret string) (k *snapshot.Key, hidden bool) {
+	if !s.HasImported() || !apikey.MayBeImported(secret) {
+		return nil, false
+	}
+	if d.failures.tooMany(clientip.GroupOf(d.req.Client), d.now.Mono) {
+		return nil, true
+	}
+	digest := apikey.ImportedDigest(g.AccountUUID, apikey.DigestOf(secret))
+	if k = s.KeyByDigest(digest); k != nil && k.Imported() {
+		return k, false
+	}
+	if keyID, accountID, ok := d.follower.RevokedKey(digest); ok && accountID == g.AccountID {
+		d.verdict.RevokedKey = keyID
+	}
+	return nil, false
+}
+
+// failed counts a failed authentication of the client's address, as long as any account has an imported key. A request
+// whose key was not looked up because of earlier failures is not counted: else a client with a valid key would keep
+// itself out.
+func (d *decision) failed(s *snapshot.Snapshot) {
+	if s.HasImported() {
+		d.failures.add(clientip.GroupOf(d.req.Client), d.now.Mono)
+	}
 }
 
 // findRevoked sets the verdict's RevokedKey if secret, which find did not find, is the

@@ -46,8 +46,14 @@ type Verdict struct {
 	Upstream *snapshot.Upstream
 	// SideReason says why the request goes to Upstream, if a split has decided that; otherwise it is "".
 	SideReason string
-	Route      [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
-	Caller     *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
+	// Canary is the canary that has decided that, or nil. CanaryNext is set if the request goes to its upstream, and
+	// CanaryCaller is the hash of the caller, which has decided.
+	Canary       *snapshot.Canary
+	CanaryNext   bool
+	CanaryCaller uint64
+
+	Route  [16]byte         // UUID of the route; zeros if none matched, or the key was not accepted
+	Caller *snapshot.Caller // nobody without a key of the gateway's account, and on public routes
 	// Cost is what the request costs beside itself, if it was admitted; nil for nothing.
 	Cost *cost.Program
 
@@ -109,6 +115,7 @@ func (v *Verdict) resetDecision() {
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
 	v.Service, v.private, v.denied, v.Cost, v.SideReason = NoService, false, nil, nil, ""
+	v.Canary, v.CanaryNext, v.CanaryCaller = nil, false, 0
 	v.Charge.Clear()
 }
 

@@ -65,6 +65,9 @@ type Key struct {
 	// about the state of the key: the clock may have been ahead.
 	ExpiryNotified time.Time
 
+	// Imported says that the string of the key is not one of Keygate's: it was imported.
+	Imported bool
+
 	// Ended says that a rotation without overlap has ended the key. It has expired, whatever a clock shows:
 	// the clocks of nodes differ.
 	Ended bool

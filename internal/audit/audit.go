@@ -58,10 +58,17 @@ const (
 	TargetDrain     Action = "target.drain" // an update that takes it away
 	TargetDelete    Action = "target.delete"
 	TargetReturn    Action = "target.return" // its ejection was ended by hand
+	CanaryStart     Action = "canary.start"
+	CanaryPause     Action = "canary.pause"
+	CanaryResume    Action = "canary.resume"
+	CanaryAdvance   Action = "canary.advance"
+	CanaryAbort     Action = "canary.abort"
+	CanaryPromote   Action = "canary.promote"
 	RouteCreate     Action = "route.create"
 	RouteUpdate     Action = "route.update"
 	RouteDelete     Action = "route.delete"
 	KeyCreate       Action = "key.create"
+	KeyImport       Action = "key.import"
 	KeyUpdate       Action = "key.update"
 	KeyRotate       Action = "key.rotate"
 	KeyRevoke       Action = "key.revoke"

@@ -17,7 +17,8 @@ type Attempts struct {
 	// Small is set if the request may be the only one at a half-open address: GET, HEAD, OPTIONS, PUT or DELETE with at most
 	// 64 KiB of body.
 	Small bool
-	// Caller identifies the caller: failures of one caller alone eject no address for timeouts and statuses.
+	// Caller identifies the caller: failures of one caller alone eject no address for timeouts and statuses. It must be set before
+	// End and Answer of an attempt that has failed.
 	Caller uint64
 
 	upstream *Upstream

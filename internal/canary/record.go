@@ -1,6 +1,7 @@
 package canary
 
 import (
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/gateway"
@@ -27,6 +28,16 @@ const (
 	MaxSteps  = 20
 	MinHold   = time.Minute
 	MaxHold   = 24 * time.Hour
+	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
+	MaxLeftOut = 10_000
+
+	MaxMinRequests = 1_000_000_000
+	MaxP95Ratio    = 1_000
+
+	MaxOfAccount   = 100   // that have not ended
+	MaxRunning     = 1_000 // of all accounts
+	EndedOfGateway = 100   // that are kept
+	EndedOfAccount = 1_000 // that are kept
 )
 
 // Canary is the stored record of a canary. The store keeps Plan, Progress and Lines as JSON.
@@ -49,6 +60,49 @@ type Canary struct {
 	Version     int64
 }
 
+// Weight returns the share of the callers that is in force, while the canary is not Done.
+func (c *Canary) Weight() gateway.Percent {
+	if c.State == Held && len(c.Lines) > 0 {
+		return whole
+	}
+	return c.Plan.Steps[c.Step]
+}
+
+const whole gateway.Percent = 100_00
+
+// Share returns the part of the gateway's traffic that the canary has; nil if it is Done.
+func (c *Canary) Share() *gateway.CanaryShare {
+	if c.State.Done() {
+		return nil
+	}
+	return &gateway.CanaryShare{ID: c.ID, Upstream: c.Plan.Upstream, Routes: c.Plan.Routes, Weight: c.Weight(), Step: c.Number, Counts: c.State == Running}
+}
+
+// Last reports whether the present step is the last one.
+func (c *Canary) Last() bool { return c.Step == len(c.Plan.Steps)-1 }
+
+// Advance begins the next step.
+func (c *Canary) Advance(now time.Time) {
+	c.Step++
+	c.Number++
+	c.Ran, c.Since = 0, now
+	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
+}
+
+// Pause ends the running of the present step for now.
+func (c *Canary) Pause(now time.Time) {
+	c.State, c.Ran, c.Since = Paused, c.Ran+max(0, now.Sub(c.Since)), now
+}
+
+// Resume goes on with the present step of a paused canary. A step that has run for as long as one may begins its time anew.
+func (c *Canary) Resume(now time.Time) {
+	if c.Ran >= longestStep {
+		c.Ran = 0
+	}
+	c.State, c.Since = Running, now
+	c.Number++
+}
+
 // Plan is what a canary was started with.
 type Plan struct {
 	Upstream    string            `json:"upstream"`
@@ -64,7 +118,8 @@ type Plan struct {
 
 // Progress is what a step has counted.
 type Progress struct {
-	Step   int             `json:"step"` // from 1
+	Step   int             `json:"step"`   // from 1
+	Number int             `json:"number"` // Canary.Number when the step began: what was counted in this one and in later ones is of the step
 	Weight gateway.Percent `json:"weight"`
 	Since  time.Time       `json:"since"`
 	Next   Figures         `json:"next"`
@@ -76,6 +131,12 @@ type Figures struct {
 	Requests uint64   `json:"requests"`
 	Bad      uint64   `json:"bad"`
 	P95      *float64 `json:"p95_ms"` // nil without requests
+}
+
+// Lead is the right of a process to judge canaries.
+type Lead struct {
+	Claimant string
+	Epoch    int64 // grows with each process that takes the lead
 }
 
 // Config returns how the steps of the canary are judged.

@@ -1,8 +1,10 @@
 package canary
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
+	"slices"
 	"time"
 )
 
@@ -98,6 +100,44 @@ func (s *Sketch) ranked(rank float64) (time.Duration, bool) {
 func (s *Sketch) slower(d time.Duration) (n uint64) {
 	for bin := binOf(d) + 1; bin < sketchBins; bin++ {
 		n += uint64(s.bins[bin])
+	}
+	return n
+}
+
+// sparse is a Sketch with few bins that are not empty, in their order.
+type sparse []sparseBin
+
+type sparseBin struct {
+	bin uint16
+	n   uint32
+}
+
+// add adds n latencies of a bin.
+func (s sparse) add(bin uint16, n uint32) sparse {
+	i, is := slices.BinarySearchFunc(s, bin, func(b sparseBin, bin uint16) int { return cmp.Compare(b.bin, bin) })
+	if !is {
+		return slices.Insert(s, i, sparseBin{bin, n})
+	}
+	if s[i].n <= math.MaxUint32-n {
+		s[i].n += n
+	}
+	return s
+}
+
+func (s sparse) count() (n uint64) {
+	for _, b := range s {
+		n += uint64(b.n)
+	}
+	return n
+}
+
+// slower is that of Sketch.
+func (s sparse) slower(d time.Duration) (n uint64) {
+	limit := binOf(d)
+	for _, b := range s {
+		if int(b.bin) > limit {
+			n += uint64(b.n)
+		}
 	}
 	return n
 }

@@ -58,59 +58,105 @@ const (
 	sides
 )
 
-// maxCallers bounds the callers of a step that are told apart. The others count together.
-const maxCallers = 100_000
+// The bounds of what a step tells apart. Further callers count together, and the latencies of further minutes count with those
+// of an earlier minute.
+const (
+	maxCallers = 100_000
+	maxMinutes = 24 * 60
+)
 
 // Step is what was counted since a step began. While the canary is paused, nothing is added and its time stands still. It is
 // not safe for concurrent use.
 type Step struct {
-	sides   [sides]Counts
-	callers map[uint64]*Counts // of Next
-	slow    [sides]Sketch
-	minutes map[int]*Sketch // of Next
+	Tally
+	minutes map[int]sparse // of Next
+	room    *Room          // nil bounds nothing
+	account string
+	taken   int // of room
 }
 
-// Counts is the requests of one caller or side, and how many were bad: an upstream's 5xx, 502 or 504.
-type Counts struct{ Requests, Bad uint64 }
-
 // NewStep returns a step without requests.
-func NewStep() *Step { return &Step{callers: map[uint64]*Counts{}, minutes: map[int]*Sketch{}} }
+func NewStep() *Step { return &Step{minutes: map[int]sparse{}} }
+
+// NewStepIn returns a step of an account without requests, which shares memory with others.
+func NewStepIn(r *Room, accountID string) *Step {
+	s := NewStep()
+	s.room, s.account = r, accountID
+	return s
+}
+
+// Release gives back the memory of the step, which must not be used any more.
+func (s *Step) Release() {
+	s.room.give(s.account, s.taken)
+	s.taken = 0
+}
 
 // Add adds what a node has counted for a caller.
 func (s *Step) Add(side Side, caller uint64, c Counts) {
-	s.sides[side].add(c)
-	if side == Other {
+	if side == Next && !s.Has(caller) && (s.Callers() >= maxCallers || !s.take(callerBytes)) {
+		s.AddRest(side, c)
 		return
 	}
-	of := s.callers[caller]
-	if of == nil && len(s.callers) < maxCallers {
-		of = &Counts{}
-		s.callers[caller] = of
-	}
-	if of != nil {
-		of.add(c)
-	}
-}
-
-func (c *Counts) add(o Counts) {
-	c.Requests += o.Requests
-	c.Bad += o.Bad
+	s.Tally.Add(side, caller, c)
 }
 
 // AddLatencies adds latencies of requests that ended in a minute of the step.
 func (s *Step) AddLatencies(side Side, at time.Duration, l *Sketch) {
 	s.slow[side].Merge(l)
-	if side == Next {
-		minute := int(at / time.Minute)
-		if s.minutes[minute] == nil {
-			s.minutes[minute] = &Sketch{}
-		}
-		s.minutes[minute].Merge(l)
+	if side == Next && l.count > 0 {
+		s.addMinute(int(max(0, at)/time.Minute), l)
 	}
 }
 
-// Counts returns the counts of a side.
-func (s *Step) Counts(side Side) Counts { return s.sides[side] }
+// AddTally adds what a node has counted until a time of the step.
+func (s *Step) AddTally(at time.Duration, t *Tally) {
+	for side, rest := range t.sides {
+		s.sides[side].add(rest)
+		s.AddLatencies(Side(side), at, &t.slow[side])
+	}
+	for caller, c := range t.callers {
+		s.sides[Next].remove(c) // Add adds it again
+		s.Add(Next, caller, c)
+	}
+}
+
+// addMinute adds latencies of Next.
+func (s *Step) addMinute(minute int, l *Sketch) {
+	if _, is := s.minutes[minute]; !is && (len(s.minutes) >= maxMinutes || !s.take(minuteBytes)) {
+		minute = s.minuteBefore(minute)
+	}
+	of := s.minutes[minute]
+	l.Bins(func(bin int, n uint32) { of = of.add(uint16(bin), n) })
+	s.minutes[minute] = of
+}
+
+// minuteBefore returns the last minute before one, or the first after it, or the minute itself if there are no others.
+func (s *Step) minuteBefore(minute int) int {
+	before, after := -1, math.MaxInt
+	for m := range s.minutes {
+		if m < minute {
+			before = max(before, m)
+		} else {
+			after = min(after, m)
+		}
+	}
+	switch {
+	case before >= 0:
+		return before
+	case after < math.MaxInt:
+		return after
+	}
+	return minute
+}
+
+// take takes bytes of the room, and reports whether there are any left for the account.
+func (s *Step) take(n int) bool {
+	if !s.room.take(s.account, n) {
+		return false
+	}
+	s.taken += n
+	return true
+}
 
 // P95 returns the 95th percentile of a side's latencies, and false if there are none.
 func (s *Step) P95(side Side) (time.Duration, bool) { return s.slow[side].P95() }
@@ -197,7 +243,7 @@ func (s *Step) worstCaller() (worst Counts, others bool) {
 	for _, c := range s.callers {
 		counted += c.Requests
 		if c.Bad > worst.Bad || c.Bad == worst.Bad && c.Requests < worst.Requests {
-			worst = *c
+			worst = c
 		}
 	}
 	return worst, len(s.callers) > 1 || counted < s.sides[Next].Requests
@@ -238,7 +284,7 @@ func (s *Step) latency(c *Config) string {
 func (s *Step) worstMinutes(limit time.Duration) (worst [2]Counts) {
 	excess := func(c Counts) float64 { return float64(c.Bad) - slowAllowed/100*float64(c.Requests) }
 	for _, l := range s.minutes {
-		switch c := (Counts{l.count, l.slower(limit)}); {
+		switch c := (Counts{l.count(), l.slower(limit)}); {
 		case excess(c) > excess(worst[0]):
 			worst[0], worst[1] = c, worst[0]
 		case excess(c) > excess(worst[1]):

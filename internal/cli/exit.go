@@ -72,6 +72,7 @@ func exitCode(err error) int {
 		local       *fault.Error
 		altered     *audit.Problem
 		notSynced   *syncError
+		aborted     *abortedError
 	)
 	switch {
 	case err == nil:
@@ -85,7 +86,7 @@ func exitCode(err error) int {
 			return exitUsage
 		}
 		return exitFailed
-	case errors.As(err, &altered), errors.As(err, &notSynced):
+	case errors.As(err, &altered), errors.As(err, &notSynced), errors.As(err, &aborted):
 		return exitConflict
 	case errors.As(err, &noKey):
 		return exitUnauthorized

@@ -17,7 +17,7 @@ import (
 
 func newKeys(a *app) *cobra.Command {
 	return newGroup("keys", "Manage API keys",
-		newKeysCreate(a), newKeysList(a), newKeysGet(a), newKeysUpdate(a), newKeysRevoke(a), newKeysRotate(a), newKeysVerify(a))
+		newKeysCreate(a), newKeysImport(a), newKeysList(a), newKeysGet(a), newKeysUpdate(a), newKeysRevoke(a), newKeysRotate(a), newKeysVerify(a))
 }
 
 // The help texts for the owner and the plan of a key.
@@ -128,6 +128,9 @@ func keyFields(k *client.Key) []terminal.Field {
 		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"PLAN", str(k.Plan)}, {"GATEWAY", str(k.GatewayID)},
 		{"RATE LIMIT", keyLimitText(k.RateLimit)}, {"CONCURRENCY", number(k.Concurrency)}, {"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
 	}
+	if k.Imported {
+		fields = append(fields, terminal.Field{"IMPORTED", "true"})
+	}
 	fields = append(fields, filled(terminal.Field{"REVOKED", terminal.Moment(k.RevokedAt)},
 		terminal.Field{"ROTATED FROM", str(k.RotatedFrom)}, terminal.Field{"ROTATED TO", str(k.RotatedTo)})...)
 	for _, name := range sortedKeys(k.Metadata) {
@@ -152,20 +155,26 @@ func newKeysList(a *app) *cobra.Command {
 			err := errors.Join(a.identify(api, records{gateway: &filter.GatewayID, plan: &filter.PlanID}), a.externalID(api, &filter.Owner))
 			return api.Keys(ctx, *filter), err
 		},
-		columns: []terminal.Column{
-			{Name: "KEY ID"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "LEVEL", Rank: 6}, {Name: "SCOPE", Flex: true},
-			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "PLAN", Rank: 7, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "CONCURRENCY", Rank: 8}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
-		},
-		row: func(k *client.Key) []string {
-			return []string{
-				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.Plan), keyLimitText(k.RateLimit), number(k.Concurrency),
-				a.When(k.ExpiresAt), a.When(k.LastUsedAt),
-			}
-		},
+		columns: keyColumns(), row: a.keyRow,
 		empty: func(c *cobra.Command) string {
 			return noneMatch(c, "keys", "Create one: keygate keys create --name NAME --scope read")
 		},
 	})
+}
+
+// keyColumns are the columns of a list of keys, in which keyRow is a row.
+func keyColumns() []terminal.Column {
+	return []terminal.Column{
+		{Name: "KEY ID"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "LEVEL", Rank: 6}, {Name: "SCOPE", Flex: true},
+		{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "PLAN", Rank: 7, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "CONCURRENCY", Rank: 8}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
+	}
+}
+
+func (a *app) keyRow(k *client.Key) []string {
+	return []string{
+		k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.Plan), keyLimitText(k.RateLimit), number(k.Concurrency),
+		a.When(k.ExpiresAt), a.When(k.LastUsedAt),
+	}
 }
 
 func newKeysGet(a *app) *cobra.Command {

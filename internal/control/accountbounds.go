@@ -52,24 +52,33 @@ const eventsWait = 5 * time.Second
 // roomForKey checks that the actor's account may have the key k in addition to its keys. Otherwise the error is
 // fault.Conflict.
 func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error {
-	bytes := keyBytes(k)
+	return s.roomForKeys(ctx, w, 1, keyBytes(k))
+}
+
+// roomForKeys checks that the actor's account may have n keys, at least one, with so many keyBytes in addition to its keys.
+// Otherwise the error is fault.Conflict.
+func (s *Service) roomForKeys(ctx context.Context, w *work, n, bytes int64) error {
 	most := AccountCounts{
 		Keys: int64(cmp.Or(s.cfg.Bounds.Keys, MaxAccountKeys)), LiveKeys: int64(cmp.Or(s.cfg.Bounds.LiveKeys, MaxAccountLiveKeys)),
-		KeyBytes: s.cfg.Bounds.configurationBytes() - bytes + 1,
 	}
-	room, err := w.AccountRoom(ctx, w.actor.Account.ID, most)
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{
+		Keys: most.Keys - n + 1, LiveKeys: most.LiveKeys - n + 1, KeyBytes: s.cfg.Bounds.configurationBytes() - bytes + 1,
+	})
 	if err != nil {
 		return err
 	}
 	if bytes > 0 && !room.Configuration {
-		n, err := w.AccountCounts(ctx, w.actor.Account.ID)
+		counts, err := w.AccountCounts(ctx, w.actor.Account.ID)
 		if err != nil {
 			return err
 		}
-		n.KeyBytes += bytes
-		if err := s.cfg.Bounds.checkConfiguration(&n); err != nil {
+		counts.KeyBytes += bytes
+		if err := s.cfg.Bounds.checkConfiguration(&counts); err != nil {
 			return err
 		}
+	}
+	if n > 1 && !(room.LiveKeys && room.Keys) {
+		return fault.New(fault.Conflict, "the account may have %d keys, the revoked ones included, and %d that are not revoked, and there is no room for %d more: revoke keys that are no longer needed first, or import fewer", most.Keys, most.LiveKeys, n)
 	}
 	if !room.LiveKeys {
 		return fault.New(fault.Conflict, "the account has %d keys that are not revoked, which is the most that it may have: revoke keys that are no longer needed first", most.LiveKeys)
@@ -81,11 +90,17 @@ func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error 
 }
 
 // roomForOwner checks that the actor's account may have one more owner. Otherwise the error is fault.Conflict.
-func (w *work) roomForOwner(ctx context.Context) error {
+func (w *work) roomForOwner(ctx context.Context) error { return w.roomForOwners(ctx, 1) }
+
+// roomForOwners does the same for n more owners, at least one.
+func (w *work) roomForOwners(ctx context.Context, n int) error {
 	most := int64(cmp.Or(w.bounds.Owners, MaxAccountOwners))
-	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Owners: most})
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Owners: most - int64(n) + 1})
 	if err != nil {
 		return err
+	}
+	if !room.Owners && n > 1 {
+		return fault.New(fault.Conflict, "the account may have %d owners, and there is no room for %d more: delete owners that are no longer needed first, or import fewer keys", most, n)
 	}
 	if !room.Owners {
 		return fault.New(fault.Conflict, "the account has %d owners, which is the most that it may have: delete owners that are no longer needed first", most)

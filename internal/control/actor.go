@@ -16,6 +16,7 @@ const (
 	HolderActor     ActorKind = "holder"     // presents a gateway-level key to its gateway, and acts on that key alone
 	OfflineActor    ActorKind = "offline"    // a command that opens the store itself
 	RepositoryActor ActorKind = "repository" // the repository that a gateway follows
+	CanaryActor     ActorKind = "canary"     // Keygate, which judges a canary
 	SystemActor     ActorKind = "system"     // Keygate itself
 )
 
@@ -38,7 +39,7 @@ type Actor struct {
 func (a *Actor) check() error {
 	switch {
 	case a.Account == nil:
-	case (a.Kind == KeyActor || a.Kind == HolderActor) && a.KeyID != "", a.Kind == OfflineActor, a.Kind == RepositoryActor, a.Kind == SystemActor:
+	case (a.Kind == KeyActor || a.Kind == HolderActor) && a.KeyID != "", a.Kind == OfflineActor, a.Kind == RepositoryActor, a.Kind == CanaryActor, a.Kind == SystemActor:
 		return nil
 	}
 	return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "it is not known who makes the call"}

@@ -89,6 +89,9 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 			"CreateKey": func(ctx context.Context) error {
 				return second(h.CreateKey(ctx, c, control.KeyInput{Name: "n", Scope: "read", Level: string(apikey.GatewayLevel)}))
 			},
+			"ImportKeys": func(ctx context.Context) error {
+				return second(h.ImportKeys(ctx, c, []control.ImportInput{{KeyInput: control.KeyInput{Name: "n", Scope: "read", Level: string(apikey.GatewayLevel)}, Secret: "a-key-of-another-gateway"}}))
+			},
 			"UpdateKey": func(ctx context.Context) error {
 				return second(h.UpdateKey(ctx, c, on.keyID, control.KeyPatch{Name: value("n")}, nil))
 			},
@@ -269,6 +272,16 @@ func callsOnUpstreams(h *harness, c *control.Actor, on target) map[string]func(c
 		},
 		"ReturnTarget": func(ctx context.Context) error { return second(h.ReturnTarget(ctx, c, id, "default", url)) },
 		"DeleteTarget": func(ctx context.Context) error { return second(h.DeleteTarget(ctx, c, id, "default", url, nil)) },
+
+		"Canaries": func(ctx context.Context) error { return second(h.Canaries(ctx, c, id, control.Page{Limit: 1})) },
+		"Canary":   func(ctx context.Context) error { return second(h.Canary(ctx, c, id, "can_x")) },
+		"StartCanary": func(ctx context.Context) error {
+			return second(h.StartCanary(ctx, c, id, control.CanaryInput{Upstream: "next"}))
+		},
+		"PauseCanary":   func(ctx context.Context) error { return second(h.PauseCanary(ctx, c, id, "can_x", nil)) },
+		"ResumeCanary":  func(ctx context.Context) error { return second(h.ResumeCanary(ctx, c, id, "can_x", nil)) },
+		"PromoteCanary": func(ctx context.Context) error { return second(h.PromoteCanary(ctx, c, id, "can_x", nil)) },
+		"AbortCanary":   func(ctx context.Context) error { return second(h.AbortCanary(ctx, c, id, "can_x", nil)) },
 	}
 }
 

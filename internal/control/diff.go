@@ -51,6 +51,9 @@ func keyFields(k *apikey.Key) fields {
 		"expires_at": timeOrNil(k.ExpiresAt), "revoked_at": timeOrNil(k.RevokedAt),
 		"rotated_from": orNil(k.RotatedFrom), "rotated_to": orNil(k.RotatedTo),
 	}
+	if k.Imported {
+		f["imported"] = true
+	}
 	if len(k.Metadata) > 0 {
 		f["metadata"] = k.Metadata
 	}

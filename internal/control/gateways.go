@@ -145,8 +145,14 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 			return nil, err
 		}
 		s.setHostname(&g)
+		if err := checkCanary(before, &g); err != nil {
+			return nil, err
+		}
 		if err := require(m, before.Version); err != nil {
 			return nil, err
+		}
+		if before.Canary != nil && len(g.Requests.Split) > 0 && !g.Requests.Split.Equal(before.Requests.Split) {
+			return nil, refuseSplit(before.Canary)
 		}
 		diff := gatewayDiff(before, &g)
 		if len(diff) == 0 {
@@ -176,6 +182,9 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, diff); err != nil {
 			return nil, err
 		}
-		return &g, w.settingsChanged(ctx, &g)
+		if err := w.settingsChanged(ctx, &g); err != nil {
+			return nil, err
+		}
+		return &g, w.canaryMeetsSettings(ctx, before, &g)
 	})
 }

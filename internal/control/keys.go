@@ -99,11 +99,13 @@ func (s *Service) CreateKey(ctx context.Context, actor *Actor, in KeyInput) (*Ne
 		}
 		made.Warnings = s.scopeWarnings(&made.Key)
 		if suspended {
-			made.Warnings = append(made.Warnings, "the owner is suspended, so gateways refuse the key until the owner is resumed")
+			made.Warnings = append(made.Warnings, ownerSuspendedWarning)
 		}
 		return made, nil
 	})
 }
+
+const ownerSuspendedWarning = "the owner is suspended, so gateways refuse the key until the owner is resumed"
 
 // references checks the gateway and the plan that in names, and returns the plan, or nil for none.
 func (in *KeyInput) references(ctx context.Context, tx ReadTx, actor *Actor, level apikey.Level) (*plan.Plan, error) {
@@ -224,27 +226,35 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key, secret strin
 			return nil, err
 		}
 	}
-	if k.ID == "" {
-		k.ID = id.NewAt(id.Key, w.now)
-	}
-	k.AccountID = w.actor.Account.ID
 	k.Digest = apikey.DigestOf(secret)
 	k.Prefix = apikey.PrefixOf(secret)
-	k.CreatedAt = w.now
-	k.Version = 1
-	k.BucketID = cmp.Or(k.BucketID, k.ID)
-	if err := w.InsertKey(ctx, &k); err != nil {
-		return nil, err
-	}
-	if err := w.raise(ctx, event.KeyCreated, k.EventData()); err != nil {
+	if err := w.storeNewKey(ctx, &k); err != nil {
 		return nil, err
 	}
 	return &NewKey{Key: k, Secret: secret}, w.changed(ctx, changeOfKey(&k, k.HolderRoot != ""), k.ID)
 }
 
+// storeNewKey stores k, which has a digest, with a new identifier and bucket unless it has them, and raises key.created. The
+// change log is the caller's.
+func (w *work) storeNewKey(ctx context.Context, k *apikey.Key) error {
+	if k.ID == "" {
+		k.ID = id.NewAt(id.Key, w.now)
+	}
+	k.AccountID = w.actor.Account.ID
+	k.CreatedAt = w.now
+	k.Version = 1
+	k.BucketID = cmp.Or(k.BucketID, k.ID)
+	if err := w.InsertKey(ctx, k); err != nil {
+		return err
+	}
+	return w.raise(ctx, event.KeyCreated, k.EventData())
+}
+
 // changeOfKey returns the kind of change that stores k. byHolder says that its holder has made it.
 func changeOfKey(k *apikey.Key, byHolder bool) snapshot.ChangeKind {
 	switch {
+	case k.Imported:
+		return snapshot.ImportChange
 	case k.Concurrency != 0:
 		return snapshot.ConcurrencyChange
 	case byHolder:

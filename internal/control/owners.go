@@ -113,14 +113,19 @@ func checkCalendar(o *owner.Owner) error {
 
 // insertOwner stores o with a new identifier and its audit record. roomForOwner must have been called.
 func (w *work) insertOwner(ctx context.Context, o *owner.Owner) error {
+	if err := w.storeNewOwner(ctx, o); err != nil {
+		return err
+	}
+	return w.changed(ctx, snapshot.OwnerChange, o.ID)
+}
+
+// storeNewOwner is insertOwner without the entry of the change log.
+func (w *work) storeNewOwner(ctx context.Context, o *owner.Owner) error {
 	o.ID, o.AccountID, o.CreatedAt, o.Version = id.NewAt(id.Owner, w.now), w.actor.Account.ID, w.now, 1
 	if err := w.InsertOwner(ctx, o); err != nil {
 		return err
 	}
-	if err := w.audit(ctx, audit.OwnerCreate, o.ID, "", ownerDiff(nil, o)); err != nil {
-		return err
-	}
-	return w.changed(ctx, snapshot.OwnerChange, o.ID)
+	return w.audit(ctx, audit.OwnerCreate, o.ID, "", ownerDiff(nil, o))
 }
 
 // ownerNamed returns the owner with the external ID. If there is none, it returns a new one with the default plan of the

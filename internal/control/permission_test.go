@@ -153,6 +153,10 @@ func operations(h *harness, c *control.Actor) map[string]func(keyID, gatewayID, 
 		"revisions":     func(_, g, _ string) error { return second(h.Revisions(ctx(), c, g, 1, 0)) },
 		"revision":      func(_, g, _ string) error { return second(h.Revision(ctx(), c, g, 1)) },
 		"rollback":      func(_, g, _ string) error { return second(h.Rollback(ctx(), c, g, 1, false, nil)) },
+		"canaries":      func(_, g, _ string) error { return second(h.Canaries(ctx(), c, g, control.Page{Limit: 1})) },
+		"start canary": func(_, g, _ string) error {
+			return second(h.StartCanary(ctx(), c, g, control.CanaryInput{Upstream: "next"}))
+		},
 	}
 }
 

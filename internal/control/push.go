@@ -161,11 +161,17 @@ func (s *Service) applyPush(ctx context.Context, actor *Actor, p *pushChange) (*
 		if p.idle {
 			return p.result(false), nil
 		}
+		if err := p.checkCanaryOf(now); err != nil { // it may have been started meanwhile
+			return nil, err
+		}
 		// Another gateway of the account may have got routes meanwhile.
 		if err := s.roomFor(ctx, w, actor, len(p.delta.table)-p.routes, p.doc.routesField()); err != nil {
 			return nil, err
 		}
-		return p.result(false), w.apply(ctx, p)
+		if err := w.apply(ctx, p); err != nil {
+			return nil, err
+		}
+		return p.result(false), w.canaryMeetsPush(ctx, p, now)
 	})
 	if err != nil {
 		s.discard(ctx, p)
@@ -217,7 +223,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	} else if err != nil {
 		return nil, err
 	}
-	if err := doc.checkUpstreams(&p.after); err != nil {
+	if err := fault.Join(doc.checkUpstreams(&p.after), p.checkCanaryOf(before)); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {
@@ -279,6 +285,12 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 			return nil, err
 		}
 		p.warnings = append(p.warnings, unmatched...)
+		switch warning, err := p.warnOfCanary(ctx, tx); {
+		case err != nil:
+			return nil, err
+		case warning != "":
+			p.warnings = append(p.warnings, warning)
+		}
 	}
 	p.after.Revision = before.Revision + 1
 	p.after.Version = before.Version + 1

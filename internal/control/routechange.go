@@ -52,18 +52,22 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		if err != nil {
 			return nil, err
 		}
+		var refused error
 		if p.Upstream.Present || p.Split.Present {
 			g, err := w.Gateway(ctx, actor.Account.ID, gatewayID)
 			if err != nil {
 				return nil, err
 			}
 			invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
+			if len(p.Split.Value) > 0 && inCanary(g.Canary, routeID) {
+				refused = refuseSplit(g.Canary)
+			}
 		}
 		invalid = fault.Join(misfit, invalid)
 		if invalid != nil {
 			return nil, invalid
 		}
-		if err := require(m, before.Version); err != nil {
+		if err := cmp.Or(require(m, before.Version), refused); err != nil {
 			return nil, err
 		}
 		if err := w.mayGrow(ctx); err != nil {
@@ -83,13 +87,15 @@ func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 		return w.UpdateRoutes(ctx, []gateway.Route{*r})
 	}
 	r.Version++
-	if err := w.UpdateRoutes(ctx, []gateway.Route{*r}); err != nil {
-		return err
-	}
-	if err := w.audit(ctx, audit.RouteUpdate, r.ID, r.GatewayID, diff); err != nil {
-		return err
-	}
-	return w.routeChanged(ctx, r)
+	return w.besideCanary(ctx, before, "changed", func() error {
+		if err := w.UpdateRoutes(ctx, []gateway.Route{*r}); err != nil {
+			return err
+		}
+		if err := w.audit(ctx, audit.RouteUpdate, r.ID, r.GatewayID, diff); err != nil {
+			return err
+		}
+		return w.routeChanged(ctx, r)
+	})
 }
 
 // read validates each field and returns a function that applies p to a route.

@@ -353,12 +353,14 @@ func (s *Service) DeleteRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		if err := require(m, r.Version); err != nil {
 			return nil, err
 		}
-		if err := w.DeleteRoutes(ctx, gatewayID, []string{r.ID}); err != nil {
-			return nil, err
-		}
-		if err := w.audit(ctx, audit.RouteDelete, r.ID, gatewayID, routeDiff(r, nil)); err != nil {
-			return nil, err
-		}
-		return r, w.routeChanged(ctx, r)
+		return r, w.besideCanary(ctx, r, "deleted", func() error {
+			if err := w.DeleteRoutes(ctx, gatewayID, []string{r.ID}); err != nil {
+				return err
+			}
+			if err := w.audit(ctx, audit.RouteDelete, r.ID, gatewayID, routeDiff(r, nil)); err != nil {
+				return err
+			}
+			return w.routeChanged(ctx, r)
+		})
 	})
 }

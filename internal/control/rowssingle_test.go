@@ -3,7 +3,9 @@ package control_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/keygate/keygate/internal/canary"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -15,6 +17,7 @@ import (
 // single carries out the operations on one record, which is at its bounds where it has some.
 func (h *rowHarness) single() {
 	h.upstreams()
+	h.canaries()
 	h.routesOfOne()
 	h.grants()
 	h.endpoint()
@@ -69,6 +72,34 @@ func (h *rowHarness) upstreams() {
 	})
 	h.must(put("u0", 0)())
 	h.do("delete upstream", func() error { return second(h.DeleteUpstream(ctx(), h.caller, g.ID, "u0", nil)) })
+}
+
+// canaries starts canaries of as many routes as one may have.
+func (h *rowHarness) canaries() {
+	g := must[*gateway.Gateway](h.harness)(h.CreateGateway(ctx(), h.caller, newGateway("https://h"), ""))
+	h.must(second(h.PutUpstream(ctx(), h.caller, g.ID, upstreamPatch("next", "https://n"), nil)))
+	h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
+		var routes []gateway.Route
+		for i := range canary.MaxRoutes {
+			routes = append(routes, gateway.Route{ID: id.New(id.Route), GatewayID: g.ID, Path: fmt.Sprint("/", i), Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API, CreatedAt: h.clock.now(), Version: 1})
+		}
+		return tx.InsertRoutes(ctx(), routes)
+	}))
+	var c *control.StartedCanary
+	start := func() (err error) {
+		c, err = h.StartCanary(ctx(), h.caller, g.ID, control.CanaryInput{Upstream: "next", Steps: []gateway.Percent{1_00, 5_00}, WhenDone: "promote"})
+		return err
+	}
+	h.do("start canary", start)
+	h.do("pause canary", func() error { return second(h.PauseCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
+	h.do("resume canary", func() error { return second(h.ResumeCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
+	h.do("abort canary", func() error { return second(h.AbortCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
+	h.do("start canary", start)
+	for i, d := range []canary.Decision{{Action: canary.Wait}, {Action: canary.Advance}, {Action: canary.Advance}} {
+		h.do([]string{"count for a canary", "advance canary", "promote canary"}[i], func() error {
+			return h.JudgeCanary(ctx(), c.ID, max(1, i), canary.Lead{}, canary.Progress{}, time.Minute, d)
+		})
+	}
 }
 
 // routesOfOne changes a route, and the repository, of a gateway with many routes.

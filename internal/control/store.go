@@ -50,6 +50,7 @@ type ReadTx interface {
 	RouteReader
 	RevisionReader
 	RepositoryReader
+	CanaryReader
 	KeyReader
 	OwnerReader
 	PlanReader
@@ -74,6 +75,7 @@ type Tx interface {
 	RouteStore
 	RevisionStore
 	RepositoryStore
+	CanaryStore
 	KeyStore
 	OwnerStore
 	PlanStore

@@ -37,6 +37,8 @@ func (f *KeyFilter) Searches() bool {
 type KeyReader interface {
 	Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error)
 	KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error)
+	// HaveDigests returns those of digests that a key of the account has, in whatever state.
+	HaveDigests(ctx context.Context, accountID string, digests []apikey.Digest) (map[apikey.Digest]bool, error)
 	Keys(ctx context.Context, accountID string, f KeyFilter, p Page) ([]apikey.Key, error)
 	// KeysToRevoke returns up to limit keys, as they are stored, that are restricted to a gateway which has ended and
 	// are not stored as revoked yet.
@@ -63,7 +65,7 @@ type KeyReader interface {
 type KeyStore interface {
 	KeyReader
 	InsertKey(ctx context.Context, k *apikey.Key) error
-	// UpdateKey writes all fields but ID, AccountID, Digest, Prefix, CreatedAt and
+	// UpdateKey writes all fields but ID, AccountID, Digest, Prefix, Imported, CreatedAt and
 	// LastUsedAt.
 	UpdateKey(ctx context.Context, k *apikey.Key) error
 	// TouchKeys sets LastUsedAt where the given time is later than the stored one. It

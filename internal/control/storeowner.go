@@ -24,6 +24,8 @@ func (f *OwnerFilter) Searches() bool {
 type OwnerReader interface {
 	Owner(ctx context.Context, accountID, ownerID string) (*owner.Owner, error)
 	OwnerByExternalID(ctx context.Context, accountID, externalID string) (*owner.Owner, error)
+	// OwnersByExternalID returns those of the owners that exist, in any order.
+	OwnersByExternalID(ctx context.Context, accountID string, externalIDs []string) ([]owner.Owner, error)
 	// Owners lists owners, newest first.
 	Owners(ctx context.Context, accountID string, f OwnerFilter, p Page) ([]owner.Owner, error)
 	// OwnerHasActiveKeys reports whether a key of the owner is active at the time now.

@@ -111,6 +111,9 @@ func (s *Service) DeleteUpstream(ctx context.Context, actor *Actor, gatewayID, n
 		if before.Requests.Split.NamesUpstream(name) {
 			return nil, fault.New(fault.Conflict, "the split of the gateway names the upstream %s: change the split first", name)
 		}
+		if c := before.Canary; c != nil && c.Upstream == name {
+			return nil, fault.New(fault.Conflict, "the canary %s sends requests to the upstream %s: promote or abort it first", c.ID, name)
+		}
 		if named, err := bad(); err != nil || named != nil {
 			return nil, cmp.Or(err, asConflict(named))
 		}
@@ -323,7 +326,10 @@ func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *ga
 	if err := w.audit(ctx, a, g.ID, g.ID, diff); err != nil {
 		return err
 	}
-	return w.settingsChanged(ctx, g)
+	if err := w.settingsChanged(ctx, g); err != nil {
+		return err
+	}
+	return w.canaryMeetsSettings(ctx, before, g)
 }
 
 // settingsChanged appends an entry about the settings of a gateway to the change log.

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/owner"
 )
 
@@ -81,10 +82,11 @@ func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q keyChec
 		return nil, invalid
 	}
 	unknown := &Verification{Code: string(fault.KeyInvalid)}
-	if _, ok := apikey.LevelOf(q.secret); !ok {
+	digest, ok := digestFor(actor.Account.ID, q.secret)
+	if !ok {
 		return unknown, nil
 	}
-	k, err := tx.KeyByDigest(ctx, apikey.DigestOf(q.secret))
+	k, err := tx.KeyByDigest(ctx, digest)
 	if fault.CodeOf(err) == fault.NotFound || err == nil && k.AccountID != actor.Account.ID {
 		return unknown, nil
 	}
@@ -99,6 +101,19 @@ func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q keyChec
 	v.Code = string(q.refusal(k, v.State, suspended))
 	v.Valid = v.Code == ""
 	return v, nil
+}
+
+// digestFor returns the digest under which an account may have the key with the string secret: one of Keygate's, or an
+// imported one. ok is false if there is no such key, whatever is stored.
+func digestFor(accountID, secret string) (d apikey.Digest, ok bool) {
+	if _, own := apikey.LevelOf(secret); own {
+		return apikey.DigestOf(secret), true
+	}
+	of, ok := id.Parse(id.Account, accountID)
+	if !ok || !apikey.MayBeImported(secret) {
+		return apikey.Digest{}, false
+	}
+	return apikey.ImportedDigest(of, apikey.DigestOf(secret)), true
 }
 
 // ofSuspendedOwner reports whether the owner of k is suspended and gateways refuse k for that. The management API does

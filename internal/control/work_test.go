@@ -2,6 +2,7 @@ package control_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -90,6 +91,12 @@ func (h *harness) everyChange(caller *control.Actor) []change {
 	h.push(caller, g.ID, spec("/a", "/b"))
 	h.push(caller, g.ID, spec("/a", "/c"))
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", GatewayID: g.ID, ExpiresAt: "2026-03-01T12:00:01Z"}))
+	of := h.gateway(caller)
+	h.route(caller, of.ID, "/a", "GET")
+	for _, gatewayID := range []string{g.ID, of.ID} {
+		h.must(second(h.PutUpstream(ctx(), caller, gatewayID, upstreamPatch("next", "https://next"), nil)))
+	}
+	canaryOf, canaryID := of.ID, must[*control.StartedCanary](h)(h.StartCanary(ctx(), caller, of.ID, control.CanaryInput{Upstream: "next"})).ID
 	return []change{
 		{"create key", true, func(ctx context.Context) error {
 			return second(h.CreateKey(ctx, caller, control.KeyInput{Name: "n", Scope: "read"}))
@@ -104,6 +111,18 @@ func (h *harness) everyChange(caller *control.Actor) []change {
 		}},
 		{"update gateway", false, func(ctx context.Context) error {
 			return second(h.UpdateGateway(ctx, caller, g.ID, gateway.Patch{Name: value("n")}, nil))
+		}},
+		{"start canary", false, func(ctx context.Context) error {
+			return second(h.StartCanary(ctx, caller, g.ID, control.CanaryInput{Upstream: "next", Routes: []string{r.ID}}))
+		}},
+		{"pause canary", true, func(ctx context.Context) error {
+			return second(h.PauseCanary(ctx, caller, canaryOf, canaryID, nil))
+		}},
+		{"promote canary", true, func(ctx context.Context) error {
+			return second(h.PromoteCanary(ctx, caller, canaryOf, canaryID, nil))
+		}},
+		{"abort canary", true, func(ctx context.Context) error {
+			return second(h.AbortCanary(ctx, caller, canaryOf, canaryID, nil))
 		}},
 		{"delete gateway", true, func(ctx context.Context) error { return second(h.DeleteGateway(ctx, caller, g.ID, nil)) }},
 		{"create route", false, func(ctx context.Context) error {
@@ -172,13 +191,19 @@ func (h *harness) everything(c *control.Actor) []string {
 		h.must(err)
 		gateways, err := tx.Gateways(ctx(), c.Account.ID, control.Page{Limit: 1000})
 		h.must(err)
-		all = append(all, fmt.Sprint(keys), fmt.Sprint(gateways))
+		texts, err := json.Marshal(gateways) // with the shares of canaries
+		h.must(err)
+		all = append(all, fmt.Sprint(keys), string(texts))
 		for _, g := range gateways {
 			routes, err := tx.RouteTable(ctx(), g.ID)
 			h.must(err)
 			revisions, err := tx.Revisions(ctx(), g.ID, 1000, 0)
 			h.must(err)
-			all = append(all, fmt.Sprint(routes), fmt.Sprint(revisions))
+			canaries, err := tx.Canaries(ctx(), g.ID, control.Page{Limit: 100})
+			h.must(err)
+			texts, err := json.Marshal(canaries)
+			h.must(err)
+			all = append(all, fmt.Sprint(routes), fmt.Sprint(revisions), string(texts))
 		}
 		_, err = tx.AccountByName(ctx(), "new")
 		_, responseErr := tx.StoredResponse(ctx(), "key_x", "once")

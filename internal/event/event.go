@@ -29,6 +29,10 @@ const (
 	UsageFinalized       Type = "usage.finalized"
 	UpstreamTargetDown   Type = "upstream.target_down"
 	UpstreamTargetUp     Type = "upstream.target_up"
+	CanaryAdvanced       Type = "canary.advanced"
+	CanaryAborted        Type = "canary.aborted"
+	CanaryPromoted       Type = "canary.promoted"
+	CanaryPaused         Type = "canary.paused"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these

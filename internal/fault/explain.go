@@ -27,7 +27,7 @@ func Codes() []Explanation {
 		{GatewayNotFound, data, "No gateway of an active account has the request's host, and there is no default gateway.", "Send the hostname of a gateway (`keygate gateways list`), or set a default gateway."},
 		{RouteNotFound, data, "The gateway has no route for the path.", "Check the path, or add a route."},
 		{MethodNotAllowed, both, "The path exists, but not with this method. Gateways refuse CONNECT and TRACE on every path.", "Use a method of the header `Allow`."},
-		{Conflict, both, "The state of a record forbids the change, a name is taken, or a request with the same `Idempotency-Key` is running.", "Read the record again and decide; the message says what is in the way."},
+		{Conflict, both, "The state of a record forbids the change, a name is taken, or a request with the same `Idempotency-Key` is running. Of an import, `errors` names the keys that the account has.", "Read the record again and decide; the message says what is in the way."},
 		{PreconditionFailed, management, "The record has changed: its `ETag` is not in `If-Match`.", "Read the record again, and repeat the change with its new `ETag`."},
 		{BodyTooLarge, both, "The body is larger than the limit.", "Send less. The limit of a gateway is its `max_body_bytes`; those of the management API and of self-service are fixed."},
 		{TargetTooLong, data, "The path and query are too long.", "Send a shorter URL."},

@@ -120,8 +120,8 @@ type Error struct {
 	Code    Code
 	Message string
 	Field   string // dotted path of the field that is wrong, or ""
-	// Problems lists everything that is wrong, for ValidationFailed: the first one has the
-	// same Field and Message as the error. nil means that Field and Message are the only problem.
+	// Problems lists everything that is wrong, for ValidationFailed and where a Conflict concerns several items of a
+	// request: the first one has the same Field and Message as the error. nil means that Field and Message are the only problem.
 	Problems []Problem
 	LeftOut  int      // how many problems there are beyond Problems, as far as they were counted
 	Auth     AuthCode // for Unauthorized and Forbidden
@@ -311,7 +311,7 @@ type members struct {
 
 func membersOf(e *Error, requestID string) members {
 	m := members{Field: e.Field, Code: e.Auth, RequestID: requestID}
-	if e.Code == ValidationFailed {
+	if e.Code == ValidationFailed || len(e.Problems) > 0 {
 		m.Errors, m.LeftOut = e.problems(), e.LeftOut
 	}
 	if e.Limit != nil {

@@ -95,8 +95,8 @@ func newCheck(h *balance.Health, s *settings) *check {
 
 func (c *check) key() balance.Key { return c.health.Address().Key() }
 
-// do checks once.
-func (c *check) do(ctx context.Context, pools *upstream.Pools, version string) result {
+// do checks once. It also returns the IP address and port that it has connected to, or has tried last; "" if there is none.
+func (c *check) do(ctx context.Context, pools *upstream.Pools, version string) (found result, reached string) {
 	ctx, cancel := context.WithTimeout(ctx, c.settings.Timeout)
 	defer cancel()
 	connectOnly := c.settings.Path == "" && c.settings.Service == nil
@@ -104,14 +104,14 @@ func (c *check) do(ctx context.Context, pools *upstream.Pools, version string) r
 	if c.origin.Scheme == "https" && !connectOnly {
 		var err error
 		if cfg, err = c.settings.tlsConfig(); err != nil {
-			return badTLS
+			return badTLS, ""
 		}
 		cfg = cfg.Clone()
 		cfg.ServerName = c.origin.ServerName
 	}
-	found, connected := good, false
+	connected := false
 	err := pools.Visit(ctx, &c.origin, c.key().Address, cfg, func(conn net.Conn, protocol string) error {
-		connected = true
+		connected, reached = true, conn.RemoteAddr().String()
 		var err error
 		switch {
 		case connectOnly:
@@ -125,9 +125,18 @@ func (c *check) do(ctx context.Context, pools *upstream.Pools, version string) r
 		return err
 	})
 	if err != nil {
-		return resultOf(err, connected)
+		return resultOf(err, connected), cmp.Or(reached, triedBy(err))
 	}
-	return found
+	return found, reached
+}
+
+// triedBy returns the address that a failed attempt to connect has tried, or "".
+func triedBy(err error) string {
+	var dial *net.OpError
+	if errors.As(err, &dial) && dial.Op == "dial" && dial.Addr != nil {
+		return dial.Addr.String()
+	}
+	return ""
 }
 
 // resultOf returns the result of an error.

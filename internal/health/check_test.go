@@ -109,6 +109,13 @@ func writes(text string) func(net.Conn) {
 	return func(c net.Conn) { _, _ = io.WriteString(c, text) }
 }
 
+// found checks once.
+func (c *check) found(t *testing.T, pools *upstream.Pools, version string) result {
+	t.Helper()
+	found, _ := c.do(t.Context(), pools, version)
+	return found
+}
+
 // Guarantee: targets.md 3, the result of a check by a path follows from the final status; of a response at most 16 KiB are read, and
 // nothing keeps a check beyond its timeout.
 func TestResponsesToChecks(t *testing.T) {
@@ -149,7 +156,7 @@ func TestResponsesToChecks(t *testing.T) {
 			if c.slow {
 				of.Timeout = 50 * time.Millisecond
 			}
-			if got := checkOf(t, raw(t, c.respond), of).do(t.Context(), pools, "1"); got != c.want {
+			if got := checkOf(t, raw(t, c.respond), of).found(t, pools, "1"); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -157,13 +164,13 @@ func TestResponsesToChecks(t *testing.T) {
 	t.Run("statuses", func(t *testing.T) {
 		redirects := raw(t, writes("HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n"))
 		for text, want := range map[string]result{"200-299": "status 302", "200,302": good, "200-299,300-303": good, "303-399": "status 302"} {
-			if got := checkOf(t, redirects, snapshot.Check{Path: "/", Statuses: statuses(t, text)}).do(t.Context(), pools, "1"); got != want {
+			if got := checkOf(t, redirects, snapshot.Check{Path: "/", Statuses: statuses(t, text)}).found(t, pools, "1"); got != want {
 				t.Errorf("%s: got %q, want %q", text, got, want)
 			}
 		}
 	})
 	t.Run("nothing listens", func(t *testing.T) {
-		if got := checkOf(t, "http://"+porttest.Reserve(t), snapshot.Check{Path: "/"}).do(t.Context(), pools, "1"); got != noConnect {
+		if got := checkOf(t, "http://"+porttest.Reserve(t), snapshot.Check{Path: "/"}).found(t, pools, "1"); got != noConnect {
 			t.Errorf("got %q, want %q", got, noConnect)
 		}
 	})
@@ -182,14 +189,14 @@ func TestRequestsOfChecks(t *testing.T) {
 	for host, want := range map[string]string{"": strings.TrimPrefix(up.URL, "http://"), "orders.internal": "orders.internal"} {
 		got = nil
 		c := checkOf(t, up.URL+"/base", snapshot.Check{Path: "/healthz?full=1", Host: host, Headers: []snapshot.Header{{Name: "X-Probe", Value: "s3cret"}}})
-		if found := c.do(t.Context(), pools, "1.2.3"); found != good || len(got) != 1 {
+		if found := c.found(t, pools, "1.2.3"); found != good || len(got) != 1 {
 			t.Fatalf("got %q and %d requests, want one that is good", found, len(got))
 		}
 		r := got[0]
 		if r.Host != want || r.RequestURI != "/healthz?full=1" || r.UserAgent() != "Keygate-Health/1.2.3" || r.Header.Get("X-Probe") != "s3cret" || len(r.Header) != 3 || r.Method != http.MethodGet {
 			t.Errorf("got %s %s of %s with %v, want GET of the path with the host %s", r.Method, r.RequestURI, r.Host, r.Header, want)
 		}
-		if c.do(t.Context(), pools, "1.2.3"); len(got) != 2 || got[0].RemoteAddr == got[1].RemoteAddr {
+		if c.found(t, pools, "1.2.3"); len(got) != 2 || got[0].RemoteAddr == got[1].RemoteAddr {
 			t.Errorf("got %d requests from %s, want the second one on a new connection", len(got), got[0].RemoteAddr)
 		}
 	}
@@ -233,12 +240,12 @@ func TestChecksOverTLS(t *testing.T) {
 				"of no known one":      {snapshot.Check{ServerName: "orders.internal", Client: shown}, badTLS},
 			} {
 				c.of.Path = "/"
-				if got := checkOf(t, up.URL, c.of).do(t.Context(), pools, "1"); got != c.want {
+				if got := checkOf(t, up.URL, c.of).found(t, pools, "1"); got != c.want {
 					t.Errorf("%s: got %q, want %q", name, got, c.want)
 				}
 			}
 			status = http.StatusServiceUnavailable
-			if got := checkOf(t, up.URL, snapshot.Check{Path: "/", CA: string(pair.Cert), Client: shown}).do(t.Context(), pools, "1"); got != "status 503" {
+			if got := checkOf(t, up.URL, snapshot.Check{Path: "/", CA: string(pair.Cert), Client: shown}).found(t, pools, "1"); got != "status 503" {
 				t.Errorf("got %q, want the status", got)
 			}
 		})
@@ -246,7 +253,7 @@ func TestChecksOverTLS(t *testing.T) {
 	t.Run("plain server", func(t *testing.T) {
 		up := httptest.NewServer(http.NotFoundHandler())
 		defer up.Close()
-		if got := checkOf(t, strings.Replace(up.URL, "http", "https", 1), snapshot.Check{Path: "/"}).do(t.Context(), pools, "1"); got != badTLS {
+		if got := checkOf(t, strings.Replace(up.URL, "http", "https", 1), snapshot.Check{Path: "/"}).found(t, pools, "1"); got != badTLS {
 			t.Errorf("got %q, want %q", got, badTLS)
 		}
 	})
@@ -280,7 +287,7 @@ func TestChecksByGRPC(t *testing.T) {
 				if scheme == "https" {
 					of.CA = string(pair.Cert)
 				}
-				return checkOf(t, scheme+"://"+l.Addr().String(), of).do(t.Context(), pools, "1")
+				return checkOf(t, scheme+"://"+l.Addr().String(), of).found(t, pools, "1")
 			}
 			states.SetServingStatus("orders.v1.Orders", healthpb.HealthCheckResponse_SERVING)
 			states.SetServingStatus("down", healthpb.HealthCheckResponse_NOT_SERVING)
@@ -300,13 +307,13 @@ func TestChecksByGRPC(t *testing.T) {
 		}
 		go func() { _ = up.Serve(l) }()
 		defer up.Stop()
-		if got := checkOf(t, "h2c://"+l.Addr().String(), snapshot.Check{Service: new(string)}).do(t.Context(), pools, "1"); got != "grpc_status 12" {
+		if got := checkOf(t, "h2c://"+l.Addr().String(), snapshot.Check{Service: new(string)}).found(t, pools, "1"); got != "grpc_status 12" {
 			t.Errorf("got %q, want the status of gRPC", got)
 		}
 	})
 	t.Run("no gRPC", func(t *testing.T) {
 		up := raw(t, writes("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
-		if got := checkOf(t, strings.Replace(up, "http", "h2c", 1), snapshot.Check{Service: new(string), Timeout: time.Second}).do(t.Context(), pools, "1"); got == good {
+		if got := checkOf(t, strings.Replace(up, "http", "h2c", 1), snapshot.Check{Service: new(string), Timeout: time.Second}).found(t, pools, "1"); got == good {
 			t.Error("a server that does not speak HTTP/2 is good")
 		}
 	})
@@ -331,10 +338,10 @@ func TestChecksByTCP(t *testing.T) {
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()
 	for _, scheme := range []string{"http", "https", "h2c"} {
-		if got := checkOf(t, strings.Replace(up.URL, "http", scheme, 1), snapshot.Check{}).do(t.Context(), pools, "1"); got != good {
+		if got := checkOf(t, strings.Replace(up.URL, "http", scheme, 1), snapshot.Check{}).found(t, pools, "1"); got != good {
 			t.Errorf("%s: got %q, want a good check", scheme, got)
 		}
-		if got := checkOf(t, scheme+"://"+porttest.Reserve(t), snapshot.Check{}).do(t.Context(), pools, "1"); got != noConnect {
+		if got := checkOf(t, scheme+"://"+porttest.Reserve(t), snapshot.Check{}).found(t, pools, "1"); got != noConnect {
 			t.Errorf("%s: got %q, want %q", scheme, got, noConnect)
 		}
 	}
@@ -346,12 +353,12 @@ func TestChecksKeepToAddressRules(t *testing.T) {
 	defer up.Close()
 	for _, of := range []snapshot.Check{{PublicOnly: true, Path: "/"}, {PublicOnly: true}, {PublicOnly: true, Service: new(string)}} {
 		for _, scheme := range []string{"http", "https", "h2c"} {
-			if got := checkOf(t, strings.Replace(up.URL, "http", scheme, 1), of).do(t.Context(), newPools(t), "1"); got != notAllowed {
+			if got := checkOf(t, strings.Replace(up.URL, "http", scheme, 1), of).found(t, newPools(t), "1"); got != notAllowed {
 				t.Errorf("%s: got %q, want %q", scheme, got, notAllowed)
 			}
 		}
 	}
-	if got := checkOf(t, up.URL, snapshot.Check{PublicOnly: true}).do(t.Context(), newPools(t, netip.MustParsePrefix("127.0.0.0/8")), "1"); got != good {
+	if got := checkOf(t, up.URL, snapshot.Check{PublicOnly: true}).found(t, newPools(t, netip.MustParsePrefix("127.0.0.0/8")), "1"); got != good {
 		t.Errorf("got %q, want a listed network to be allowed", got)
 	}
 }
@@ -392,7 +399,7 @@ func TestFailuresOfThisMachineDoNotCount(t *testing.T) {
 	defer pools.Close()
 	up := httptest.NewServer(http.NotFoundHandler())
 	defer up.Close()
-	if got := checkOf(t, up.URL, snapshot.Check{Path: "/"}).do(t.Context(), pools, "1"); got != notKnown {
+	if got := checkOf(t, up.URL, snapshot.Check{Path: "/"}).found(t, pools, "1"); got != notKnown {
 		t.Errorf("got %q, want no result", got)
 	}
 }

@@ -67,7 +67,7 @@ type account struct {
 	running int
 }
 
-// address is a host and port with checks, of one or more accounts.
+// address is a host and port with checks, of one or more accounts. The host is a name until it is known where it leads.
 type address struct {
 	timer   timer
 	name    string
@@ -83,19 +83,26 @@ func newSchedule(jitter func(time.Duration) time.Duration) *schedule {
 
 // add adds a probe of an account and address, whose first check is due at once.
 func (s *schedule) add(p *probe, accountName, addressName string, interval time.Duration) {
-	a, at := s.accounts[accountName], s.addresses[addressName]
+	a := s.accounts[accountName]
 	if a == nil {
 		a = &account{name: accountName}
 		s.accounts[accountName] = a
 	}
+	a.probes++
+	p.account, p.interval = a, interval
+	s.put(p, addressName)
+	s.ready.push(p)
+}
+
+// put makes a probe one of an address.
+func (s *schedule) put(p *probe, addressName string) {
+	at := s.addresses[addressName]
 	if at == nil {
 		at = &address{name: addressName}
 		s.addresses[addressName] = at
 	}
-	a.probes++
 	at.probes++
-	p.account, p.address, p.interval = a, at, interval
-	s.ready.push(p)
+	p.address = at
 }
 
 // remove removes a probe. A check that runs goes on until ended.
@@ -119,9 +126,25 @@ func (s *schedule) forget(p *probe) {
 	if p.account.probes--; p.account.probes == 0 {
 		s.start(&p.account.timer, p.account.next, timer{account: p.account})
 	}
-	if p.address.probes--; p.address.probes == 0 {
-		s.start(&p.address.timer, p.address.next, timer{address: p.address})
+	s.leave(p.address)
+}
+
+// leave forgets an address that has lost a probe, as forget does.
+func (s *schedule) leave(at *address) {
+	if at.probes--; at.probes == 0 {
+		s.start(&at.timer, at.next, timer{address: at})
 	}
+}
+
+// move makes a probe, whose check runs, one of the address to which its name has led: what follows keeps the pace of that, whatever
+// other names lead there.
+func (s *schedule) move(p *probe, addressName string) {
+	if p.gone || p.address.name == addressName {
+		return
+	}
+	s.leave(p.address)
+	s.put(p, addressName)
+	p.address.next = max(p.address.next, p.started+addressPace)
 }
 
 // due appends the probes whose checks begin now to dst. Each must be ended.

@@ -16,6 +16,7 @@ type world struct {
 	ends     map[*probe]time.Duration // of the checks that run
 	lasts    func(*probe) time.Duration
 	began    func(*probe)
+	leads    func(*probe) string // where the name of a probe leads, or nil
 }
 
 func newWorld(tb rapid.TB, lasts func(*probe) time.Duration, began func(*probe)) *world {
@@ -60,6 +61,9 @@ func (w *world) run(end time.Duration) {
 		for p, at := range w.ends {
 			if at <= w.now {
 				delete(w.ends, p)
+				if w.leads != nil {
+					w.schedule.move(p, w.leads(p))
+				}
 				w.schedule.ended(w.now, p)
 			}
 		}
@@ -99,6 +103,9 @@ func TestRatesOfChecks(t *testing.T) {
 			ofAccount.note(t, p.account.name, w.now)
 			ofAddress.note(t, p.address.name, w.now)
 		})
+		if rapid.Bool().Draw(t, "names") {
+			w.leads = func(*probe) string { return fmt.Sprint("address ", rapid.IntRange(1, addresses).Draw(t, "leads")) }
+		}
 		var probes []*probe
 		for range rapid.IntRange(1, 5).Draw(t, "changes") {
 			for range rapid.IntRange(0, 60).Draw(t, "new") {
@@ -133,6 +140,47 @@ func TestRatesOfChecks(t *testing.T) {
 			t.Fatalf("got %d accounts, %d addresses, %d timers, %d ready and %d running, want nothing left", len(s.accounts), len(s.addresses), len(s.timers), s.ready.n, s.running)
 		}
 	})
+}
+
+// Guarantee: of names that lead to one address, at most 10 checks a second begin there once each has been checked, and those of other
+// addresses are not delayed.
+func TestNamesOfOneAddressShareItsPace(t *testing.T) {
+	const names = 60
+	var w *world
+	at, others := paced{10, map[string][]time.Duration{}}, 0
+	checked := map[*probe]int{}
+	w = newWorld(t, func(*probe) time.Duration { return time.Millisecond }, func(p *probe) {
+		if checked[p]++; checked[p] == 1 {
+			return
+		}
+		if p.account.name == "other" {
+			others++
+			return
+		}
+		at.note(t, "10.0.0.1:80", w.now)
+	})
+	w.leads = func(p *probe) string {
+		if p.account.name == "other" {
+			return "10.0.0.2:80"
+		}
+		return "10.0.0.1:80"
+	}
+	for i := range names {
+		w.add(fmt.Sprint("account ", i%3), fmt.Sprintf("h%d.test:80", i), time.Second)
+	}
+	w.add("other", "other.test:80", time.Second)
+	w.run(time.Minute)
+	for p, n := range checked {
+		if n < 5 {
+			t.Errorf("%s of %s was checked %d times in a minute, want its share", p.address.name, p.account.name, n)
+		}
+	}
+	if others < 55 {
+		t.Errorf("another address was checked %d times in a minute, want once a second", others)
+	}
+	if len(w.schedule.addresses) != 2 {
+		t.Errorf("%d addresses are known, want 2", len(w.schedule.addresses))
+	}
 }
 
 // Guarantee: what the rates allow is checked at its interval, and for the first time at once.

@@ -166,9 +166,9 @@ func (s *Service) sync() {
 
 // checkNow checks once, and reports what it has found.
 func (s *Service) checkNow(ctx context.Context, p *probe) {
-	result := notKnown
+	result, reached := notKnown, ""
 	if s.cfg.Serves(p.check.key().Account) {
-		result = p.check.do(ctx, s.cfg.Pools, s.cfg.Version)
+		result, reached = p.check.do(ctx, s.cfg.Pools, s.cfg.Version)
 	}
 	s.done.Add(1)
 	now := s.cfg.Now()
@@ -176,6 +176,9 @@ func (s *Service) checkNow(ctx context.Context, p *probe) {
 	defer s.mu.Unlock()
 	if result != notKnown && !p.gone && ctx.Err() == nil {
 		p.check.health.Report(now, result == good, string(result))
+	}
+	if reached != "" {
+		s.schedule.move(p, reached)
 	}
 	s.schedule.ended(now, p)
 	if at, never := s.schedule.wakeAt(); !never && at < s.wakeAt {

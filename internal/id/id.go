@@ -29,8 +29,8 @@ const (
 	Owner    Kind = "own"
 	Plan     Kind = "plan"
 	Grant    Kind = "grant"
-	Issuer   Kind = "iss"
 	Canary   Kind = "can"
+	Issuer   Kind = "iss"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -86,14 +86,19 @@ func couldBeAllowed(p Policy, addr netip.Addr) bool {
 }
 
 // Control returns a function for net.Dialer.ControlContext that checks each address before
-// the dialer connects to it.
+// the dialer connects to it. It counts the attempts of Dial.
 func (g *Guard) Control(p Policy) func(ctx context.Context, network, address string, c syscall.RawConn) error {
-	return func(_ context.Context, _, address string, _ syscall.RawConn) error {
+	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
+		if err := begin(ctx); err != nil {
+			return err
+		}
 		addr, err := netip.ParseAddrPort(address)
 		if err != nil {
 			return fmt.Errorf("check address %q: %w", address, err)
 		}
-		return g.Check(p, addr)
+		err = g.Check(p, addr)
+		note(ctx, err)
+		return err
 	}
 }
 

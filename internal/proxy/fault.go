@@ -98,6 +98,8 @@ func reasonOf(err error) (r accesslog.Reason, detail string) {
 		return accesslog.ForwardingLoop, ""
 	case errors.Is(err, errUpgrade):
 		return accesslog.UnexpectedUpgrade, ""
+	case errors.Is(err, errNoTarget):
+		return accesslog.AllDrained, ""
 	case errors.Is(err, errTargetGone):
 		return accesslog.TargetGone, ""
 	}

@@ -189,6 +189,9 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 		e.At = x.cfg.Mono()
 	}
 	r.Split = x.Verdict.SideReason != ""
+	if c := x.Verdict.Canary; c != nil && c.Counts {
+		r.Canary, r.CanaryStep, r.CanaryNext, r.CanaryCaller = c.UUID, uint32(c.Step), x.Verdict.CanaryNext, x.Verdict.CanaryCaller
+	}
 	r.Duration = e.At - x.start.Mono
 	if x.head != 0 {
 		r.Upstream, r.UpstreamStatus = x.head-x.sent, uint16(x.upstreamStatus)

@@ -47,7 +47,9 @@ func newHTTPClients(c *Client) *httpClients {
 		dialer := c.dialer(public)
 		return &http.Client{
 			Transport: &http.Transport{
-				DialContext: dialer.DialContext,
+				DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					return netguard.Dial(ctx, dialer, network, addr)
+				},
 				DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 					return c.dialTLS(ctx, dialer, network, addr)
 				},
@@ -76,7 +78,7 @@ func (c *Client) dialTLS(ctx context.Context, dialer *net.Dialer, network, addr 
 	if err != nil {
 		return nil, err
 	}
-	raw, err := dialer.DialContext(ctx, network, addr)
+	raw, err := netguard.Dial(ctx, dialer, network, addr)
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
+
+	"github.com/keygate/keygate/internal/netguard"
 )
 
 // sshConn is a conn over ssh. git-upload-pack runs once for all requests.
@@ -93,7 +95,7 @@ func dialSSH(ctx context.Context, c *Client, s *Source, at *location) (conn, err
 
 // connectSSH connects and logs in. The caller must close the connection.
 func (c *Client) connectSSH(ctx context.Context, s *Source, at *location, config *ssh.ClientConfig, check func(ssh.PublicKey) error) (*sshConn, error) {
-	raw, err := c.dialer(s.Public).DialContext(ctx, "tcp", at.host)
+	raw, err := netguard.Dial(ctx, c.dialer(s.Public), "tcp", at.host)
 	if err != nil {
 		return nil, err
 	}

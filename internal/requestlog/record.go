@@ -234,7 +234,9 @@ func (r *Record) invalidKey() string {
 	case accesslog.MistypedKey:
 		return "what was sent begins like a key, and its length or checksum does not fit: it was mistyped or cut off"
 	case accesslog.NotAKey:
-		return "what was sent as a key does not have the form of a key, which begins with kg_"
+		return "what was sent as a key does not have the form of a key, which begins with kg_, and is no imported key of this account"
+	case accesslog.AddressFailed:
+		return "imported keys were not looked up, because 60 requests of this address had failed to authenticate within 60 seconds"
 	}
 	return "no key was sent, or it does not have the format of a key"
 }
@@ -293,6 +295,8 @@ func ReasonText(r accesslog.Reason, other string) string {
 		return "the upstream closed the connection before the head of its response"
 	case accesslog.UnexpectedUpgrade:
 		return "the upstream changed to a protocol that was not asked for"
+	case accesslog.AllDrained:
+		return "every target of the upstream was being drained: let one take part again, or add one"
 	case accesslog.ForwardingLoop:
 		return "the request had already passed through this gateway: upstream_url leads back to it"
 	default:

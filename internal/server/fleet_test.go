@@ -64,6 +64,9 @@ func TestTargetsThatWereNotTriedAreSeen(t *testing.T) {
 		if err != nil || got.Status != http.StatusBadGateway || r.AllUnhealthy != allUnhealthy || (r.Attempts != nil) != (attempts > 0) || r.NotTried == nil || r.NotTriedCount != int64(len(want)) {
 			t.Fatalf("got %d, %+v, %v; want a 502 with %d attempts and %d targets that were not tried", got.Status, r, err, attempts, len(want))
 		}
+		if drained := r.Decision.Reason != nil && *r.Decision.Reason == "all_drained"; drained != (attempts == 0) {
+			t.Errorf("got the reason %q with %d attempts", r.Decision.Message, attempts)
+		}
 		for i, target := range *r.NotTried {
 			if !regexp.MustCompile(want[i]).MatchString(target.Explanation) {
 				t.Errorf("got %q, want %s", target.Explanation, want[i])

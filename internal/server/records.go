@@ -17,7 +17,7 @@ type sink interface {
 // openSinks lists functions that return the sinks, in the order in which they get each
 // batch.
 func (s *Server) openSinks() []func() (sink, error) {
-	open := []func() (sink, error){s.openAuditLog, s.openMeter, s.openRequestLog, s.openEvents, s.openMetrics, s.openLines}
+	open := []func() (sink, error){s.openAuditLog, s.openMeter, s.openRequestLog, s.openEvents, s.openMetrics, s.openLines, s.openCanaryCounter}
 	if s.accessLog != nil {
 		open = append(open, func() (sink, error) { return s.accessLog, nil })
 	}

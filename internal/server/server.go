@@ -24,6 +24,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/canary/lead"
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
@@ -133,6 +134,7 @@ type Server struct {
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
+	leader      *lead.Leader // nil without the management API
 
 	repositories repositories
 	gateway      *edge.Server
@@ -404,6 +406,9 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	if err := s.buildRepositories(ops, api); err != nil {
 		return err
 	}
+	if err := s.buildLeader(ops); err != nil {
+		return err
+	}
 	s.admin = newHTTPServer(s.leaving(s.metrics.Count("admin", pages)), s.log)
 	s.admin.RegisterOnShutdown(api.EndStreams)
 	return nil
@@ -436,7 +441,7 @@ func (s *Server) startServices(ctx context.Context) error {
 	}
 	rest := []service.Service{s.usage}
 	if s.cfg.Settings.ServesAdmin() {
-		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.usage, s.repositories}
+		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.usage, s.repositories, s.leader}
 	}
 	return s.running.Start(ctx, rest...)
 }

@@ -18,7 +18,7 @@ import (
 
 // Guarantee: two versions run side by side. While a node that reads only older formats holds a lease, a change that
 // it could not read is a 503 that names the node, and no holder of a key can rotate it, since such a node would not revoke
-// what self-service has made, and no key gets a concurrency, which such a node would not enforce; when the node is gone, such changes succeed. A node that meets a
+// what self-service has made, no key gets a concurrency, which such a node would not enforce, and none is imported, which such a node would refuse; when the node is gone, such changes succeed. A node that meets a
 // change of a newer version gives its lease up, and /readyz and the log say why.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	c := startCluster(t, 1)
@@ -33,6 +33,12 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	}
 	limit := func() (status int, body string) { // gives a new key a concurrency
 		got := c.nodes[0].Call("POST", "/v1/keys", c.operator, `{"name": "narrow", "scope": "read", "concurrency": 2}`)
+		return got.Status, got.Body
+	}
+	taken := 0
+	take := func() (status int, body string) { // imports a key
+		taken++
+		got := c.nodes[0].Call("POST", "/v1/keys/import", c.operator, fmt.Sprintf(`{"keys": [{"name": "old", "scope": "read", "key": "sk_live_51HxAbCdEfGhIjKl-%d"}]}`, taken))
 		return got.Status, got.Body
 	}
 	newKey := c.gateway()
@@ -64,6 +70,9 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	if status, body := limit(); status != http.StatusServiceUnavailable || !strings.Contains(body, `older\" (version 0.9.0)`) {
 		t.Errorf("a concurrency with an older node: got %d %s, want 503 that names it", status, body)
 	}
+	if status, body := take(); status != http.StatusServiceUnavailable || !strings.Contains(body, `older\" (version 0.9.0)`) {
+		t.Errorf("an import with an older node: got %d %s, want 503 that names it", status, body)
+	}
 	call.Kind, call.Epoch = lease.Leave, joined.Row.Epoch
 	must(older.Carry(t.Context(), call))
 	if got := c.nodes[0].Through("", "POST", "/.keygate/rotate", key, week); got.Status != http.StatusCreated {
@@ -71,6 +80,9 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	}
 	if status, body := limit(); status != http.StatusCreated {
 		t.Errorf("a concurrency without the older node: %d %s, want 201", status, body)
+	}
+	if status, body := take(); status != http.StatusCreated {
+		t.Errorf("an import without the older node: %d %s, want 201", status, body)
 	}
 	if status, body := create(); status != http.StatusCreated {
 		t.Errorf("without the older node: %d %s", status, body)

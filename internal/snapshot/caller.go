@@ -25,12 +25,11 @@ const (
 //
 // There may be a million keys, each with a Caller, so a Caller has no field that can be derived or shared.
 type Caller struct {
-	digest  apikey.Digest // of the credential
+	digest  shortDigest // of the credential
 	id      [16]byte
 	owner   *ownerSlot // nil without an owner
-	plan    *planSlot  // of the key itself; nil without a plan
 	chain   *[16]byte  // identifier of the bucket, if it differs from id
-	scopes  *scopes    // shared by callers with the same scopes
+	rights  *rights    // shared by callers with the same scopes and plan
 	class   *callerClass
 	limit   *keyLimit // shared by the keys of a rotation; nil without limits
 	expires int64     // microseconds since 1970; 0 means never
@@ -48,13 +47,15 @@ type classID struct {
 	accountID string
 	gatewayID string
 	level     apikey.Level
+	imported  bool
 }
 
-// scopes is the scopes of callers, in normal form. The first one, which is usually the only
+// rights is the scopes of callers, in normal form, and their plan. The first scope, which is usually the only
 // one, is within the struct.
-type scopes struct {
+type rights struct {
 	first apikey.Scope
 	more  []apikey.Scope
+	plan  *planSlot // of the callers themselves; nil without a plan
 }
 
 // Kind returns the caller's kind.
@@ -107,13 +108,13 @@ func (c *Caller) OwnerSuspended() bool { return c != nil && c.owner != nil && c.
 // Scope returns the scopes in normal form, like the paths that they are compared with. It allocates;
 // Allows does not.
 func (c *Caller) Scope() apikey.Scopes {
-	return append(apikey.Scopes{c.scopes.first}, c.scopes.more...)
+	return append(apikey.Scopes{c.rights.first}, c.rights.more...)
 }
 
 // Allows reports whether one of the scopes allows method on path, as apikey.Scope.Allows does. To
 // nobody, nothing is allowed.
 func (c *Caller) Allows(method, path string) bool {
-	return c != nil && (c.scopes.first.Allows(method, path) || apikey.Scopes(c.scopes.more).Allows(method, path))
+	return c != nil && (c.rights.first.Allows(method, path) || apikey.Scopes(c.rights.more).Allows(method, path))
 }
 
 // Expires returns when the credential expires, in microseconds since 1970, or 0 if it never does. For a

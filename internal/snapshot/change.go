@@ -75,7 +75,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange, ReturnChange:
+	case UpstreamChange, ReturnChange, ImportChange:
 		return 5
 	}
 	return 1
@@ -83,7 +83,7 @@ func (k ChangeKind) Format() int {
 
 // isKey reports whether a change of this kind is one of a key.
 func (k ChangeKind) isKey() bool {
-	return k == KeyChange || k == HolderChange || k == ConcurrencyChange
+	return k == KeyChange || k == HolderChange || k == ConcurrencyChange || k == ImportChange
 }
 
 // Change is one entry of the change log. It is written in the transaction that
@@ -126,6 +126,9 @@ const (
 	// ConcurrencyChange is a KeyChange of a key that has a limit of requests in flight. Earlier versions would not enforce
 	// it, and their rotations would lose it, so no such change is made beside them.
 	ConcurrencyChange ChangeKind = "concurrency"
+	// ImportChange is a KeyChange of an imported key. Earlier versions would not accept the key, so no such change is made
+	// beside them.
+	ImportChange ChangeKind = "import"
 	// OwnerChange means that an owner was created, changed or deleted.
 	OwnerChange ChangeKind = "owner"
 	// PlanChange means that a plan was created, changed or deleted.

@@ -52,7 +52,7 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 		params = ratelimit.Compile(g.GlobalLimit)
 	}
 	c.global.Scope, c.global.Params = ratelimit.GlobalScope, &params
-	c.split = compileSplit(g.Requests.Split, &f.shared.splits)
+	c.split, c.canary = compileSplit(g.Requests.Split, &f.shared.splits), compileCanary(g.Canary)
 	c.compileAnonymous(g.Requests.AnonymousLimit)
 	return c, nil
 }

@@ -26,8 +26,8 @@ func (f *Follower) RemoveKey(d apikey.Digest) {
 	f.removeKey(table, table.find(&d))
 }
 
-// Digest returns the digest of the key's secret.
-func (k *Key) Digest() apikey.Digest { return k.digest }
+// HasDigest reports whether the key's secret has the digest d.
+func (k *Key) HasDigest(d apikey.Digest) bool { return k.digest == shortened(&d) }
 
 // BoundRevoked sets the bounds of the revoked keys that are held.
 func (f *Follower) BoundRevoked(ofAccount, inAll int) { f.revoked = newRevokedKeys(ofAccount, inAll) }

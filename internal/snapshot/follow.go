@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -275,7 +274,7 @@ func (f *Follower) refuseKeysOf(ctx context.Context, gatewayID string) error {
 	}
 	now := f.cfg.Now().Wall / 1000
 	for _, k := range f.Current().keys.removeAll(func(k *Key) bool { return k.GatewayID() == gatewayID }) {
-		f.revoked.add(&apikey.Key{ID: k.ID(), AccountID: k.AccountID(), Digest: k.digest, RevokedAt: time.UnixMicro(now)}, now)
+		f.revoked.addShort(k.digest, k.id, k.AccountID(), now)
 		f.releaseClass(k)
 	}
 	return nil
@@ -285,7 +284,10 @@ func (f *Follower) refuseKeysOf(ctx context.Context, gatewayID string) error {
 // in force.
 func (f *Follower) hasKeysOf(gatewayID string) bool {
 	if g := f.Current().GatewayByID(gatewayID); g != nil {
-		return f.classes[classID{kind: KeyCaller, accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}] != nil
+		name := classID{kind: KeyCaller, accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}
+		imported := name
+		imported.imported = true
+		return f.classes[name] != nil || f.classes[imported] != nil
 	}
 	for name := range f.classes {
 		if name.gatewayID == gatewayID {
@@ -352,10 +354,10 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	c.scopes, c.owner, c.plan = f.sharedScopes(k.Scope), f.ownerOf(k), f.plans.slot(k.PlanID)
+	c.rights, c.owner = f.sharedRights(k.Scope, f.plans.slot(k.PlanID)), f.ownerOf(k)
 	f.limitKey(table, c, k)
-	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
-	old := table.find(&c.digest)
+	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, imported: k.Imported})
+	old := table.find(&k.Digest)
 	if old != nil && old.same(c) {
 		f.releaseClass(c)
 		return nil
@@ -408,25 +410,31 @@ func (f *Follower) limitKey(table *keyTable, k *Key, record *apikey.Key) {
 	}
 }
 
-// maxShared bounds the number of shared rates, and of shared scopes. When it is reached,
+// maxShared bounds the number of shared rates, and of shared rights. When it is reached,
 // sharing starts anew.
 const maxShared = 10_000
 
-// sharedScopes returns the one copy of the scopes s that all keys with the same scopes
+// rightsID identifies rights: the scopes as they are written, and the plan.
+type rightsID struct {
+	scopes string
+	plan   *planSlot
+}
+
+// sharedRights returns the one copy of the scopes s and the plan p, which may be nil, that all keys with both
 // use.
-func (f *Follower) sharedScopes(s apikey.Scopes) *scopes {
-	text := s.String()
-	if shared := f.scopes[text]; shared != nil {
+func (f *Follower) sharedRights(s apikey.Scopes, p *planSlot) *rights {
+	name := rightsID{s.String(), p}
+	if shared := f.rights[name]; shared != nil {
 		return shared
 	}
-	if len(f.scopes) >= maxShared {
-		clear(f.scopes)
+	if len(f.rights) >= maxShared {
+		clear(f.rights)
 	}
-	shared := &scopes{}
+	shared := &rights{plan: p}
 	if normal := s.Normal(); len(normal) > 0 {
 		shared.first, shared.more = normal[0], normal[1:]
 	}
-	f.scopes[text] = shared
+	f.rights[name] = shared
 	return shared
 }
 

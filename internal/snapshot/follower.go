@@ -147,7 +147,7 @@ type Follower struct {
 	// The fields below are guarded by writing.
 	loaded  bool
 	classes map[classID]*callerClass
-	scopes  map[string]*scopes // one copy for all keys with the same scopes
+	rights  map[rightsID]*rights // one copy for all keys with the same scopes and plan
 	// unreadable are the identifiers of the keys whose records cannot be read.
 	unreadable map[string]struct{}
 	// unreadableAccounts are the identifiers of the accounts whose records cannot be read.
@@ -204,7 +204,7 @@ func New(cfg Config) (*Follower, error) {
 		work:          service.NewSignal(),
 		writing:       make(chan struct{}, 1),
 		classes:       map[classID]*callerClass{},
-		scopes:        map[string]*scopes{},
+		rights:        map[rightsID]*rights{},
 		failed:        map[string]bool{},
 		holders:       holderLimits{},
 		unreadable:    map[string]struct{}{},
@@ -214,7 +214,7 @@ func New(cfg Config) (*Follower, error) {
 		owners:             ownerTable{},
 		own:                map[ownSlots]*ratelimit.SlotSet{},
 	}
-	f.put((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
+	f.put((&Snapshot{keys: newKeyTable()}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
 }
 

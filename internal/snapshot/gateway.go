@@ -22,6 +22,7 @@ type Settings struct {
 
 	others map[string]*Upstream // by name
 	split  *Split               // of routes that have none; nil for none
+	canary *Canary              // that has not ended; nil without one
 }
 
 // Gateway is a compiled gateway: its settings and its routes. It is immutable.

@@ -12,7 +12,7 @@ import (
 
 // Key is a key in force: a Caller, and when it was last used. It is immutable, except for that time; a
 // change of the key creates another. There may be a million keys, and each request uses a different
-// one, so a Key has no field that can be derived or shared, and fills two cache lines.
+// one, so a Key has no field that can be derived or shared, and needs 96 bytes.
 type Key struct {
 	Caller
 	used     atomic.Int64 // last use, in microseconds since 1970
@@ -21,6 +21,9 @@ type Key struct {
 
 // Level returns the key's level.
 func (k *Key) Level() apikey.Level { return k.class.level }
+
+// Imported reports whether the key was imported.
+func (k *Key) Imported() bool { return k.class.imported }
 
 // keyLimit is the limits of a key, which the other keys of its rotation share.
 type keyLimit struct {
@@ -39,9 +42,9 @@ func (l *keyLimit) equal(o *keyLimit) bool {
 // ended is the expiry of a key that the store marks as ended, so that no clock matters.
 const ended = 1
 
-// compileKey returns k without class, scopes, limit, owner and plan. It fails if an identifier is not valid.
+// compileKey returns k without class, rights, limit and owner. It fails if an identifier is not valid.
 func compileKey(k *apikey.Key) (*Key, error) {
-	c := &Key{Caller: Caller{digest: k.Digest}}
+	c := &Key{Caller: Caller{digest: shortened(&k.Digest)}}
 	var ok bool
 	if c.id, ok = id.Parse(id.Key, k.ID); !ok {
 		return nil, fmt.Errorf("compile key: %q is not a key ID", k.ID)
@@ -64,7 +67,7 @@ func compileKey(k *apikey.Key) (*Key, error) {
 
 // same reports whether k and o are equal, except for their last use.
 func (k *Key) same(o *Key) bool {
-	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner.same(o.owner) && k.plan == o.plan && (k.scopes == o.scopes || slices.Equal(k.Scope(), o.Scope())) &&
+	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner.same(o.owner) && k.rights.plan == o.rights.plan && (k.rights == o.rights || slices.Equal(k.Scope(), o.Scope())) &&
 		k.class == o.class && k.limit == o.limit && k.expires == o.expires
 }
 

@@ -2,6 +2,8 @@ package snapshot
 
 import (
 	"encoding/binary"
+	"math/bits"
+	"math/rand/v2"
 	"sync/atomic"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -22,7 +24,13 @@ type keyTable struct {
 	private bool
 	// changes grows after each change of digests.
 	changes atomic.Uint64
+	// imported is the number of imported keys.
+	imported atomic.Int64
+	// seed is random: tenants choose the digests of keys that they import, and must not know which ones collide.
+	seed uint64
 }
+
+func newKeyTable() *keyTable { return &keyTable{seed: rand.Uint64() | 1} }
 
 // shard is a hash table with open addressing and linear probing, at most three quarters
 // full. A shard in digests never changes.
@@ -32,9 +40,12 @@ type shard struct {
 }
 
 // digestHash and bucketHash return the hashes of a key: the low bits choose the shard, the
-// high bits the first slot. A digest is its own hash; a bucket identifier begins with a
-// time, so it is mixed.
-func digestHash(d *apikey.Digest) uint64 { return binary.LittleEndian.Uint64(d[:8]) }
+// high bits the first slot. A digest is mixed with the seed, and a bucket identifier, which begins with a
+// time, with itself.
+func (t *keyTable) digestHash(d *shortDigest) uint64 {
+	hi, lo := bits.Mul64(binary.LittleEndian.Uint64(d[:8]), t.seed)
+	return hi ^ lo
+}
 
 func bucketHash(b *[16]byte) uint64 {
 	h := (binary.LittleEndian.Uint64(b[8:]) ^ binary.BigEndian.Uint64(b[:8])) * 0x9e3779b97f4a7c15
@@ -45,7 +56,13 @@ const shardBits = 12
 
 // find returns the key with the digest d, or nil.
 func (t *keyTable) find(d *apikey.Digest) *Key {
-	h := digestHash(d)
+	short := shortened(d)
+	return t.findShort(&short)
+}
+
+// findShort is find for the first half of a digest.
+func (t *keyTable) findShort(d *shortDigest) *Key {
+	h := t.digestHash(d)
 	s := t.digests[h%shards].Load()
 	if s == nil {
 		return nil
@@ -61,7 +78,7 @@ func (t *keyTable) find(d *apikey.Digest) *Key {
 
 // put replaces old, which has the same digest, by k, or adds k if old is nil.
 func (t *keyTable) put(old, k *Key) {
-	at := &t.digests[digestHash(&k.digest)%shards]
+	at := &t.digests[t.byDigest(k)%shards]
 	s := at.Load()
 	switch {
 	case s == nil:
@@ -70,9 +87,10 @@ func (t *keyTable) put(old, k *Key) {
 		s = s.clone(old == nil)
 	}
 	if old == nil {
-		s.add(k, byDigest)
+		s.add(k, t.byDigest)
+		t.count(k, 1)
 	} else {
-		s.slots[s.index(old, byDigest)] = k
+		s.slots[s.index(old, t.byDigest)] = k
 	}
 	at.Store(s)
 	t.changes.Add(1)
@@ -86,12 +104,13 @@ func (t *keyTable) put(old, k *Key) {
 
 // remove removes k, which must be in the table.
 func (t *keyTable) remove(k *Key) {
-	at := &t.digests[digestHash(&k.digest)%shards]
+	at := &t.digests[t.byDigest(k)%shards]
 	s := at.Load()
 	if !t.private {
 		s = s.clone(false)
 	}
-	s.remove(k, byDigest)
+	s.remove(k, t.byDigest)
+	t.count(k, -1)
 	at.Store(s)
 	t.changes.Add(1)
 	if k.limit != nil {
@@ -114,7 +133,7 @@ func (t *keyTable) removeAll(gone func(*Key) bool) (removed []*Key) {
 			case gone(k):
 				removed = append(removed, k)
 			default:
-				kept.add(k, byDigest)
+				kept.add(k, t.byDigest)
 			}
 		}
 		if len(removed) == before {
@@ -127,6 +146,7 @@ func (t *keyTable) removeAll(gone func(*Key) bool) (removed []*Key) {
 		t.changes.Add(1)
 	}
 	for _, k := range removed {
+		t.count(k, -1)
 		if k.limit != nil {
 			t.bucketShard(k).remove(k, byBucket)
 		}
@@ -163,6 +183,14 @@ func (t *keyTable) each(f func(*Key)) {
 	}
 }
 
+// count counts n more imported keys if k is one. A key and what replaces it are both imported, or neither is, since
+// the digests of imported keys are no others' (apikey.ImportedDigest).
+func (t *keyTable) count(k *Key, n int64) {
+	if k.class != nil && k.class.imported {
+		t.imported.Add(n)
+	}
+}
+
 func (t *keyTable) bucketShard(k *Key) *shard {
 	at := &t.byBucket[byBucket(k)%shards]
 	if *at == nil {
@@ -171,11 +199,11 @@ func (t *keyTable) bucketShard(k *Key) *shard {
 	return *at
 }
 
-// hashOf is the type of byDigest and byBucket.
+// hashOf is the type of keyTable.byDigest and byBucket.
 type hashOf func(*Key) uint64
 
-func byDigest(k *Key) uint64 { return digestHash(&k.digest) }
-func byBucket(k *Key) uint64 { b := k.BucketID(); return bucketHash(&b) }
+func (t *keyTable) byDigest(k *Key) uint64 { return t.digestHash(&k.digest) }
+func byBucket(k *Key) uint64               { b := k.BucketID(); return bucketHash(&b) }
 
 // clone returns a copy of s, with room for one more key if grow is set.
 func (s *shard) clone(grow bool) *shard {

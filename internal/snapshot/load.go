@@ -144,7 +144,8 @@ func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Account) error {
 	s := f.Current()
 	if !f.loaded {
-		fresh := (&Snapshot{keys: &keyTable{private: true}}).publishable(s.accounts, s.gateways)
+		fresh := (&Snapshot{keys: newKeyTable()}).publishable(s.accounts, s.gateways)
+		fresh.keys.private = true
 		clear(f.classes)
 		err := f.eachKey(ctx, accounts, func(k *apikey.Key) error { return f.putReadable(fresh.keys, k) })
 		fresh.keys.private = false
@@ -153,9 +154,9 @@ func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Ac
 		}
 		return err
 	}
-	seen := map[apikey.Digest]bool{}
+	seen := map[shortDigest]bool{}
 	err := f.eachKey(ctx, accounts, func(k *apikey.Key) error {
-		seen[k.Digest] = true
+		seen[shortened(&k.Digest)] = true
 		return f.putReadable(s.keys, k)
 	})
 	if err != nil {

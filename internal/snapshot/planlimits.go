@@ -19,7 +19,7 @@ func (g *Gateway) plansFor(c *Caller) (perOwner, perKey *compiledPlan) {
 	if perOwner == nil {
 		perOwner = byDefault
 	}
-	if perKey = c.plan.load(); perKey == nil {
+	if perKey = c.rights.plan.load(); perKey == nil {
 		perKey = perOwner // the owner's, else the gateway's
 	}
 	return perOwner, perKey

@@ -33,6 +33,8 @@ type revokedKeys struct {
 // shortDigest is the first half of a digest. It is still infeasible to find a second key for it.
 type shortDigest [16]byte
 
+func shortened(d *apikey.Digest) shortDigest { return shortDigest(d[:16]) }
+
 type revokedKey struct {
 	id      [16]byte
 	account *revokedAccount
@@ -58,19 +60,24 @@ func newRevokedKeys(ofAccount, inAll int) *revokedKeys {
 // 1970.
 func (r *revokedKeys) add(k *apikey.Key, now int64) {
 	u, ok := id.Parse(id.Key, k.ID)
-	at, digest := k.RevokedAt.UnixMicro(), shortDigest(k.Digest[:16])
+	at := k.RevokedAt.UnixMicro()
 	if !ok || now-at > revokedFor.Microseconds() {
 		return
 	}
+	r.addShort(shortened(&k.Digest), u, k.AccountID, at)
+}
+
+// addShort remembers the key with the digest and the identifier u, which was revoked at a time within revokedFor.
+func (r *revokedKeys) addShort(digest shortDigest, u [16]byte, accountID string, at int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.keys[digest]; known {
 		return
 	}
-	a := r.accounts[k.AccountID]
+	a := r.accounts[accountID]
 	if a == nil {
-		a = &revokedAccount{id: k.AccountID}
-		r.accounts[k.AccountID] = a
+		a = &revokedAccount{id: accountID}
+		r.accounts[accountID] = a
 	}
 	r.keys[digest] = revokedKey{id: u, account: a, at: at}
 	heap.Push(a, revokedAt{at, digest})
@@ -87,7 +94,7 @@ func (r *revokedKeys) add(k *apikey.Key, now int64) {
 func (r *revokedKeys) find(d *apikey.Digest, now int64) (keyID [16]byte, accountID string, ok bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	k, ok := r.keys[shortDigest(d[:16])]
+	k, ok := r.keys[shortened(d)]
 	if !ok || now-k.at > revokedFor.Microseconds() {
 		return keyID, "", false
 	}

@@ -100,7 +100,7 @@ func (s *Snapshot) Serving(gatewayID, accountID string) *Gateway {
 
 // Renewed returns c, which is not nobody, as it is now, or nil if its credential is revoked.
 func (s *Snapshot) Renewed(c *Caller) *Caller {
-	if k := s.keys.find(&c.digest); k != nil {
+	if k := s.keys.findShort(&c.digest); k != nil {
 		return &k.Caller
 	}
 	return nil
@@ -120,6 +120,9 @@ func (s *Snapshot) FindKey(secret string) *Key {
 	}
 	return s.KeyByDigest(apikey.DigestOf(secret))
 }
+
+// HasImported reports whether any account has an imported key in force. It costs one atomic load.
+func (s *Snapshot) HasImported() bool { return s.keys.imported.Load() != 0 }
 
 // KeyByDigest returns the key with the digest d, or nil.
 //

@@ -51,7 +51,7 @@ type GatewayDelta struct {
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
-// Owner, OwnerID, PlanID, GatewayID, RateLimit, Concurrency, BucketID, ExpiresAt, Ended and RevokedAt must
+// Owner, OwnerID, PlanID, GatewayID, RateLimit, Concurrency, BucketID, ExpiresAt, Imported, Ended and RevokedAt must
 // be set; others may be left empty.
 type KeySource interface {
 	// EachKey calls f for each key that is not revoked, including expired keys and keys of deleted

@@ -241,7 +241,7 @@ func compileRules(s gateway.Split) *splitRules {
 func compileWeight(e *gateway.SplitEntry) *weightedSide {
 	share := *e.Weight
 	w := &weightedSide{upstream: e.Upstream, Split: balance.Split{Share: balance.Share(share), Sticky: !e.Random, Fallback: e.Fallback}}
-	for by, of := range [...]string{"callers, by the key", "callers, by the address"} {
+	for by, of := range sharers {
 		if e.Random {
 			of = "requests, whoever makes them"
 		}
@@ -250,6 +250,9 @@ func compileWeight(e *gateway.SplitEntry) *weightedSide {
 	}
 	return w
 }
+
+// sharers are of whom a sticky weight is a share.
+var sharers = [...]string{"callers, by the key", "callers, by the address"} //nolint:gochecknoglobals // a table
 
 func compileWhen(e *gateway.SplitEntry) splitWhen {
 	w := splitWhen{upstream: e.Upstream, fallback: e.Fallback}

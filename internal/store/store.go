@@ -8,6 +8,8 @@ import (
 	"time"
 
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
+	"github.com/keygate/keygate/internal/canary/count"
+	"github.com/keygate/keygate/internal/canary/lead"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -35,6 +37,8 @@ type Engine interface {
 	auditwriter.Keeper
 	traffic.Store
 	usage.Store
+	count.Store
+	lead.Store
 	requestlog.Store
 	retention.Store
 	fanout.Store

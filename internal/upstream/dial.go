@@ -33,11 +33,11 @@ func (o *Origin) connect(ctx context.Context, d *net.Dialer, address string) (ne
 	if o.SRV && o.Address == "" {
 		return o.connectSRV(ctx, d)
 	}
-	return d.DialContext(ctx, "tcp", cmp.Or(o.Address, address))
+	return netguard.Dial(ctx, d, "tcp", cmp.Or(o.Address, address))
 }
 
 // connectSRV connects to the first host of the SRV records that takes the connection, in the order of RFC 2782. The timeout of d
-// is for all of them together.
+// is for all of them together, and so is the bound of the addresses that are tried.
 func (o *Origin) connectSRV(ctx context.Context, d *net.Dialer) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, errConnectTimeout)
 	defer cancel()
@@ -49,9 +49,11 @@ func (o *Origin) connectSRV(ctx context.Context, d *net.Dialer) (net.Conn, error
 	if len(records) == 0 {
 		return nil, cmp.Or[error](err, &net.DNSError{Err: "no such host", Name: o.Host, IsNotFound: true})
 	}
-	for _, r := range records {
+	ctx, end := netguard.Bounded(ctx)
+	defer end()
+	for _, r := range records[:min(len(records), netguard.MaxAddresses)] {
 		var conn net.Conn
-		if conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(r.Target, strconv.Itoa(int(r.Port)))); err == nil || ctx.Err() != nil {
+		if conn, err = netguard.Dial(ctx, d, "tcp", net.JoinHostPort(r.Target, strconv.Itoa(int(r.Port)))); err == nil || ctx.Err() != nil {
 			return conn, err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/dnstest"
@@ -405,6 +406,46 @@ func TestPlainAtAnAddress(t *testing.T) {
 	}
 	if len(seen) != 8 {
 		t.Errorf("got %d pools; want one for each origin", len(seen))
+	}
+}
+
+// Guarantee: docs/limits.md. For one connection, 32 addresses of a name or of the hosts of its SRV records are tried at most, and as
+// many hosts are looked up. Then the upstream is unreachable.
+func TestFewAddressesAreTried(t *testing.T) {
+	var z dnstest.Zone
+	var services, missing []net.SRV
+	var many []string
+	for i := range 200 {
+		host, addr := fmt.Sprintf("h%d.test", i), fmt.Sprintf("127.1.0.%d", i) // on which nothing listens
+		z.SetHost(host, addr, "127.2.0.1")
+		services = append(services, net.SRV{Target: host + ".", Port: 9})
+		missing = append(missing, net.SRV{Target: fmt.Sprintf("gone%d.test.", i), Port: 9})
+		many = append(many, addr)
+	}
+	z.SetHost("many.test", many...)
+	z.SetServices("services.test", services...)
+	z.SetServices("missing.test", missing...)
+	pools, _ := newPlain(t, Config{Resolver: z.Resolver()}, "127.0.0.1:9")
+	for _, o := range []Origin{{Scheme: "http", Host: "many.test:9"}, {Scheme: "http", Host: "services.test", SRV: true}, {Scheme: "http", Host: "missing.test", SRV: true}} {
+		pool, err := pools.Plain(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = pool.Acquire(t.Context(), time.Time{}, nil)
+		if r := ReasonOf(err); !isFault(err, fault.UpstreamUnreachable) || r != accesslog.HostUnreachable && r != accesslog.NameNotFound {
+			t.Errorf("%s: got %v for the reason %v, want that no host is reached", o.Host, err, r)
+		}
+	}
+	for prefix, most := range map[string]int{"h": 17, "gone": 32} {
+		hosts := 0
+		for i := range 200 {
+			if z.Asked(fmt.Sprintf("%s%d.test", prefix, i)) > 0 {
+				hosts++
+			}
+		}
+		if hosts == 0 || hosts > most {
+			t.Errorf("%d hosts %s… were looked up, want %d at most", hosts, prefix, most)
+		}
 	}
 }
 

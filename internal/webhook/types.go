@@ -16,6 +16,7 @@ func EventTypes() []event.Type {
 		event.RateLimitExceeded, event.GatewayUpstreamError, event.GatewaySpecPushed, event.GatewaySyncFailed,
 		event.OwnerSuspended, event.OwnerResumed, event.QuotaThreshold, event.UsageFinalized,
 		event.UpstreamTargetDown, event.UpstreamTargetUp,
+		event.CanaryAdvanced, event.CanaryAborted, event.CanaryPromoted, event.CanaryPaused,
 	}
 }
 

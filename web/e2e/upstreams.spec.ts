@@ -37,6 +37,31 @@ test('the state of a target is shown, and an ejection ended', async ({ page, key
   await expect(page.getByRole('button', { name: 'Return' })).toHaveCount(0);
 });
 
+// Guarantee: the page of a request that failed at the targets of an upstream says how each attempt ended, and which targets it was not
+// sent to because they were ejected or drained.
+test('the page of a request says which targets were tried', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(502);
+  const { gateway_id } = await gateway(keygate, upstream);
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  await keygate.call('PATCH', `/v1/gateways/${gateway_id}/upstreams/default`, {
+    targets: [{ url: 'http://127.0.0.1:9' }, { url: 'http://127.0.0.1:7', backup: true }, { url: upstream.url, drain: true }],
+    ejection: { failures: 1, base: '1h', max: '1h' },
+    retries: { attempts: 0 },
+  });
+  for (let i = 0; i < 2; i++) expect(await keygate.request('/a', key)).toBe(502);
+  await expect.poll(async () => (await keygate.call('GET', '/v1/requests')).data.length).toBe(2);
+  const { request_id } = (await keygate.call('GET', '/v1/requests')).data[0];
+  await signIn(page, keygate, `requests/${request_id}`);
+  await expect(page.getByRole('list', { name: 'Attempts' })).toContainText('attempt 1 → 127.0.0.1:7: connection refused');
+  const untried = page.getByRole('list', { name: 'Targets that were not tried' }).getByRole('listitem');
+  await expect(untried).toHaveCount(2);
+  await expect(untried.nth(0)).toContainText(/127\.0\.0\.1:9 \(ejected \d\d:\d\d:\d\d after 1 failure, for 3600 s\)/);
+  await expect(untried.nth(1)).toContainText(`${upstream.url.slice('http://'.length)} (draining)`);
+  await settled(page);
+  await accessible(page);
+  await page.screenshot({ path: '.shots/request-targets.png', fullPage: true });
+});
+
 // Guarantee: a gateway with one target sees nothing of upstreams but how to get more; a second target is added, weighed, drained,
 // let in again and removed, each in force at once, and the way of a request ends in the targets.
 test('a second target is added, weighed, drained and removed', async ({ page, keygate, upstream, watch }) => {

@@ -159,3 +159,45 @@ func TestEjectedTargetComesBack(t *testing.T) {
 		awaittest.True(t, "the target serves again", func() bool { return get() == "back" })
 	})
 }
+
+// Guarantee: targets.md, section 3: statuses of one caller alone eject no target, however many there are, and those of a second one
+// with them do.
+func TestStatusesOfSeveralCallersEject(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }))
+		t.Cleanup(busy.Close)
+		spare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "spare") }))
+		t.Cleanup(spare.Close)
+		g := start(t, setup{trusted: true, adjust: func(u *gateway.Upstream) {
+			u.Targets = []gateway.Target{{URL: busy.URL}, {URL: spare.URL, Backup: true}}
+			u.URL = u.Targets[0].URL
+			u.Ejection = &gateway.Ejection{Failures: 2, On: []string{gateway.On503}, Base: "10m", Max: "10m", MaxPercent: 100}
+		}})
+		status := func(name, value string) int {
+			t.Helper()
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+g.addr+"/public/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set(name, value)
+			resp, err := client.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			return resp.StatusCode
+		}
+		for range 5 {
+			if got := status("X-Forwarded-For", "203.0.113.1"); got != http.StatusServiceUnavailable {
+				t.Fatalf("got %d, want 503: one caller must not eject a target", got)
+			}
+		}
+		if got := status("X-Forwarded-For", "203.0.113.2"); got != http.StatusServiceUnavailable {
+			t.Fatalf("got %d, want 503", got)
+		}
+		if got := status("X-Forwarded-For", "203.0.113.2"); got != http.StatusOK {
+			t.Errorf("got %d, want 200 of the spare target: two callers had a 503", got)
+		}
+	})
+}

@@ -358,6 +358,15 @@ func (c *conn) interruptCall() {
 	}
 }
 
+// restCall lets the call give up memory, if there is one.
+func (c *conn) restCall() {
+	c.callMu.Lock()
+	defer c.callMu.Unlock()
+	if c.call != nil {
+		c.call.Rest()
+	}
+}
+
 // closeAll closes the connection and releases its exchange.
 func (c *conn) closeAll() {
 	if c.cutOff {

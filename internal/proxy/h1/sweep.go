@@ -138,6 +138,7 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 	case phaseWait:
 		s.exchange(c, word, now, check)
 	case phaseStream:
+		c.restCall()
 		s.stream(c, s.attend(c, review, word, now), now, check)
 	case phaseTunnel:
 		s.tunnel(c, review, word)

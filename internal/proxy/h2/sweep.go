@@ -207,6 +207,9 @@ func (s *stream) sweep(review *admit.Review, now int64) {
 	if s.since != 0 {
 		s.Passed(0, 0)
 	}
+	if s.calling {
+		s.attempt.H2().Rest()
+	}
 	if result := s.review(review); result != accesslog.Forwarded {
 		s.denied = result
 		s.cut(cutAccess)

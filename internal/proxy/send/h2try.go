@@ -67,6 +67,10 @@ type callState struct {
 	keeps    bool // in.replay may hold something
 	again    bool // the request is sent a second time
 	moved    int64
+
+	waits   bool  // Run waits; guarded by the lock of in, as the next two
+	quiet   int   // calls of Rest since something of the body arrived
+	quietAt int64 // moved at the last of them
 }
 
 // requestHead is a copy of a request's head. It is complete before the locks of a pool are taken,
@@ -131,7 +135,7 @@ type arrivalsState struct {
 }
 
 func newArrivals() *arrivals {
-	a := &arrivals{data: make([]byte, message.Front, message.Front+1<<10)}
+	a := &arrivals{data: newData()}
 	a.news.L = &a.mu
 	return a
 }
@@ -512,10 +516,38 @@ func (c *H2Try) Run(to message.Receiver) error {
 		case a.err != nil:
 			return a.err
 		default:
+			c.waits = true
 			a.news.Wait()
+			c.waits = false
 		}
 	}
 }
+
+// restTicks is how many ticks of an engine nothing of a body may arrive before the memory for it is given up.
+const restTicks = int(time.Second/proxy.Tick) + 1
+
+// Rest gives up the memory of a response of which nothing has arrived for a second, such as a stream of events. The engine calls it
+// at each tick, from another goroutine than that of Run.
+func (c *H2Try) Rest() {
+	a := c.in
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case !c.waits || len(a.data) > message.Front || c.quietAt != c.moved:
+		c.quiet, c.quietAt = 0, c.moved
+		return
+	case c.quiet < restTicks:
+		c.quiet++
+		return
+	}
+	const most = message.Front + message.KeepRoom
+	if c.data = keep(c.data, most); cap(a.data) > most {
+		a.data = newData()
+	}
+}
+
+// newData returns memory for a little data.
+func newData() []byte { return make([]byte, message.Front, message.Front+1<<10) }
 
 // pass calls the receiver with the lock of the arrivals released. If the call fails, the client
 // is lost.
@@ -554,7 +586,7 @@ func (c *H2Try) passData(to message.Receiver) error {
 // swap takes the data that has arrived. The lock is held.
 func (c *H2Try) swap() {
 	if c.data == nil {
-		c.data = make([]byte, message.Front, message.Front+1<<10)
+		c.data = newData()
 	}
 	c.data, c.in.data = c.in.data, c.data[:message.Front]
 	c.moved += int64(len(c.data) - message.Front)

@@ -29,7 +29,6 @@ func (a *Attempt) now() time.Duration { return a.exchange.Mono() }
 // begin begins the request to the upstream's Balance and chooses the first target.
 func (a *Attempt) begin() error {
 	x, b := a.exchange, &a.balance
-	b.Caller = x.CallerHash()
 	b.Value, b.HasValue = x.HashValue()
 	b.Small = balance.IsSmall(x.Method, x.Length())
 	now := a.now()
@@ -123,9 +122,17 @@ func (a *Attempt) endTry(now time.Duration, r balance.Result, err error) {
 	if t == nil {
 		return
 	}
+	a.noteCaller(r)
 	a.balance.End(now, r)
 	if a.exchange.EndAttempt(t, r, err, a.began, now) {
 		a.exchange.NoteUntried(&a.balance)
+	}
+}
+
+// noteCaller says whose request it is before a result that may count against the target.
+func (a *Attempt) noteCaller(r balance.Result) {
+	if r.Failed() {
+		a.balance.Caller = a.exchange.CallerHash()
 	}
 }
 
@@ -271,6 +278,7 @@ func (r *receiver) TakeHead(head []byte, resp *http1.Response, body http1.Framin
 	}
 	a.answered = true
 	a.trip.KeepNothing()
+	a.noteCaller(result)
 	a.balance.Answer(a.exchange.Arrived(), result)
 	a.exchange.AnswerAttempt(result)
 	return r.Receiver.TakeHead(head, resp, body)

@@ -37,3 +37,24 @@ func TestAffinityFollowsTheTarget(t *testing.T) {
 		t.Error("a target that may reach only public addresses has the connections of one that may reach any")
 	}
 }
+
+// Guarantee: a client's connection keeps the connection that it used last to each of several targets, and forgets them when it rests.
+func TestAffinityKeepsAConnectionToEachTarget(t *testing.T) {
+	var affinity Affinity
+	var used [keptTargets]upstream.H1Conn
+	at := func(i int) *Target { return &Target{of: &snapshot.Target{Index: i}} }
+	for i := range used {
+		affinity.lastOf(at(i)).Store(&used[i])
+	}
+	for i := range used {
+		if affinity.lastOf(at(i)).Load() != &used[i] {
+			t.Errorf("the connection to target %d was not kept", i)
+		}
+	}
+	affinity.Rest()
+	for i := range used {
+		if affinity.lastOf(at(i)).Load() != nil {
+			t.Errorf("the connection to target %d was not forgotten", i)
+		}
+	}
+}

@@ -11,7 +11,7 @@ import (
 )
 
 const gatewayColumns = `SELECT id, account_id, name, shares_name, upstream, hostname, host_given,
-	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, created_at, version FROM gateways `
+	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, canary, created_at, version FROM gateways `
 
 func scanGateway(r *Row) (gateway.Gateway, error) {
 	var (
@@ -20,11 +20,12 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 			sustained, burst   string
 			upstream, requests string
 			cors, defaultPlan  sql.NullString
+			canary             sql.NullString
 			created            int64
 		}
 	)
 	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &g.SharesName, &c.upstream, &g.Hostname, &g.HostGiven,
-		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.defaultPlan, &c.created, &g.Version)
+		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.defaultPlan, &c.canary, &c.created, &g.Version)
 	if err != nil {
 		return g, err
 	}
@@ -38,7 +39,10 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 	if err := json.Unmarshal([]byte(c.requests), &g.Requests); err != nil {
 		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
 	}
-	err = fromJSON(c.cors, &g.CORS)
+	if err = fromJSON(c.cors, &g.CORS); err != nil {
+		return g, err
+	}
+	err = fromJSON(c.canary, &g.Canary)
 	return g, err
 }
 
@@ -143,6 +147,9 @@ func (t *Writer) DeleteGateway(ctx context.Context, accountID, gatewayID string)
 		return err
 	}
 	if err := t.Queue(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+		return err
+	}
+	if err := t.Queue(ctx, "delete canaries", `DELETE FROM canaries WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
 	return t.QueueOne(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = $1 AND account_id = $2`, gatewayID, accountID)

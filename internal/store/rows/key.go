@@ -22,7 +22,7 @@ const (
 	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, concurrency,
 	expires_at, last_used_at, created_at, `
 	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
-	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at FROM keys `
+	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at, imported FROM keys `
 )
 
 // ScanKey returns the key of a row.
@@ -41,7 +41,7 @@ func ScanKey(r *Row) (apikey.Key, error) {
 		}
 	)
 	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.ownerID, &c.planID, &c.bucket, &c.rate, &c.concurrency,
-		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated)
+		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated, &k.Imported)
 	if err != nil {
 		return k, err
 	}
@@ -87,6 +87,28 @@ func (t *Reader) Key(ctx context.Context, accountID, keyID string) (*apikey.Key,
 // KeyByDigest implements control.KeyReader.
 func (t *Reader) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error) {
 	return t.SelectKey(ctx, `WHERE digest = $1`, d[:])
+}
+
+// HaveDigests implements control.KeyReader.
+func (t *Reader) HaveDigests(ctx context.Context, accountID string, digests []apikey.Digest) (map[apikey.Digest]bool, error) {
+	have, values := map[apikey.Digest]bool{}, make([][]byte, len(digests))
+	for i := range digests {
+		values[i] = digests[i][:]
+	}
+	err := inLists(accountID, values, func(list string, args []any) error {
+		return t.Query(ctx, "look digests up", `SELECT digest FROM keys WHERE account_id = $1 AND digest `+list, args, func(r *Row) error {
+			var d []byte
+			if err := r.Scan(&d); err != nil {
+				return err
+			}
+			if len(d) != len(apikey.Digest{}) {
+				return fmt.Errorf("a stored digest has %d bytes", len(d))
+			}
+			have[apikey.Digest(d)] = true
+			return nil
+		})
+	})
+	return have, err
 }
 
 // KeysOfBucket implements control.KeyReader.
@@ -157,9 +179,9 @@ func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
-		holder_root, holder_rotated_at, concurrency, id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29)`,
-		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt))...)
+		holder_root, holder_rotated_at, concurrency, id, account_id, digest, prefix, created_at, last_used_at, imported)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)`,
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt), k.Imported)...)
 }
 
 // UpdateKey implements control.KeyStore.

@@ -20,7 +20,7 @@ type KeyRow struct {
 	Concurrency          int64 // NULL is 0
 	Expires, Revoked     int64 // microseconds
 	HasExpiry, IsRevoked bool
-	Ended                bool
+	Ended, Imported      bool
 }
 
 // KeyDecoder decodes the rows of many keys. Equal accounts, gateways, plans, owners' identifiers and scopes share
@@ -57,7 +57,7 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 	if k.ExpiresAt = (time.Time{}); r.HasExpiry {
 		k.ExpiresAt = time.UnixMicro(r.Expires).UTC()
 	}
-	k.Ended = r.Ended
+	k.Ended, k.Imported = r.Ended, r.Imported
 	if k.RevokedAt = (time.Time{}); r.IsRevoked {
 		k.RevokedAt = time.UnixMicro(r.Revoked).UTC()
 	}

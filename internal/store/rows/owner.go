@@ -56,6 +56,16 @@ func (t *Reader) OwnerByExternalID(ctx context.Context, accountID, externalID st
 	return t.SelectOwner(ctx, `WHERE account_id = $1 AND external_id = $2`, accountID, externalID)
 }
 
+// OwnersByExternalID implements control.OwnerReader.
+func (t *Reader) OwnersByExternalID(ctx context.Context, accountID string, externalIDs []string) (all []owner.Owner, err error) {
+	err = inLists(accountID, externalIDs, func(list string, args []any) error {
+		some, err := t.SelectOwners(ctx, `WHERE account_id = $1 AND external_id `+list, args...)
+		all = append(all, some...)
+		return err
+	})
+	return all, err
+}
+
 // Owners implements control.OwnerReader.
 func (t *Reader) Owners(ctx context.Context, accountID string, f control.OwnerFilter, p control.Page) ([]owner.Owner, error) {
 	query, args := ownerList(accountID, f, p)

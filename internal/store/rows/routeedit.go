@@ -21,13 +21,15 @@ type Edit func(page []gateway.Route, i int) ([]gateway.Route, error)
 
 // editPages calls edit for each of the routes with the page that it belongs to, in the order of their
 // identifiers. load returns the page that a route belongs to, and put stores a changed page. grown is
-// the number of routes by which the table grows, and bytes the number of gateway.RouteBytes.
+// the number of routes by which the table grows, and bytes the number of gateway.RouteBytes. All pages are read before one is
+// stored, so that the reads of a transaction come before its writes.
 func editPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, bytes int64, err error) {
 	order := make([]int, len(ids))
 	for i := range order {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(ids[a], ids[b]) })
+	var changed []Page
 	for len(order) > 0 {
 		p, err := load(ids[order[0]])
 		if err != nil {
@@ -41,6 +43,9 @@ func editPages(ids []string, load func(routeID string) (Page, error), edit Edit,
 			order = order[1:]
 		}
 		grown, bytes = grown+len(p.Routes)-before, bytes+gateway.RouteBytes(p.Routes)-size
+		changed = append(changed, p)
+	}
+	for _, p := range changed {
 		if err := put(p); err != nil {
 			return 0, 0, err
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/calendar"
+	"github.com/keygate/keygate/internal/canary"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
@@ -95,6 +96,7 @@ func (h *harness) fill(a *account.Account) *gateway.Gateway {
 	h.Helper()
 	g := h.insertGateway(a)
 	h.putRepository(newRepository(g))
+	h.insertCanary(g, canary.Running)
 	h.insertWebhook(a, event.KeyCreated)
 	h.insertPlan(a, "free")
 	h.insertIssuer(a, "login")
@@ -185,11 +187,14 @@ func testRemoveAccount(h *harness) {
 		quotas := h.quotaWindows(quotaKey(of, "", calendar.Total), epoch())
 		grants := h.quotaGrants(quotaKey(of, "", calendar.Total))
 		chunks := h.readTraffic(traffic.ChunkQuery{AccountID: of.ID, Part: traffic.Keys, Tier: traffic.Minutes, Before: 120})
-		return []int{len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
+		canaries := get(h, func(ctx context.Context, tx control.ReadTx) ([]canary.Canary, error) {
+			return tx.Canaries(ctx, g.ID, page)
+		})
+		return []int{len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
 			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), len(h.auditLog(of.ID))}
 	}
-	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1})
+	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	same(h, "of the other account", left(b, theirs), []int{1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1})
 	h.wantSession(ended, false)
 	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })

@@ -53,6 +53,7 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.LastUsedAt = maybe(moment()).Draw(t, "last_used_at")
 		k.ExpiryNotified = maybe(rapid.SampledFrom([]time.Time{k.ExpiresAt, epoch()})).Draw(t, "expiry_told")
 		k.Ended = rapid.Bool().Draw(t, "ended")
+		k.Imported = rapid.Bool().Draw(t, "imported")
 		k.HolderRoot = maybe(rapid.Just(id.New(id.Key))).Draw(t, "holder_root")
 		k.HolderRotatedAt = maybe(moment()).Draw(t, "holder_rotated_at")
 		k.Version = rapid.Int64Min(1).Draw(t, "version")
@@ -82,7 +83,7 @@ func testKeyUpdate(h *harness) {
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, k) })
 		changed.ID = k.ID
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, changed) })
-		changed.Digest, changed.Prefix, changed.CreatedAt, changed.LastUsedAt = k.Digest, k.Prefix, k.CreatedAt, k.LastUsedAt
+		changed.Digest, changed.Prefix, changed.Imported, changed.CreatedAt, changed.LastUsedAt = k.Digest, k.Prefix, k.Imported, k.CreatedAt, k.LastUsedAt
 		same(t, "updated", h.key(a.ID, k.ID), changed)
 	})
 }
@@ -107,6 +108,37 @@ func testKeyRules(h *harness) {
 	missing(h, "unknown digest", func(ctx context.Context, tx control.ReadTx) (*apikey.Key, error) {
 		return tx.KeyByDigest(ctx, gone.Digest)
 	})
+}
+
+// Guarantee: of any number of digests, HaveDigests returns those that keys of the account have, the revoked ones
+// included, and none that another account has.
+func testHaveDigests(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	var digests []apikey.Digest
+	want := map[apikey.Digest]bool{}
+	for i := range 300 {
+		k := newKey(a)
+		switch {
+		case i%3 == 1:
+			k.AccountID = b.ID
+		case i%2 == 0:
+			k.RevokedAt = epoch()
+		}
+		if digests = append(digests, k.Digest); i%7 > 0 {
+			h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertKey(ctx, k) })
+			if k.AccountID == a.ID {
+				want[k.Digest] = true
+			}
+		}
+	}
+	have := func(digests []apikey.Digest) map[apikey.Digest]bool {
+		return get(h, func(ctx context.Context, tx control.ReadTx) (map[apikey.Digest]bool, error) {
+			return tx.HaveDigests(ctx, a.ID, digests)
+		})
+	}
+	same(h, "of 300 digests", have(digests), want)
+	same(h, "of none", have(nil), map[apikey.Digest]bool{})
+	same(h, "of one", have(digests[2:3]), map[apikey.Digest]bool{digests[2]: true})
 }
 
 // Guarantee: TouchKeys only moves LastUsedAt forward, and ignores keys that do not exist.

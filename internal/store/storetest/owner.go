@@ -80,6 +80,9 @@ func testOwnerRoundTrip(h *harness) {
 		same(t, "by its external ID", get(h, func(ctx context.Context, tx control.ReadTx) (*owner.Owner, error) {
 			return tx.OwnerByExternalID(ctx, a.ID, o.ExternalID)
 		}), changed)
+		same(t, "by external IDs", get(h, func(ctx context.Context, tx control.ReadTx) ([]owner.Owner, error) {
+			return tx.OwnersByExternalID(ctx, a.ID, []string{"no owner " + o.ExternalID, o.ExternalID})
+		}), []owner.Owner{*changed})
 		got, err := h.OwnerByID(h.Context(), o.ID)
 		same(t, "for the data plane", []any{got, err}, []any{changed, error(nil)})
 	})
@@ -99,6 +102,9 @@ func testOwnerRules(h *harness) {
 		return tx.UpdateOwner(ctx, &stolen)
 	})
 	missing(h, "Owner", func(ctx context.Context, tx control.ReadTx) (*owner.Owner, error) { return tx.Owner(ctx, b.ID, o.ID) })
+	empty(h, "OwnersByExternalID", func(ctx context.Context, tx control.ReadTx) ([]owner.Owner, error) {
+		return tx.OwnersByExternalID(ctx, b.ID, []string{"Ada"})
+	})
 	missing(h, "OwnerByExternalID", func(ctx context.Context, tx control.ReadTx) (*owner.Owner, error) {
 		return tx.OwnerByExternalID(ctx, b.ID, "Ada")
 	})

@@ -19,7 +19,7 @@ import (
 // dataPlane returns the fields of a key that the data plane needs.
 func dataPlane(k *apikey.Key) apikey.Key {
 	return apikey.Key{ID: k.ID, AccountID: k.AccountID, Digest: k.Digest, Level: k.Level, Scope: k.Scope, Owner: k.Owner,
-		OwnerID: k.OwnerID, PlanID: k.PlanID, GatewayID: k.GatewayID, RateLimit: k.RateLimit, Concurrency: k.Concurrency, BucketID: k.BucketID, ExpiresAt: k.ExpiresAt, Ended: k.Ended, RevokedAt: k.RevokedAt}
+		OwnerID: k.OwnerID, PlanID: k.PlanID, GatewayID: k.GatewayID, RateLimit: k.RateLimit, Concurrency: k.Concurrency, Imported: k.Imported, BucketID: k.BucketID, ExpiresAt: k.ExpiresAt, Ended: k.Ended, RevokedAt: k.RevokedAt}
 }
 
 // Guarantee: the data plane reads all accounts, all gateways with their routes, oldest first, and
@@ -76,7 +76,7 @@ func testSourceKeys(h *harness, accounts []*account.Account, g *gateway.Gateway)
 			if i%5 == 0 {
 				k.RateLimit, k.ExpiresAt, k.BucketID = ratelimit.RateOf(rate("5/s")), epoch().Add(time.Duration(i)), id.New(id.Key)
 			}
-			k.Concurrency = []int64{0, 1, ratelimit.MaxConcurrency}[i/2%3]
+			k.Concurrency, k.Imported = []int64{0, 1, ratelimit.MaxConcurrency}[i/2%3], i%5 == 0
 			if i%10 == 0 {
 				k.Ended = true
 			}

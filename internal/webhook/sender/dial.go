@@ -35,7 +35,7 @@ func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 			DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				ctx, stop := untilAttemptEnds(ctx)
 				defer stop()
-				return dialer.DialContext(context.WithValue(ctx, plainKey{}, true), network, addr)
+				return netguard.Dial(context.WithValue(ctx, plainKey{}, true), dialer, network, addr)
 			},
 			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 				return dialTLS(ctx, dialer, cfg, network, addr)
@@ -75,7 +75,7 @@ func dialTLS(ctx context.Context, dialer *net.Dialer, cfg *Config, network, addr
 	}
 	ctx, stop := untilAttemptEnds(ctx)
 	defer stop()
-	raw, err := dialer.DialContext(ctx, network, addr)
+	raw, err := netguard.Dial(ctx, dialer, network, addr)
 	if err != nil {
 		return nil, err
 	}

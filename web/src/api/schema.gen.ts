@@ -212,6 +212,130 @@ export interface paths {
         patch: operations["updateGateway"];
         trace?: never;
     };
+    "/v1/gateways/{gateway_id}/canaries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List canaries
+         * @description Returns the canaries of a gateway, newest first. Of those that have ended, the newest 100 are kept.
+         */
+        get: operations["listCanaries"];
+        put?: never;
+        /**
+         * Start a canary
+         * @description Sends a growing share of the callers of some routes to another upstream, and compares both. Callers stay on their side. If the other upstream is certainly worse, the canary is aborted, and all callers go back; after each step that is not, the share grows. A gateway has one canary that has not ended, and none on a route with a split: otherwise it is a 409.
+         */
+        post: operations["startCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a canary
+         * @description Returns one canary, with what was counted up to some seconds ago. The ETag says nothing about that.
+         */
+        get: operations["getCanary"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/abort": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Abort a canary
+         * @description Ends the canary: all callers go to the upstream of the routes again. Takes no request body.
+         */
+        post: operations["abortCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a canary
+         * @description Callers stay on their sides, and nothing is counted, until the canary is resumed. One that does not run is a 409. Takes no request body.
+         */
+        post: operations["pauseCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/promote": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Promote a canary
+         * @description Gives the routes the upstream of the canary, and ends it. If the routes come from a repository or a file, it is held at 100 % instead, with the lines to commit; the push of these ends it. Takes no request body.
+         */
+        post: operations["promoteCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/gateways/{gateway_id}/canaries/{canary_id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Resume a canary
+         * @description A paused canary goes on with its step where it was, without routes that are gone or have a split or another upstream now. If none is left, it is a 409. Takes no request body.
+         */
+        post: operations["resumeCanary"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/gateways/{gateway_id}/config": {
         parameters: {
             query?: never;
@@ -734,6 +858,26 @@ export interface paths {
          * @description Creates an API key. Only this response contains the full key; if you lose it, revoke the key and create a new one. The new key cannot have more rights than the calling key. A scope that is not well formed is a 422 whose message has the right form.
          */
         post: operations["createKey"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/keys/import": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Import keys
+         * @description Makes keys that exist already, such as those of another gateway, keys of this account, so that callers need no new ones. Each is given by its SHA-256 or in clear, and has the fields of createKey; its level is gateway. All keys are imported, or none. A key that the account has, or had before it was revoked or replaced, is a 409 whose errors name each of them; whether another account has it does not matter. An imported key may be rotated, which replaces it by one of Keygate's own keys, and be changed and revoked like any other.
+         */
+        post: operations["importKeys"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1466,6 +1610,86 @@ export interface paths {
     };
 }
 export interface webhooks {
+    "canary.aborted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary aborted
+         * @description A canary was aborted, by hand or because its upstream is worse than the other. All callers go to the other one again.
+         */
+        post: operations["onCanaryAborted"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "canary.advanced": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary advanced
+         * @description A canary has a greater share of the callers now, or is held after its last step.
+         */
+        post: operations["onCanaryAdvanced"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "canary.paused": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary paused
+         * @description A canary was paused: by hand, because its routes or upstreams were changed, or because it had too few requests in 24 hours. Callers stay on their sides.
+         */
+        post: operations["onCanaryPaused"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "canary.promoted": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Canary promoted
+         * @description The routes of a canary have its upstream now.
+         */
+        post: operations["onCanaryPromoted"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "gateway.spec_pushed": {
         parameters: {
             query?: never;
@@ -2048,6 +2272,202 @@ export interface components {
              * @enum {string}
              */
             state: "active" | "suspended";
+        };
+        Canary: {
+            abort: components["schemas"]["CanaryAbort"];
+            /**
+             * @description Identifier of the canary.
+             * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            canary_id: string;
+            /**
+             * Format: date-time
+             * @description When the canary was started.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it was promoted or aborted; null before.
+             */
+            ended_at: string | null;
+            /**
+             * @description What was decided last and why, in words.
+             * @example 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+             */
+            explanation: string;
+            /**
+             * @description Gateway of the canary.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description How long a step lasts at least, as given.
+             * @example 10m
+             */
+            hold: string;
+            /**
+             * @description What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+             * @example [
+             *       "{path: /orders",
+             *       "methods: [GET]",
+             *       "upstream: next}"
+             *     ]
+             */
+            lines: string[];
+            /**
+             * Format: int64
+             * @description How many requests each side must have had before a step ends.
+             * @example 1000
+             */
+            min_requests: number;
+            /**
+             * @description Upstream of the routes, with which the canary is compared.
+             * @example default
+             */
+            other: string;
+            /** @description The steps that have begun. */
+            progress: components["schemas"]["CanaryProgress"][];
+            /**
+             * @description Identifiers of the routes.
+             * @example [
+             *       "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
+             *     ]
+             */
+            routes: string[];
+            /**
+             * @description running: it is judged; paused: callers stay on their sides, and nothing is counted; held: after the last step, or at 100 %, until a call or a push ends it; promoted and aborted: it has ended.
+             * @enum {string}
+             */
+            state: "running" | "paused" | "held" | "promoted" | "aborted";
+            /**
+             * Format: int64
+             * @description Number of the present step, or of the last one, from 1.
+             * @example 2
+             */
+            step: number;
+            /** @description Share of the callers in each step, in percent. */
+            steps: number[];
+            /**
+             * @description Upstream to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * Format: double
+             * @description Share of the callers that the canary has at present, in percent; null if it has ended.
+             * @example 5
+             */
+            weight: number | null;
+            /**
+             * @description What happens after the last step.
+             * @enum {string}
+             */
+            when_done: "promote" | "hold";
+        };
+        CanaryAbort: {
+            errors: components["schemas"]["CanaryErrorsInput"];
+            latency: components["schemas"]["CanaryLatencyInput"];
+        };
+        CanaryAbortInput: {
+            errors?: components["schemas"]["CanaryErrorsInput"];
+            latency?: components["schemas"]["CanaryLatencyInput"];
+        } | null;
+        CanaryErrorsInput: {
+            /**
+             * Format: double
+             * @description By how many percentage points the share of failed requests may be greater than on the other upstream.
+             * @example 1
+             */
+            more_than: number;
+        } | null;
+        CanaryEvent: {
+            /**
+             * @description Identifier of the canary.
+             * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            canary_id: string;
+            /**
+             * @description Why, in words.
+             * @example 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+             */
+            explanation: string;
+            /**
+             * @description Gateway of the canary.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * Format: int64
+             * @description Number of the present step, from 1.
+             * @example 2
+             */
+            step: number;
+            /**
+             * @description Upstream to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * Format: double
+             * @description Share of the callers that the canary has now, in percent; if it has ended, what it had before.
+             * @example 5
+             */
+            weight: number;
+        };
+        CanaryFigures: {
+            /**
+             * Format: int64
+             * @description Of these, those that failed: 5xx of the upstream, 502 and 504.
+             * @example 18
+             */
+            bad: number;
+            /**
+             * Format: double
+             * @description 95th percentile of the time to the response, in milliseconds; null without requests.
+             * @example 41.5
+             */
+            p95_ms: number | null;
+            /**
+             * Format: int64
+             * @description Requests that ended, without those of callers that are left out.
+             * @example 290
+             */
+            requests: number;
+        };
+        CanaryLatencyInput: {
+            /**
+             * Format: double
+             * @description A request is slow if it takes more than this times the 95th percentile of the other upstream; more than 5 % of them abort the canary.
+             * @example 1.5
+             */
+            p95_ratio: number;
+        } | null;
+        CanaryList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Canary"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        CanaryProgress: {
+            next: components["schemas"]["CanaryFigures"];
+            other: components["schemas"]["CanaryFigures"];
+            /**
+             * Format: date-time
+             * @description When the step began.
+             */
+            since: string;
+            /**
+             * Format: int64
+             * @description Number of the step, from 1.
+             * @example 1
+             */
+            step: number;
+            /**
+             * Format: double
+             * @description Percentage with at most 2 decimals. Of a step, it is more than 0 and less than 100.
+             * @example 5
+             */
+            weight: number;
         };
         CommitStatus: {
             /**
@@ -2703,7 +3123,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -2762,7 +3182,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -2941,11 +3361,11 @@ export interface components {
              * @example validation_failed
              */
             error: string;
-            /** @description Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error. */
+            /** @description With 422, and with the 409 of an import: everything that is wrong, at most 50 items. The first has the same field and message as the error. */
             errors?: components["schemas"]["Problem"][] | null;
             /**
              * Format: int64
-             * @description Only with 422: how many problems of a document there are beyond errors. They are counted up to 950.
+             * @description How many problems of a document or an import there are beyond errors. They are counted up to 950.
              * @example 12
              */
             errors_left_out?: number;
@@ -2990,7 +3410,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -3336,6 +3756,220 @@ export interface components {
              */
             unhealthy?: number | null;
         } | null;
+        ImportKeyRequest: {
+            /**
+             * @description Display name.
+             * @example mobile app
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
+             * @example 5
+             */
+            concurrency?: number | null;
+            /**
+             * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
+             * @example 2030-01-31
+             */
+            expires_at?: string | null;
+            /**
+             * @description Gateway that the key is restricted to. If absent, the key works on every gateway of the account.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id?: string | null;
+            /**
+             * @description The key in clear, in place of sha256: 22 to 512 printable ASCII characters without spaces, which do not have the form of Keygate's own keys. Keygate keeps its hash alone.
+             * @example sk_live_exampleexampleexample
+             */
+            key?: string | null;
+            /**
+             * @description Start of the key, for recognizing it. Everyone who may read keys sees it. Default: the first 6 characters of key; none for sha256.
+             * @example sk_live_
+             */
+            key_prefix?: string | null;
+            /**
+             * @description When the key was last used, an RFC 3339 time.
+             * @example 2026-07-31T12:00:00Z
+             */
+            last_used_at?: string | null;
+            /**
+             * @description gateway (the default) for calls through gateways; account for this API. An account-level key takes none of gateway_id, rate_limit and concurrency.
+             * @enum {string|null}
+             */
+            level?: "gateway" | "account" | null;
+            /** @description Key-value pairs of your own. Keygate does not interpret them. */
+            metadata?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * @description External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account.
+             * @example customer-42
+             */
+            owner?: string | null;
+            /**
+             * @description Name of the plan of the key, in place of plan_id.
+             * @example free
+             */
+            plan?: string | null;
+            /**
+             * @description Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id?: string | null;
+            /** @description Rate limit of the key: a rate, or an object with sustained, burst and daily. */
+            rate_limit?: string | {
+                /**
+                 * @description Bucket capacity, <count>/<unit>.
+                 * @example 50/s
+                 */
+                burst?: string | null;
+                /**
+                 * @description Maximum number of requests in a UTC day, <count>/day.
+                 * @example 100000/day
+                 */
+                daily?: string | null;
+                /**
+                 * @description Refill rate, <count>/<unit>.
+                 * @example 600/min
+                 */
+                sustained?: string | null;
+            } | null;
+            /**
+             * @description 1 to 16 scopes separated by single spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders, which allows /orders and every path below it. The resource has no wildcards, commas or query.
+             * @example read:orders write:customers
+             */
+            scope: string;
+            /**
+             * @description SHA-256 of the key, as 64 hexadecimal digits or as base64, in place of key. The response then has the warning strength_unknown.
+             * @example 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
+             */
+            sha256?: string | null;
+        };
+        ImportKeysRequest: {
+            /** @description The keys. All of them are imported, or none. */
+            keys: components["schemas"]["ImportKeyRequest"][];
+        };
+        ImportedKey: {
+            /**
+             * @description Display name.
+             * @example mobile app
+             */
+            name: string;
+            /**
+             * Format: int64
+             * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
+             * @example 5
+             */
+            concurrency: number | null;
+            /**
+             * Format: date-time
+             * @description When the key was created.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When the key expires; null for never.
+             */
+            expires_at: string | null;
+            /**
+             * @description Gateway that the key is restricted to; null if it works on every gateway of the account.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string | null;
+            /**
+             * @description Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+             * @example false
+             */
+            imported: boolean;
+            /**
+             * @description Identifier of the key.
+             * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            key_id: string;
+            /**
+             * @description Start of the key, for recognizing it. The full key cannot be retrieved again.
+             * @example kg_4tQx9Z
+             */
+            key_prefix: string;
+            /**
+             * Format: date-time
+             * @description When the key was last used; null if never.
+             */
+            last_used_at: string | null;
+            /**
+             * @description gateway for calls through gateways, account for this API.
+             * @enum {string}
+             */
+            level: "gateway" | "account";
+            /** @description Key-value pairs of your own. Keygate does not interpret them. */
+            metadata: {
+                [key: string]: string;
+            };
+            /**
+             * @description External ID of the owner of the key; null if it has none.
+             * @example customer-42
+             */
+            owner: string | null;
+            /**
+             * @description Identifier of the owner; null if the key has none.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            owner_id: string | null;
+            /**
+             * @description Name of that plan; null for none.
+             * @example free
+             */
+            plan: string | null;
+            /**
+             * @description Plan of the key itself, whatever its owner has; null for none.
+             * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            plan_id: string | null;
+            /** @description Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit. */
+            rate_limit: string | {
+                /**
+                 * @description Bucket capacity, <count>/<unit>.
+                 * @example 50/s
+                 */
+                burst: string | null;
+                /**
+                 * @description Maximum number of requests in a UTC day, <count>/day.
+                 * @example 100000/day
+                 */
+                daily: string | null;
+                /**
+                 * @description Refill rate, <count>/<unit>.
+                 * @example 600/min
+                 */
+                sustained: string | null;
+            } | null;
+            /**
+             * Format: date-time
+             * @description When the key was revoked; null if it is not revoked.
+             */
+            revoked_at: string | null;
+            /** @description Identifier of the key that this key replaced in a rotation; null if none. */
+            rotated_from: string | null;
+            /** @description Identifier of the key that replaced this key in a rotation; null if none. */
+            rotated_to: string | null;
+            /**
+             * @description One or more scopes separated by spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders.
+             * @example read:orders write:customers
+             */
+            scope: string;
+            /**
+             * @description State of the key.
+             * @enum {string}
+             */
+            state: "active" | "expired" | "revoked";
+            /** @description strength_unknown if only the hash of the key was given, so that it may be short or easy to guess; and the warnings of createKey. Empty if there are none. */
+            warnings: string[];
+        };
+        ImportedKeys: {
+            /** @description The keys, in the order of the request. */
+            data: components["schemas"]["ImportedKey"][];
+        };
         InFlight: {
             /**
              * @description The requests in flight at the target, by the names of the nodes on which there are some; null for a node that has not reported since the change.
@@ -3533,6 +4167,11 @@ export interface components {
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
+            /**
+             * @description Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+             * @example false
+             */
+            imported: boolean;
             /**
              * @description Identifier of the key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -3986,6 +4625,11 @@ export interface components {
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
+            /**
+             * @description Whether the key was imported, so that its string is not one of Keygate's. A rotation replaces it by one that is.
+             * @example false
+             */
+            imported: boolean;
             /**
              * @description The full key. It is returned only once, and is absent from a replayed response.
              * @example kg_4tQx9ZexampleexampleexampleexAmple
@@ -5803,6 +6447,133 @@ export interface components {
              */
             owner?: string[] | null;
         } | null;
+        StartCanaryRequest: {
+            abort?: components["schemas"]["CanaryAbortInput"];
+            /**
+             * @description How long a step lasts at least: a Go duration of 1m to 24h. Default: 10m.
+             * @example 10m
+             */
+            hold?: string | null;
+            /**
+             * Format: int64
+             * @description How many requests each side must have had before a step ends. It never delays an abort. Default: 1000.
+             * @example 1000
+             */
+            min_requests?: number | null;
+            /**
+             * @description Identifiers of the routes. They have one upstream in common, with which the canary is compared, and no split. Default: all routes of the gateway that do not have the upstream of the canary.
+             * @example [
+             *       "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
+             *     ]
+             */
+            routes?: string[] | null;
+            /** @description What share of the callers the canary gets in each step, in percent: ascending. Default: 1, 5, 25 and 50. */
+            steps?: number[] | null;
+            /**
+             * @description Name of the upstream of the gateway to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /**
+             * @description What happens after the last step: promote gives the routes the upstream; hold keeps the share until a call promotes or aborts the canary. Default: hold.
+             * @example promote
+             * @enum {string|null}
+             */
+            when_done?: "promote" | "hold" | null;
+        };
+        StartedCanary: {
+            abort: components["schemas"]["CanaryAbort"];
+            /**
+             * @description Identifier of the canary.
+             * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            canary_id: string;
+            /**
+             * Format: date-time
+             * @description When the canary was started.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description When it was promoted or aborted; null before.
+             */
+            ended_at: string | null;
+            /**
+             * @description What was decided last and why, in words.
+             * @example 18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0
+             */
+            explanation: string;
+            /**
+             * @description Gateway of the canary.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description How long a step lasts at least, as given.
+             * @example 10m
+             */
+            hold: string;
+            /**
+             * @description What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+             * @example [
+             *       "{path: /orders",
+             *       "methods: [GET]",
+             *       "upstream: next}"
+             *     ]
+             */
+            lines: string[];
+            /**
+             * Format: int64
+             * @description How many requests each side must have had before a step ends.
+             * @example 1000
+             */
+            min_requests: number;
+            /**
+             * @description Upstream of the routes, with which the canary is compared.
+             * @example default
+             */
+            other: string;
+            /** @description The steps that have begun. */
+            progress: components["schemas"]["CanaryProgress"][];
+            /**
+             * @description Identifiers of the routes.
+             * @example [
+             *       "rt_01jz8y5c3te9b8r2m6q4v7x0bb"
+             *     ]
+             */
+            routes: string[];
+            /**
+             * @description running: it is judged; paused: callers stay on their sides, and nothing is counted; held: after the last step, or at 100 %, until a call or a push ends it; promoted and aborted: it has ended.
+             * @enum {string}
+             */
+            state: "running" | "paused" | "held" | "promoted" | "aborted";
+            /**
+             * Format: int64
+             * @description Number of the present step, or of the last one, from 1.
+             * @example 2
+             */
+            step: number;
+            /** @description Share of the callers in each step, in percent. */
+            steps: number[];
+            /**
+             * @description Upstream to which the canary sends requests.
+             * @example next
+             */
+            upstream: string;
+            /** @description Likely mistakes, such as a step with too few callers; absent if there are none. */
+            warnings?: string[] | null;
+            /**
+             * Format: double
+             * @description Share of the callers that the canary has at present, in percent; null if it has ended.
+             * @example 5
+             */
+            weight: number | null;
+            /**
+             * @description What happens after the last step.
+             * @enum {string}
+             */
+            when_done: "promote" | "hold";
+        };
         SyncFailedEvent: {
             /**
              * @description Branch that the gateway follows.
@@ -6273,7 +7044,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -6701,7 +7472,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -8139,7 +8910,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -8493,6 +9264,396 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listCanaries: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CanaryList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    startCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StartCanaryRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StartedCanary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getCanary: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    abortCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    pauseCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    promoteCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    resumeCanary: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+                canary_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Canary"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
@@ -10795,6 +11956,58 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    importKeys: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportKeysRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportedKeys"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     verifyKey: {
         parameters: {
             query?: never;
@@ -12709,7 +13922,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -13295,6 +14508,290 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    onCanaryAborted: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.aborted";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCanaryAdvanced: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.advanced";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCanaryPaused: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.paused";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCanaryPromoted: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "canary.promoted";
+                    data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
         };
     };
     onSpecPushed: {

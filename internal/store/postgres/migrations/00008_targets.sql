@@ -2,6 +2,8 @@
 -- +goose StatementBegin
 SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM nodes WHERE state = 'live') / 10000000))::text, true);
 
+ALTER TABLE keys ADD COLUMN imported boolean NOT NULL DEFAULT false; -- the string of the key is not one of Keygate's; its digest is bound to the account
+
 ALTER TABLE gateways ADD COLUMN target_count bigint NOT NULL DEFAULT 1; -- how many targets the upstreams of the gateway have
 ALTER TABLE account_counts ADD COLUMN targets bigint NOT NULL DEFAULT 0;
 UPDATE account_counts c SET targets = known.targets
@@ -66,17 +68,69 @@ CREATE TABLE target_nodes (
     left_out text[] COLLATE "C" NOT NULL       -- accounts of which the report lacks targets with requests in flight; * for all
 ) WITH (fillfactor = 80);
 
-CREATE TABLE issuers (
-    id         text   COLLATE "C" NOT NULL CONSTRAINT "issuers.id" PRIMARY KEY,
-    account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),
-    name       text   COLLATE "C" NOT NULL,
-    settings   text   COLLATE "C" NOT NULL,    -- JSON object
-    seen       text   COLLATE "C" NOT NULL,    -- JSON array: its keys, and when each of them was seen first
-    created_at bigint NOT NULL,
-    version    bigint NOT NULL,
-    CONSTRAINT "issuers.name" UNIQUE (account_id, name)
+ALTER TABLE gateways ADD COLUMN canary text; -- the share of a canary that has not ended, as JSON
+
+-- The canaries of gateways (package canary).
+CREATE TABLE canaries (
+    id          text    COLLATE "C" NOT NULL CONSTRAINT "canaries.id" PRIMARY KEY,
+    account_id  text    COLLATE "C" NOT NULL,
+    gateway_id  text    COLLATE "C" NOT NULL REFERENCES gateways (id),
+    state       text    COLLATE "C" NOT NULL,  -- running, paused, held, promoted, aborted
+    ended       boolean NOT NULL,
+    step        bigint  NOT NULL,
+    number      bigint  NOT NULL,
+    ran         bigint  NOT NULL,              -- microseconds
+    since       bigint  NOT NULL,
+    plan        text    NOT NULL,              -- JSON, like progress and lines
+    progress    text    NOT NULL,
+    explanation text    NOT NULL,
+    lines       text,
+    created_at  bigint  NOT NULL,
+    ended_at    bigint,
+    version     bigint  NOT NULL
+) WITH (fillfactor = 80);
+CREATE INDEX canaries_list ON canaries (gateway_id, id);
+CREATE INDEX canaries_account ON canaries (account_id, ended, id);
+CREATE INDEX canaries_running ON canaries (id) WHERE state = 'running';
+
+-- Which process judges canaries: the one row, if there was ever one.
+CREATE TABLE canary_lead (
+    one      bigint NOT NULL PRIMARY KEY CHECK (one = 1),
+    claimant text   COLLATE "C" NOT NULL,
+    epoch    bigint NOT NULL
 );
-CREATE INDEX issuers_list ON issuers (account_id, id);
+
+-- What nodes have counted of canaries and nobody has added up yet (packages canary/count and canary/lead).
+CREATE TABLE canary_counts (
+    seq       bigint NOT NULL CONSTRAINT "canary_counts.seq" PRIMARY KEY,
+    canary_id text   COLLATE "C" NOT NULL,
+    number    bigint NOT NULL,
+    at        bigint NOT NULL,
+    data      bytea  NOT NULL
+);
+ALTER TABLE canary_counts ALTER COLUMN data SET STORAGE EXTERNAL;
+CREATE INDEX canary_counts_list ON canary_counts (canary_id, seq);
+
+-- The last number of canary_counts, and about how many bytes of data it has: the one row, if there was ever one.
+CREATE TABLE canary_head (
+    one   bigint NOT NULL CONSTRAINT "canary_head.one" PRIMARY KEY CHECK (one = 1),
+    last  bigint NOT NULL,
+    bytes bigint NOT NULL
+) WITH (fillfactor = 50);
+
+-- What was counted of the present step of a canary, in rows that are gone. first is the number of the step when it began.
+CREATE TABLE canary_steps (
+    canary_id text   COLLATE "C" NOT NULL CONSTRAINT "canary_steps.canary" PRIMARY KEY,
+    step      bigint NOT NULL,
+    first     bigint NOT NULL,
+    data      bytea  NOT NULL
+) WITH (fillfactor = 80);
+
+-- Callers that a canary leaves out. Without a row it is not decided whom.
+CREATE TABLE canary_left_out (
+    canary_id text  COLLATE "C" NOT NULL CONSTRAINT "canary_left_out.canary" PRIMARY KEY,
+    data      bytea NOT NULL
+);
 
 -- What a request takes on disk, about (requestlog.Record.Size); 0 for those from before this schema, which are not counted.
 ALTER TABLE requests ADD COLUMN size bigint NOT NULL DEFAULT 0;
@@ -107,4 +161,16 @@ BEGIN
     RETURN NULL;
 END $$;
 CREATE TRIGGER requests_uncounted AFTER DELETE ON requests REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION uncount_requests();
+
+CREATE TABLE issuers (
+    id         text   COLLATE "C" NOT NULL CONSTRAINT "issuers.id" PRIMARY KEY,
+    account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),
+    name       text   COLLATE "C" NOT NULL,
+    settings   text   COLLATE "C" NOT NULL,    -- JSON object
+    seen       text   COLLATE "C" NOT NULL,    -- JSON array: its keys, and when each of them was seen first
+    created_at bigint NOT NULL,
+    version    bigint NOT NULL,
+    CONSTRAINT "issuers.name" UNIQUE (account_id, name)
+);
+CREATE INDEX issuers_list ON issuers (account_id, id);
 -- +goose StatementEnd

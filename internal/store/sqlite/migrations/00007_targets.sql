@@ -1,6 +1,9 @@
 -- +goose Up
 -- +goose StatementBegin
 
+-- Whether the string of the key is not one of Keygate's. Its digest is then bound to the account.
+ALTER TABLE keys ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
+
 -- How many targets the upstreams of the gateway have.
 ALTER TABLE gateways ADD COLUMN target_count INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE account_counts ADD COLUMN targets INTEGER NOT NULL DEFAULT 0;
@@ -35,17 +38,70 @@ CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
     WHERE account_id = old.account_id;
 END;
 
-CREATE TABLE issuers (
-    id         TEXT    NOT NULL PRIMARY KEY,
-    account_id TEXT    NOT NULL REFERENCES accounts (id),
-    name       TEXT    NOT NULL,
-    settings   TEXT    NOT NULL,            -- JSON object
-    seen       TEXT    NOT NULL,            -- JSON array: its keys, and when each of them was seen first
-    created_at INTEGER NOT NULL,
-    version    INTEGER NOT NULL
+-- The share of a canary that has not ended, as JSON.
+ALTER TABLE gateways ADD COLUMN canary TEXT;
+
+-- The canaries of gateways (package canary).
+CREATE TABLE canaries (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    account_id  TEXT    NOT NULL,
+    gateway_id  TEXT    NOT NULL REFERENCES gateways (id),
+    state       TEXT    NOT NULL,  -- running, paused, held, promoted, aborted
+    ended       INTEGER NOT NULL,
+    step        INTEGER NOT NULL,
+    number      INTEGER NOT NULL,
+    ran         INTEGER NOT NULL,  -- microseconds
+    since       INTEGER NOT NULL,
+    plan        TEXT    NOT NULL,  -- JSON, like progress and lines
+    progress    TEXT    NOT NULL,
+    explanation TEXT    NOT NULL,
+    lines       TEXT,
+    created_at  INTEGER NOT NULL,
+    ended_at    INTEGER,
+    version     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX canaries_list ON canaries (gateway_id, id);
+CREATE INDEX canaries_account ON canaries (account_id, ended, id);
+CREATE INDEX canaries_running ON canaries (id) WHERE state = 'running';
+
+-- Which process judges canaries: the one row, if there was ever one.
+CREATE TABLE canary_lead (
+    one      INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    claimant TEXT    NOT NULL,
+    epoch    INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX issuers_list ON issuers (account_id, id);
-CREATE UNIQUE INDEX issuers_name ON issuers (account_id, name);
+
+-- What nodes have counted of canaries and nobody has added up yet (packages canary/count and canary/lead).
+CREATE TABLE canary_counts (
+    seq       INTEGER PRIMARY KEY,
+    canary_id TEXT    NOT NULL,
+    number    INTEGER NOT NULL,
+    at        INTEGER NOT NULL,
+    data      BLOB    NOT NULL
+) STRICT;
+CREATE INDEX canary_counts_list ON canary_counts (canary_id, seq);
+
+-- The last number of canary_counts, and about how many bytes of data it has: the one row, if there was ever one.
+CREATE TABLE canary_head (
+    one   INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    last  INTEGER NOT NULL,
+    bytes INTEGER NOT NULL
+) STRICT;
+
+-- What was counted of the present step of a canary, in rows that are gone. first is the number of the step when it began.
+CREATE TABLE canary_steps (
+    canary_id TEXT    NOT NULL PRIMARY KEY,
+    step      INTEGER NOT NULL,
+    first     INTEGER NOT NULL,
+    data      BLOB    NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Callers that a canary leaves out. Without a row it is not decided whom.
+CREATE TABLE canary_left_out (
+    canary_id TEXT NOT NULL PRIMARY KEY,
+    data      BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
 
 -- What a request takes on disk, about (requestlog.Record.Size); 0 for those from before this schema, which are not counted.
 ALTER TABLE requests ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
@@ -64,4 +120,16 @@ CREATE TRIGGER requests_uncounted AFTER DELETE ON requests WHEN old.size > 0 BEG
     UPDATE request_bytes SET bytes = bytes - old.size WHERE account_id = old.account_id AND day = old.time / 86400000000;
     DELETE FROM request_bytes WHERE account_id = old.account_id AND day = old.time / 86400000000 AND bytes <= 0;
 END;
+
+CREATE TABLE issuers (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    account_id TEXT    NOT NULL REFERENCES accounts (id),
+    name       TEXT    NOT NULL,
+    settings   TEXT    NOT NULL,            -- JSON object
+    seen       TEXT    NOT NULL,            -- JSON array: its keys, and when each of them was seen first
+    created_at INTEGER NOT NULL,
+    version    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX issuers_list ON issuers (account_id, id);
+CREATE UNIQUE INDEX issuers_name ON issuers (account_id, name);
 -- +goose StatementEnd

@@ -14,7 +14,7 @@ import { useQuotas } from '../quotas/subject';
 import { EditKey } from './edit';
 import { RevokeKey } from './revoke';
 import { RotateKey, Rotation } from './rotate';
-import { KeyState, week } from './state';
+import { Imported, KeyState, week } from './state';
 import { KeyUsage } from './usage';
 
 export default function KeyPage() {
@@ -74,6 +74,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
             {record.name}
           </span>
           <KeyState record={record} />
+          {record.imported && <Imported />}
         </span>
       }
       actions={
@@ -106,7 +107,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
           <Details
             rows={[
               ['Identifier', <Id key="id" value={record.key_id} />],
-              ['Prefix', <Id key="prefix" value={record.key_prefix} />],
+              ['Prefix', record.key_prefix ? <Id key="prefix" value={record.key_prefix} /> : '–'],
               [
                 'Scope',
                 <code key="scope" className="font-mono text-sm break-all">

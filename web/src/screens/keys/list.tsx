@@ -11,11 +11,12 @@ import { Button, CopyButton, Empty, Page, Panel, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
 import { type Column, PagedTable } from '../../ui/table';
 import { CreateKey } from './create';
-import { KeyState } from './state';
+import { ImportKeys } from './import';
+import { Imported, KeyState } from './state';
 import { VerifyKey } from './verify';
 
 export default function Keys() {
-  const [url, change] = useUrl<'q' | 'state' | 'owner' | 'plan_id' | 'gateway_id' | 'level' | 'name' | 'cursor' | 'create'>();
+  const [url, change] = useUrl<'q' | 'state' | 'owner' | 'plan_id' | 'gateway_id' | 'level' | 'name' | 'cursor' | 'create' | 'import'>();
   const { gateways, nameOf } = useGateways();
   const { plans, nameOf: planName } = usePlans();
   const [verifying, setVerifying] = useState(false);
@@ -56,8 +57,13 @@ export default function Keys() {
       className: 'hidden @lg:table-cell',
       cell: (k) => (
         <span className="flex items-center gap-1">
-          <code className="font-mono text-sm">{k.key_prefix}</code>
-          <CopyButton text={k.key_prefix} label={`Copy ${k.key_prefix}`} />
+          {k.key_prefix && (
+            <>
+              <code className="font-mono text-sm">{k.key_prefix}</code>
+              <CopyButton text={k.key_prefix} label={`Copy ${k.key_prefix}`} />
+            </>
+          )}
+          {k.imported && <Imported />}
         </span>
       ),
     },
@@ -109,6 +115,9 @@ export default function Keys() {
       actions={
         <>
           <Button onClick={() => setVerifying(true)}>Check a key</Button>
+          <Button why={refused} onClick={() => change({ import: '1' })}>
+            Import keys
+          </Button>
           <Button kind="primary" icon="plus" why={refused} onClick={() => change({ create: '1' })}>
             Create a key
           </Button>
@@ -159,6 +168,7 @@ export default function Keys() {
         />
       </Panel>
       {url.create && !refused && <CreateKey onClose={() => change({ create: undefined }, true)} />}
+      {url.import && !refused && <ImportKeys onClose={() => change({ import: undefined }, true)} />}
       {verifying && <VerifyKey onClose={() => setVerifying(false)} />}
     </Page>
   );

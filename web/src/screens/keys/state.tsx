@@ -4,6 +4,9 @@ import { Status, useNow } from '../../ui/basic';
 
 export const week = 7 * 86_400_000;
 
+// Imported marks a key whose string is not one of Keygate's.
+export const Imported = () => <span className="rounded-md bg-hover px-1.5 text-sm text-muted">imported</span>;
+
 // KeyState shows the state of a key, and warns of an expiry within a week.
 export function KeyState({ record }: { record: Schemas['Key'] }) {
   const now = useNow();

@@ -127,6 +127,11 @@ describe('explain', () => {
       'what was sent does not have the form of a key, which begins with “kg_”',
     ],
     [
+      'address that failed',
+      request(401, { check: 'key', code: 'key_invalid', reason: 'address_failed' }),
+      'too many requests of the same address had failed to authenticate within a minute',
+    ],
+    [
       'unknown key',
       request(401, { check: 'key', code: 'key_invalid' }, { key_prefix: 'kg_4tQx9Z' }),
       'the key kg_4tQx9Z… is not valid here',

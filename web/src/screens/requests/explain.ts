@@ -34,6 +34,7 @@ const reasons: Record<string, string> = {
   closed_early: 'the service behind the gateway closed the connection before it responded',
   timeout: 'the service behind the gateway did not respond in time',
   unexpected_upgrade: 'the service behind the gateway changed to a protocol that was not asked for',
+  all_drained: 'every target behind the gateway was being drained',
   loop: 'the request had already passed through this gateway: its upstream leads back to it',
   target_gone: 'the target behind the gateway was drained or removed before the request had ended',
 };
@@ -45,6 +46,7 @@ const keyReasons: Record<string, string> = {
   key_in_other_header: 'the key was sent in a header that the gateway does not read',
   mistyped_key: 'what was sent begins like a key, but was mistyped or cut off',
   not_a_key: 'what was sent does not have the form of a key, which begins with “kg_”',
+  address_failed: 'too many requests of the same address had failed to authenticate within a minute',
 };
 
 // explain says in one sentence, fit for the caller of the request, what decided it: the check or limit,

@@ -92,6 +92,15 @@ const target: Schemas['TargetEvent'] = {
   count: 1,
 };
 
+const canary: Schemas['CanaryEvent'] = {
+  canary_id: 'can_01jz8y5c3te9b8r2m6q4v7x0aa',
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  upstream: 'next',
+  step: 2,
+  weight: 5,
+  explanation: '5 % of the callers go to next. At 1 %: 2 of 1,204 failed on next (0.2 %), 180 of 119,100 on default (0.2 %)',
+};
+
 // catalogue has every type of event that an endpoint can receive.
 export const catalogue: Record<Type, Entry> = {
   'key.created': { title: 'Key created', text: 'A key was created, by itself or in a rotation.', data: { ...key } },
@@ -137,6 +146,18 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Target up',
     text: 'A target that was down on a node gets requests again. At most one in 10 seconds.',
     data: { ...target, reason: 'answered' },
+  },
+  'canary.advanced': { title: 'Canary advanced', text: 'A canary has a greater share of the callers now, or is held after its last step.', data: { ...canary } },
+  'canary.aborted': {
+    title: 'Canary aborted',
+    text: 'A canary was aborted, by hand or because its upstream is worse. All callers go to the other one again.',
+    data: { ...canary, explanation: '18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0' },
+  },
+  'canary.promoted': { title: 'Canary promoted', text: 'The routes of a canary have its upstream now.', data: { ...canary, step: 4, weight: 50 } },
+  'canary.paused': {
+    title: 'Canary paused',
+    text: 'A canary was paused by hand, by a change of its routes or upstreams, or because it had too few requests. Callers stay on their sides.',
+    data: { ...canary, explanation: 'paused by hand' },
   },
   'gateway.spec_pushed': { title: 'Routes changed', text: 'A push or rollback changed the routes of a gateway.', data: { ...pushed } },
   'gateway.sync_failed': {
