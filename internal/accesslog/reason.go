@@ -59,7 +59,6 @@ func (r Reason) String() string {
 		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
 		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone", AllDrained: "all_drained",
-		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone",
 		AddressFailed: "address_failed",
 	}
 	if int(r) >= len(names) {

@@ -82,7 +82,7 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 		o.Say("%s", terminal.Clean(fmt.Sprintf("warning: %s names the gateway %s, which does not exist: applying the directory would create it", s.File, s.Gateway)))
 	}
 	o.printWarnings(x.Warnings)
-	if err := o.mayOverwrite(x.Changed); err != nil {
+	if err := o.mayOverwrite(x.Changed, o.force); err != nil {
 		return err
 	}
 	written, err := x.Write()
@@ -101,18 +101,18 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 }
 
 // mayOverwrite asks whether files may be overwritten.
-func (o *configExport) mayOverwrite(files []string) error {
-	if len(files) == 0 || o.force {
+func (a *app) mayOverwrite(files []string, force bool) error {
+	if len(files) == 0 || force {
 		return nil
 	}
 	for _, f := range files[:min(len(files), maxCandidates)] {
-		o.Say("%s", terminal.Clean(f+" exists and has other content."))
+		a.Say("%s", terminal.Clean(f+" exists and has other content."))
 	}
 	if len(files) > maxCandidates {
-		o.Say("So do %d more files.", len(files)-maxCandidates)
+		a.Say("So do %d more files.", len(files)-maxCandidates)
 	}
-	if !o.Asks() {
+	if !a.Asks() {
 		return fault.New(fault.Conflict, "nothing was written: give --force to overwrite files")
 	}
-	return o.Answered("Overwrite? What differs in them is lost, such as ${env:NAME} and comments. [y/N] ", terminal.IsYes)
+	return a.Answered("Overwrite? What differs in them is lost, such as ${env:NAME} and comments. [y/N] ", terminal.IsYes)
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -36,35 +37,40 @@ func newKeysImport(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			content, err := a.ReadInput(name)
-			if err != nil {
-				return fmt.Errorf("read the keys: %w", err)
-			}
-			keys, err := readKeys(content)
-			if err != nil {
-				return usagef("%s: %s", newDocumentFile(name, nil).name, err)
-			}
-			weak, unknown, err := hashKeys(keys)
-			if err != nil {
-				return err
-			}
-			api, err := a.connect()
-			if err != nil {
-				return err
-			}
-			done := 0
-			var made []client.ImportedKey
-			for some := range slices.Chunk(keys, keysPerImport) {
-				imported, err := api.ImportKeys(c.Context(), client.ImportKeysRequest{Keys: some})
-				if err != nil {
-					return a.importFailed(done, err)
-				}
-				done += len(some)
-				made = append(made, imported...)
-			}
-			return a.printImported(made, weak, unknown)
+			return a.importKeys(c.Context(), name)
 		},
 	}
+}
+
+// importKeys imports the keys of a file, and prints them.
+func (a *app) importKeys(ctx context.Context, name string) error {
+	content, err := a.ReadInput(name)
+	if err != nil {
+		return fmt.Errorf("read the keys: %w", err)
+	}
+	keys, err := readKeys(content)
+	if err != nil {
+		return usagef("%s: %s", newDocumentFile(name, nil).name, err)
+	}
+	weak, unknown, err := hashKeys(keys)
+	if err != nil {
+		return err
+	}
+	api, err := a.connect()
+	if err != nil {
+		return err
+	}
+	done := 0
+	var made []client.ImportedKey
+	for some := range slices.Chunk(keys, keysPerImport) {
+		imported, err := api.ImportKeys(ctx, client.ImportKeysRequest{Keys: some})
+		if err != nil {
+			return a.importFailed(done, err)
+		}
+		done += len(some)
+		made = append(made, imported...)
+	}
+	return a.printImported(made, weak, unknown)
 }
 
 // readKeys reads the file of an import, in which every field must be known.

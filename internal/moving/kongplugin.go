@@ -1,0 +1,399 @@
+package moving
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// access is what a request needed in Kong to pass, from the least to the most.
+type access uint8
+
+const (
+	public   access = iota
+	keyed           // a key of key-auth
+	withheld        // something that Keygate cannot check, or does not do
+)
+
+// reason says why something is not carried, and what to do.
+type reason struct{ why, remedy string }
+
+// observers are plugins that neither refuse nor change requests, with what Keygate has in their stead.
+func observers() map[string]string {
+	const logs, metrics, traces = "use the access log (--access-log), the traffic report and keygate explain", "scrape /metrics", "set --otlp-endpoint"
+	return map[string]string{
+		"file-log": logs, "http-log": logs, "tcp-log": logs, "udp-log": logs, "syslog": logs, "loggly": logs, "kafka-log": logs, "confluent": logs,
+		"prometheus": metrics, "statsd": metrics, "statsd-advanced": metrics, "datadog": metrics, "app-dynamics": traces,
+		"zipkin": traces, "opentelemetry": traces,
+		"correlation-id":        "use X-Request-Id, which every request has",
+		"proxy-cache":           "cache in the service, or in front of Keygate",
+		"proxy-cache-advanced":  "cache in the service, or in front of Keygate",
+		"bot-detection":         "give callers keys: a User-Agent is the caller's choice",
+		"response-ratelimiting": "give routes a cost with a header of the response (docs/costs.md), and plans a limit of its meter",
+		"response-transformer":  "let the service set its response headers", "response-transformer-advanced": "let the service set its response headers",
+		"acme":             "give the server certificates with --tls-cert and --tls-key",
+		"upstream-timeout": "set timeout of the upstream",
+	}
+}
+
+// reasons are plugins that decide about requests, with what is to be done without them.
+func reasons() map[string]reason {
+	token := reason{"Keygate checks keys, and no tokens of others", "give the callers keys, then add the route"}
+	other := reason{"Keygate checks keys, and no other credential", "give the callers keys, then add the route"}
+	code := reason{"Keygate runs no code of its users", "let the service do it, then add the route"}
+	return map[string]reason{
+		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": token, "oauth2-introspection": token, "saml": token, "vault-auth": token,
+		"basic-auth": other, "hmac-auth": other, "ldap-auth": other, "ldap-auth-advanced": other, "mtls-auth": other, "header-cert-auth": other, "session": other,
+		"key-auth-enc":        {"its keys are encrypted in Kong", "give the callers keys, then add the route"},
+		"ip-restriction":      {"Keygate has no lists of addresses yet", "restrict addresses in front of Keygate, then add the route"},
+		"request-termination": {"Kong responds itself, and Keygate has no fixed responses yet", "nothing to do if the route is to stay closed"},
+		"opa":                 {"Keygate asks no policy server", "use scopes of keys, then add the route"},
+		"pre-function":        code, "post-function": code, "aws-lambda": code, "azure-functions": code, "openwhisk": code, "filter-chain": code,
+		"request-validator": {"Keygate does not check bodies yet", "let the service check them, then add the route"},
+		"oas-validation":    {"Keygate does not check bodies yet", "let the service check them, then add the route"},
+		"redirect":          {"Kong responds itself, and Keygate has no redirects yet", "let the service redirect, then add the route"},
+		"canary":            {"Keygate has canaries of its own", "add the route, and start one with keygate canary start"},
+		"grpc-gateway":      {"Keygate does not translate between HTTP and gRPC", "let the service do it, then add the route"},
+		"grpc-web":          {"Keygate does not translate between HTTP and gRPC", "let the service do it, then add the route"},
+	}
+}
+
+// effective returns the plugin with the name that applies to a route, for a caller who is nobody or a consumer; nil if there
+// is none. Of several, that of the narrowest scope applies, in Kong's order.
+func (k *kong) effective(name string, r *route, c *consumer) *plugin {
+	onService := scope{name: name, service: r.service}
+	order := []scope{{name: name, route: r}, onService, {name: name}}
+	if c != nil && len(k.ofCallers[c]) > 0 {
+		var narrow, wide []scope
+		for _, own := range order {
+			own.consumer = c
+			if own.route != nil || own.service != nil {
+				narrow = append(narrow, own)
+			} else {
+				wide = append(wide, own)
+			}
+		}
+		for _, g := range k.memberOf[c] {
+			for _, own := range order {
+				own.group = g
+				if own.route != nil || own.service != nil {
+					narrow = append(narrow, own)
+				} else {
+					wide = append(wide, own)
+				}
+			}
+		}
+		order = append(append(narrow, wide...), order...)
+	}
+	for _, s := range order {
+		if p := k.byScope[s]; p != nil {
+			return p
+		}
+	}
+	return nil
+}
+
+// rank orders scopes as Kong does: the lowest applies.
+func (p *plugin) rank() int {
+	scope := ""
+	for _, part := range []struct {
+		has  bool
+		name string
+	}{{p.consumer != nil, "c"}, {p.group != nil, "g"}, {p.route != nil, "r"}, {p.service != nil && p.route == nil, "s"}} {
+		if part.has {
+			scope += part.name
+		}
+	}
+	return slices.Index([]string{"cr", "cs", "gr", "gs", "c", "g", "r", "s", ""}, scope)
+}
+
+// examined is what is known of a route before the tables are made.
+type examined struct {
+	*route
+	access     access // what its plugins ask for
+	reason            // why the whole route is not carried; why is "" if it is
+	keyAuth    *plugin
+	acl        *plugin
+	limit      *plugin           // rate-limiting of callers that have no plugin of their own
+	cors       *plugin           // nil for none
+	size       *plugin           // request-size-limiting
+	add        *plugin           // request-transformer that adds headers
+	headers    map[string]string // that add sets
+	routePaths []routePath
+	condition  string // what it matches by, besides host, method and path
+	dead       bool   // Kong does not serve it either, or not by HTTP
+}
+
+// routePath is a path of a route.
+type routePath struct {
+	matcher
+	reason           // why this path is not carried
+	closed  []string // paths that are closed, because another route would take them
+	overBy  string   // that route
+	base    string   // path of the service that the upstream has before the path of the request
+	emitted bool
+}
+
+// judge sets what the plugins of a route ask for.
+func (k *kong) judge(s *examined) {
+	reasonOf, seen := reasons(), observers()
+	var lost []*plugin
+	for _, name := range k.names {
+		p := k.effective(name, s.route, nil)
+		if p == nil {
+			continue
+		}
+		switch name {
+		case "key-auth":
+			s.keyAuth = p
+		case "acl":
+			s.acl = p
+		case "rate-limiting", "rate-limiting-advanced":
+			if s.limit == nil || p.rank() < s.limit.rank() {
+				s.limit = p
+			}
+		case "cors":
+			s.cors = p
+		case "request-size-limiting":
+			s.size = p
+		case "request-transformer", "request-transformer-advanced":
+			var why string
+			if s.headers, why = addedHeaders(p); why != "" {
+				lost = append(lost, p)
+				continue
+			}
+			s.add = p
+		default:
+			if _, ok := seen[name]; !ok {
+				lost = append(lost, p)
+			}
+		}
+	}
+	switch {
+	case len(lost) > 0:
+		slices.SortStableFunc(lost, func(a, b *plugin) int { return cmp.Compare(a.line, b.line) })
+		l := k.reasonOf(lost[0], reasonOf)
+		s.access, s.reason = withheld, reason{"it has the plugin " + short(lost[0].name) + ": " + l.why, l.remedy}
+	case s.acl != nil && s.keyAuth == nil:
+		s.access, s.reason = withheld, reason{"it has the plugin acl without key-auth", "give its callers keys with scopes, then add the route"}
+	case s.keyAuth != nil:
+		s.access = keyed
+		if why := keyNamesProblem(s.keyAuth); why != "" {
+			s.access, s.reason = withheld, reason{"its key-auth is not carried: " + why, "name a header with the key, then add the route"}
+		}
+	}
+}
+
+// reasonOf returns why a plugin that decides about requests is not carried.
+func (k *kong) reasonOf(p *plugin, known map[string]reason) reason {
+	if strings.HasPrefix(p.name, "request-transformer") {
+		_, why := addedHeaders(p)
+		return reason{why, "let the service do it, then add the route"}
+	}
+	if l, ok := known[p.name]; ok {
+		return l
+	}
+	return reason{"Keygate does not know what it does", "find out whether the route is safe without it, then add the route"}
+}
+
+// keyNames returns the headers in which key-auth finds keys.
+func keyNames(p *plugin) []string {
+	n := p.get("key_names")
+	if n == nil || n.Kind != document.Sequence || len(n.Nodes) == 0 {
+		return []string{"apikey"}
+	}
+	var names []string
+	for i := range n.Nodes {
+		names = append(names, n.Nodes[i].Text)
+	}
+	return names
+}
+
+// keyNamesProblem says why the headers of key-auth cannot be carried.
+func keyNamesProblem(p *plugin) string {
+	if n := p.get("key_in_header"); n != nil && n.Text == "false" {
+		return "its keys are in no header"
+	}
+	if err := gateway.CheckKeyHeaders(keyNames(p)); err != nil {
+		return fmt.Sprintf("key_names %s cannot be headers with keys in Keygate", short(strings.Join(keyNames(p), ", ")))
+	}
+	return ""
+}
+
+// addedHeaders returns the headers that a request-transformer adds. why says why it cannot be carried.
+func addedHeaders(p *plugin) (headers map[string]string, why string) {
+	headers = map[string]string{}
+	for _, n := range p.config {
+		for i := range n.Nodes {
+			m := &n.Nodes[i]
+			if isEmpty(m) || m.Name == "http_method" && m.Kind == document.Null {
+				continue
+			}
+			add := m.Name == "add" && m.Kind == document.Mapping
+			for j := range m.Nodes {
+				if part := &m.Nodes[j]; !isEmpty(part) && (!add || part.Name != "headers") {
+					add = false
+				}
+			}
+			if !add {
+				return nil, "Keygate adds headers to requests, and changes nothing else of them"
+			}
+			list := m.Member("headers")
+			if list == nil || isEmpty(list) {
+				continue
+			}
+			for j := range list.Nodes {
+				name, value, found := strings.Cut(list.Nodes[j].Text, ":")
+				value = strings.TrimSpace(value)
+				isVariable := deckEnv.MatchString(value)
+				value = deckEnv.ReplaceAllString(value, "$${env:$1}")
+				switch {
+				case !found:
+					return nil, "an added header has no value"
+				case strings.Contains(value, "$(") || !isVariable && placeholder.MatchString(value) || strings.HasPrefix(value, "{vault://"):
+					return nil, "the value of the header " + short(name) + " is made for each request, or is not in the file"
+				}
+				headers[strings.TrimSpace(name)] = value
+			}
+		}
+	}
+	return headers, ""
+}
+
+// canAdd reports whether a request-transformer is carried.
+func canAdd(p *plugin) bool {
+	_, why := addedHeaders(p)
+	return why == ""
+}
+
+// isEmpty reports whether a node has nothing in it, at any depth.
+func isEmpty(n *document.Node) bool {
+	switch n.Kind {
+	case document.Null:
+		return true
+	case document.Sequence, document.Mapping:
+		for i := range n.Nodes {
+			if !isEmpty(&n.Nodes[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// reportPlugins adds a line for each plugin that is not reported with what it became.
+func (k *kong) reportPlugins() {
+	seen, reasonOf := observers(), reasons()
+	for _, s := range k.states {
+		for i := range s.routePaths {
+			if s.routePaths[i].emitted {
+				for _, p := range []*plugin{s.keyAuth, s.acl, s.add, s.cors, s.size} {
+					if p != nil {
+						p.used = true
+					}
+				}
+			}
+		}
+	}
+	for _, p := range k.plugins {
+		object := p.label()
+		switch {
+		case p.disabled:
+			k.left(p.at, object, "it is disabled", "nothing to do")
+			continue
+		case p.dangling:
+			k.left(p.at, object, "its consumer or group is not in the files", "nothing to do")
+			continue
+		}
+		if len(p.odd) > 0 && p.name != "filter-chain" {
+			k.left(p.at, object, "Keygate does not know its "+short(strings.Join(p.odd, ", ")), "look whether that matters")
+		}
+		special := slices.Contains([]string{"key-auth", "acl", "rate-limiting", "rate-limiting-advanced", "cors", "request-size-limiting"}, p.name) ||
+			strings.HasPrefix(p.name, "request-transformer")
+		switch remedy, harmless := seen[p.name]; {
+		case p.consumer != nil || p.group != nil:
+			k.reportOfCallers(p, harmless, remedy, reasonOf)
+		case harmless:
+			k.left(p.at, object, "Keygate has no such plugin", cmp.Or(remedy, "nothing to do"))
+		case !special:
+			l := k.reasonOf(p, reasonOf)
+			k.left(p.at, object, l.why, "its routes are left out")
+		case strings.HasPrefix(p.name, "request-transformer") && !canAdd(p):
+			_, why := addedHeaders(p)
+			k.left(p.at, object, why, "its routes are left out")
+		case strings.HasPrefix(p.name, "rate-limiting"): // described with the limits
+		case !p.used:
+			k.left(p.at, object, "no route that is carried has it", "nothing to do")
+		case p.name == "key-auth":
+			k.reportKeyAuth(p)
+		case p.name == "acl":
+			k.changed(p.at, object, "groups become scopes of keys: keys of callers outside of them do not have the paths")
+		case strings.HasPrefix(p.name, "request-transformer"):
+			k.changed(p.at, object, "it sets the headers of upstreams: they replace what a client sends, and are secret")
+		}
+	}
+}
+
+// reportOfCallers adds the line of a plugin of consumers, but for limits, which are reported with their plans.
+func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string, reasonOf map[string]reason) {
+	switch {
+	case strings.HasPrefix(p.name, "rate-limiting"):
+	case harmless:
+		k.left(p.at, p.label(), "Keygate has no such plugin", cmp.Or(remedy, "nothing to do"))
+	case p.name == "cors" || p.name == "request-size-limiting" || strings.HasPrefix(p.name, "request-transformer"):
+		k.left(p.at, p.label(), "Keygate has it for all callers of a gateway alone", "look whether the callers need it")
+	default:
+		l := k.reasonOf(p, reasonOf)
+		k.left(p.at, p.label(), l.why, "the keys of its consumers are left out")
+	}
+}
+
+// barred returns the plugin that keeps the keys of a consumer from being carried, or nil.
+func (k *kong) barred(c *consumer) *plugin {
+	seen := observers()
+	for _, p := range k.ofCallers[c] {
+		switch _, harmless := seen[p.name]; {
+		case harmless, strings.HasPrefix(p.name, "rate-limiting"), p.name == "cors", p.name == "request-size-limiting", strings.HasPrefix(p.name, "request-transformer"):
+		default:
+			return p
+		}
+	}
+	return nil
+}
+
+// reportKeyAuth adds the lines of a plugin key-auth that is carried.
+func (k *kong) reportKeyAuth(p *plugin) {
+	names := keyNames(p)
+	if why := keyNamesProblem(p); why != "" {
+		k.left(p.at, p.label(), why, "its routes are left out")
+		return
+	}
+	quiet := true
+	change := func(why string, args ...any) {
+		quiet = false
+		k.changed(p.at, p.label(), why, args...)
+	}
+	if n := p.get("key_in_query"); (n == nil || n.Text != "false") && !slices.Contains(names, "api_key") {
+		change("a key as ?%s= is not read: callers send it in the header, or as ?api_key=", short(names[0]))
+	}
+	if n := p.get("key_in_body"); n != nil && n.Text == "true" {
+		change("a key in the body is not read: callers send it in the header")
+	}
+	if n := p.get("hide_credentials"); n == nil || n.Text != "true" {
+		change("the service no longer sees the key: it gets X-Keygate-Key-Owner and X-Keygate-Key-Id")
+	}
+	if n := p.get("anonymous"); n != nil && n.Text != "" {
+		change("callers without a key were anonymous, and are refused now")
+	}
+	if slices.ContainsFunc(names, func(s string) bool { return strings.EqualFold(s, "authorization") }) {
+		change("in Authorization, callers write Bearer before the key")
+	}
+	if quiet {
+		k.carried(p.at, p.label())
+	}
+}
