@@ -3182,7 +3182,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -7044,7 +7044,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
