@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/store"
@@ -255,6 +256,20 @@ func (h *rowHarness) ownersAndPlans() {
 	h.do("delete owner", func() error { return second(h.DeleteOwner(ctx(), h.caller, free.ID, nil)) })
 	unused := must[*control.ChangedPlan](h.harness)(h.CreatePlan(ctx(), h.caller, planOf("unused", "1/s")))
 	h.do("delete plan", func() error { return second(h.DeletePlan(ctx(), h.caller, unused.ID, nil)) })
+	h.issuers()
+}
+
+// issuers carries out the operations on issuers.
+func (h *rowHarness) issuers() {
+	var i *issuer.Issuer
+	h.do("create issuer", func() (err error) {
+		i, err = h.CreateIssuer(ctx(), h.caller, "login", login("a"))
+		return err
+	})
+	h.do("change issuer", func() error {
+		return second(h.UpdateIssuer(ctx(), h.caller, i.ID, func(i *issuer.Issuer) { i.JWKS = jwksOf("b", "c") }, nil))
+	})
+	h.do("delete issuer", func() error { return second(h.DeleteIssuer(ctx(), h.caller, i.ID, nil)) })
 }
 
 // gateways carries out the operations on gateways.
