@@ -371,6 +371,10 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the owner.", "own_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "plan_id":
 		p.Description, p.Example = "Identifier of the plan.", "plan_01jz8y5c3te9b8r2m6q4v7x0bb"
+	case "canary_id":
+		p.Description, p.Example = "Identifier of the canary.", "can_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "issuer_id":
+		p.Description, p.Example = "Identifier of the issuer.", "iss_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "webhook_id":
 		p.Description, p.Example = "Identifier of the endpoint.", "wh_01jz8y5c3te9b8r2m6q4v7x0gg"
 	case "delivery_id":

@@ -9385,6 +9385,10 @@ export interface operations {
                  * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 gateway_id: string;
+                /**
+                 * @description Identifier of the canary.
+                 * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 canary_id: string;
             };
             cookie?: never;
@@ -9440,6 +9444,10 @@ export interface operations {
                  * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 gateway_id: string;
+                /**
+                 * @description Identifier of the canary.
+                 * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 canary_id: string;
             };
             cookie?: never;
@@ -9501,6 +9509,10 @@ export interface operations {
                  * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 gateway_id: string;
+                /**
+                 * @description Identifier of the canary.
+                 * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 canary_id: string;
             };
             cookie?: never;
@@ -9562,6 +9574,10 @@ export interface operations {
                  * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 gateway_id: string;
+                /**
+                 * @description Identifier of the canary.
+                 * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 canary_id: string;
             };
             cookie?: never;
@@ -9623,6 +9639,10 @@ export interface operations {
                  * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 gateway_id: string;
+                /**
+                 * @description Identifier of the canary.
+                 * @example can_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 canary_id: string;
             };
             cookie?: never;
@@ -11691,6 +11711,10 @@ export interface operations {
                 "If-None-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 issuer_id: string;
             };
             cookie?: never;
@@ -11745,6 +11769,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 issuer_id: string;
             };
             cookie?: never;
@@ -11794,6 +11822,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 issuer_id: string;
             };
             cookie?: never;
