@@ -39,7 +39,7 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 	if err := json.Unmarshal([]byte(c.requests), &g.Requests); err != nil {
 		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
 	}
-	if err = fromJSON(c.cors, &g.CORS); err != nil {
+	if err := fromJSON(c.cors, &g.CORS); err != nil {
 		return g, err
 	}
 	err = fromJSON(c.canary, &g.Canary)

@@ -81,6 +81,7 @@ func (d *doubtful) after(err error) error {
 	return err
 }
 
+// AppendCanaryCounts implements count.Store.
 func (d *doubtful) AppendCanaryCounts(ctx context.Context, batch accesslog.BatchID, list []canary.CountRow) error {
 	if err := d.before(); err != nil {
 		return err
@@ -93,6 +94,7 @@ func (d *doubtful) AppendCanaryCounts(ctx context.Context, batch accesslog.Batch
 	return d.after(err)
 }
 
+// FoldCanaryStep implements lead.Store.
 func (d *doubtful) FoldCanaryStep(ctx context.Context, l canary.Lead, s *canary.StoredStep, gone []int64, size int64) error {
 	if err := d.before(); err != nil {
 		return err
@@ -110,6 +112,7 @@ func (m *canaryModel) RunningCanaries(_ context.Context, after string, _ int) ([
 	return []canary.Canary{c}, nil
 }
 
+// JudgeCanary implements lead.Canaries.
 func (m *canaryModel) JudgeCanary(ctx context.Context, canaryID string, number int, l canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error {
 	held := get(m.h, func(ctx context.Context, tx control.ReadTx) (canary.Lead, error) { return tx.CanaryLead(ctx) })
 	if held != l || number != m.record.Number || !m.running {

@@ -803,7 +803,7 @@ export interface paths {
         put?: never;
         /**
          * Create an issuer
-         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers.
+         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers. In this version, no gateway accepts tokens yet.
          */
         post: operations["createIssuer"];
         delete?: never;
