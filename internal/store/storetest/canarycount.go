@@ -112,7 +112,7 @@ func (m *canaryModel) RunningCanaries(_ context.Context, after string, _ int) ([
 	return []canary.Canary{c}, nil
 }
 
-// JudgeCanary implements lead.Canaries.
+// JudgeCanary implements lead.Control.
 func (m *canaryModel) JudgeCanary(ctx context.Context, canaryID string, number int, l canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error {
 	held := get(m.h, func(ctx context.Context, tx control.ReadTx) (canary.Lead, error) { return tx.CanaryLead(ctx) })
 	if held != l || number != m.record.Number || !m.running {

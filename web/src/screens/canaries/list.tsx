@@ -105,4 +105,4 @@ export default function Canaries() {
 }
 
 // guide is the section of the documentation.
-const guide = { page: 'upstreams', anchor: 'a-version-that-must-prove-itself' };
+const guide = { page: 'upstreams', anchor: 'canary-a-version-that-must-prove-itself' };

@@ -172,7 +172,7 @@ function columns(
     },
     {
       title: 'Owner',
-      className: 'w-28 max-w-28 min-w-28 hidden @4xl:table-cell',
+      className: 'w-28 max-w-28 min-w-28 hidden @4xl:table-cell @5xl:w-44 @5xl:max-w-44 @5xl:min-w-44',
       cell: (r) =>
         r.owner_id ? (
           <Link to="/owners/$ownerId" params={{ ownerId: r.owner_id }} className="link block truncate" title={r.owner ?? r.owner_id}>
