@@ -68,7 +68,7 @@ CREATE TABLE target_nodes (
     left_out text[] COLLATE "C" NOT NULL       -- accounts of which the report lacks targets with requests in flight; * for all
 ) WITH (fillfactor = 80);
 
-ALTER TABLE gateways ADD COLUMN canary text; -- the share of a canary that has not ended, as JSON
+ALTER TABLE gateways ADD COLUMN canary text COLLATE "C"; -- the share of a canary that has not ended, as JSON
 
 -- The canaries of gateways (package canary).
 CREATE TABLE canaries (
@@ -81,10 +81,10 @@ CREATE TABLE canaries (
     number      bigint  NOT NULL,
     ran         bigint  NOT NULL,              -- microseconds
     since       bigint  NOT NULL,
-    plan        text    NOT NULL,              -- JSON, like progress and lines
-    progress    text    NOT NULL,
-    explanation text    NOT NULL,
-    lines       text,
+    plan        text    COLLATE "C" NOT NULL,  -- JSON, like progress and lines
+    progress    text    COLLATE "C" NOT NULL,
+    explanation text    COLLATE "C" NOT NULL,
+    lines       text    COLLATE "C",
     created_at  bigint  NOT NULL,
     ended_at    bigint,
     version     bigint  NOT NULL
@@ -153,8 +153,8 @@ END $$;
 CREATE TRIGGER requests_counted AFTER INSERT ON requests REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION count_requests();
 CREATE FUNCTION uncount_requests() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    PERFORM FROM request_bytes b JOIN (SELECT DISTINCT account_id, time / 86400000000 AS day FROM removed WHERE size > 0) AS r USING (account_id, day)
-    ORDER BY account_id, day FOR UPDATE OF b;
+    PERFORM FROM request_bytes WHERE (account_id, day) IN (SELECT account_id, time / 86400000000 FROM removed WHERE size > 0)
+    ORDER BY account_id, day FOR UPDATE;
     UPDATE request_bytes b SET bytes = b.bytes - r.bytes
     FROM (SELECT account_id, time / 86400000000 AS day, sum(size)::bigint AS bytes FROM removed WHERE size > 0 GROUP BY 1, 2) AS r
     WHERE b.account_id = r.account_id AND b.day = r.day;
