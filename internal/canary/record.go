@@ -28,6 +28,8 @@ const (
 	MaxSteps  = 20
 	MinHold   = time.Minute
 	MaxHold   = 24 * time.Hour
+	// LeftOutFor is the time before a canary in which callers had bad requests for which they are left out.
+	LeftOutFor = time.Hour
 	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
 	MaxLeftOut = 10_000
 
@@ -114,6 +116,9 @@ type Plan struct {
 	P95Ratio    *float64          `json:"p95_ratio,omitempty"`
 	MinRequests uint64            `json:"min_requests"`
 	Promote     bool              `json:"promote"` // when_done
+	// Before is the end of the hour in which callers had bad requests for which they are left out: the start of the canary, or of
+	// the first one of those of its gateway that followed each other within that time, since what a canary did to callers says nothing about them.
+	Before time.Time `json:"before"`
 }
 
 // Progress is what a step has counted.

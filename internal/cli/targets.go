@@ -393,11 +393,13 @@ func newTargetsReturn(a *app) *cobra.Command {
 type drainWait struct {
 	*targetCommand
 	within time.Duration
+	given  func() bool // whether the flag is
 }
 
 // of adds the flags.
 func (w *drainWait) of(c *cobra.Command) *cobra.Command {
 	c.Flags().DurationVar(&w.within, "wait", 0, "wait for up to this `duration`, from 1s to 10m, until nothing is in flight at the target any more")
+	w.given = func() bool { return c.Flags().Changed("wait") }
 	return w.targetCommand.of(c)
 }
 
@@ -406,7 +408,7 @@ const drainShown = 2 * time.Second
 
 // call makes a call that takes the target away. While it waits, what is in flight is shown on standard error.
 func (w *drainWait) call(ctx context.Context, api *client.Client, url string, change func(...client.Option) (*client.Upstream, error)) (*client.Upstream, error) {
-	if w.within == 0 {
+	if !w.given() {
 		return change()
 	}
 	watching, end := context.WithCancel(ctx)

@@ -169,7 +169,11 @@ func ejectionOf(text string) (any, error) {
 	case "false":
 		return false, nil
 	}
-	return orNothing(partsOf("ejection", text, map[string]partKind{"failures": numberPart, "on": listPart, "base": textPart, "max": textPart, "max-percent": numberPart}))
+	object, err := partsOf("ejection", text, map[string]partKind{"failures": numberPart, "on": listPart, "base": textPart, "max": textPart, "max-percent": numberPart})
+	if object["failures"] == int64(0) { // the client takes 0 for the default
+		return nil, usagef("--ejection: failures must be from 1 to 1000; --ejection false turns ejections off")
+	}
+	return orNothing(object, err)
 }
 
 // retriesOf returns the value of --retries; nil for the default.

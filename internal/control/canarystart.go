@@ -255,6 +255,9 @@ func (s *Service) StartCanary(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		c := canary.Canary{ID: id.NewAt(id.Canary, w.now), AccountID: g.AccountID, GatewayID: g.ID, Plan: plan, State: canary.Running, Number: 1, Since: w.now, CreatedAt: w.now, Version: 1}
 		c.Plan.Routes, c.Plan.Other = chosen.ids, chosen.other
+		if c.Plan.Before, err = w.beforeCanaries(ctx, gatewayID); err != nil {
+			return nil, err
+		}
 		c.Progress = []canary.Progress{{Step: 1, Number: 1, Weight: plan.Steps[0], Since: w.now}}
 		c.Explanation = fmt.Sprintf("started: %s %% of the callers go to %s", plan.Steps[0], plan.Upstream)
 		config := c.Plan.Config()
@@ -338,4 +341,24 @@ func yamlText(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+}
+
+// lookedBack is how many canaries of a gateway beforeCanaries looks at.
+const lookedBack = 10
+
+// beforeCanaries returns the start of the first canary of a gateway of those that followed each other within canary.LeftOutFor until
+// now, or now.
+func (w *work) beforeCanaries(ctx context.Context, gatewayID string) (time.Time, error) {
+	at := w.now
+	list, err := w.Canaries(ctx, gatewayID, Page{Limit: lookedBack})
+	if err != nil {
+		return at, err
+	}
+	for i := range list { // the newest first
+		if list[i].EndedAt.Before(at.Add(-canary.LeftOutFor)) {
+			break
+		}
+		at = list[i].CreatedAt
+	}
+	return at, nil
 }

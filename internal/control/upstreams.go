@@ -329,6 +329,10 @@ func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *ga
 	if err := w.settingsChanged(ctx, g); err != nil {
 		return err
 	}
+	switch a {
+	case audit.TargetAdd, audit.TargetUpdate, audit.TargetDrain, audit.TargetDelete: // a deploy is no other service
+		return nil
+	}
 	return w.canaryMeetsSettings(ctx, before, g)
 }
 

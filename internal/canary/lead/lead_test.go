@@ -213,7 +213,7 @@ func (h *harness) canary(account string) *canary.Canary {
 	moreThan := 1.0
 	c := &canary.Canary{
 		ID: fmt.Sprintf("can_%s_%03d", account, len(h.store.canaries)), AccountID: account, GatewayID: id.New(id.Gateway), State: canary.Running, Number: 1, Since: h.now, CreatedAt: h.now,
-		Plan:     canary.Plan{Upstream: "next", Other: "default", Steps: []gateway.Percent{100, 500}, Hold: "10m", MinRequests: 100, MoreThan: &moreThan},
+		Plan:     canary.Plan{Upstream: "next", Other: "default", Steps: []gateway.Percent{100, 500}, Hold: "10m", MinRequests: 100, MoreThan: &moreThan, Before: h.now},
 		Progress: []canary.Progress{{Step: 1, Number: 1, Since: h.now}},
 	}
 	h.store.canaries[c.ID] = c

@@ -21,8 +21,6 @@ const (
 	listsAtOnce = 10
 	// listTries is how often that fails before a canary leaves out nobody.
 	listTries = 30
-	// before is the time before a canary in which callers had bad requests.
-	before     = time.Hour
 	keysAtOnce = 2_000
 )
 
@@ -82,7 +80,7 @@ func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, er
 	if !cfg.Errors {
 		return nil, nil
 	}
-	q := traffic.KeysQuery{AccountID: c.AccountID, Routes: map[[16]byte]struct{}{}, From: c.CreatedAt.Add(-before), Until: c.CreatedAt}
+	q := traffic.KeysQuery{AccountID: c.AccountID, Routes: map[[16]byte]struct{}{}, From: c.Plan.Before.Add(-canary.LeftOutFor), Until: c.Plan.Before}
 	q.Gateway, _ = id.Parse(id.Gateway, c.GatewayID)
 	for _, routeID := range c.Plan.Routes {
 		if u, ok := id.Parse(id.Route, routeID); ok {

@@ -107,7 +107,9 @@ function Form({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream>
           action={removing.length === 1 ? 'Save, and remove the target' : 'Save, and remove the targets'}
           onClose={() => setRemoving([])}
           run={save}>
-          <p>These are no longer targets of the upstream, and get no more requests. Those in flight end as they would.</p>
+          <p>
+            These are no longer targets of the upstream, and get no more requests. Those in flight have the gateway’s drain timeout to end.
+          </p>
           <ul className="list-disc pl-6">
             {removing.map((url) => (
               <li key={url} className="font-mono text-sm break-all">

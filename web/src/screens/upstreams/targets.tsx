@@ -368,8 +368,8 @@ export function DrainTarget({ target, onClose, ...of }: Props) {
   return (
     <ConfirmDialog title="Drain the target" action="Drain the target" onClose={onClose} run={() => setDrain(of, target, true)}>
       <p>
-        From the moment this succeeds <b className="break-all">{target.url}</b> gets no more requests, on every node. Those in flight end as
-        they would; the page shows how many are left, by node.
+        From the moment this succeeds <b className="break-all">{target.url}</b> gets no more requests, on every node. Those in flight have
+        the gateway’s drain timeout to end; the page shows how many are left, by node.
       </p>
       {left.length === 0 ? (
         <Notice>No other target of this upstream takes part: its requests get a 502 then.</Notice>
@@ -437,7 +437,7 @@ function RemoveTarget({ target, onClose, ...of }: Props) {
     <ConfirmDialog title="Remove the target" action="Remove the target" onClose={onClose} run={run}>
       <p>
         <b className="break-all">{target.url}</b> is no longer a target of the upstream <b>{of.answer.data.name}</b>. It gets no more
-        requests{target.drain && ', as while it is draining'}; those in flight end as they would.
+        requests{target.drain && ', as while it is draining'}; those in flight have the gateway’s drain timeout to end.
       </p>
       <div>
         <AsCode command={commandOf(of, 'targets remove', [quote(target.url)], { method: 'DELETE' }, target.url)} />
