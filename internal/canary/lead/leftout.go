@@ -20,7 +20,7 @@ const (
 	// listsAtOnce is for how many canaries a look decides whom they leave out.
 	listsAtOnce = 10
 	// listTries is how often that fails before a canary leaves out nobody.
-	listTries = 30
+	listTries  = 30
 	keysAtOnce = 2_000
 )
 
