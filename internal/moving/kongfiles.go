@@ -146,9 +146,6 @@ func (g *gatewayTable) carriedRoutes() (list []*examined) {
 	return list
 }
 
-// maxKeyHeaders is how many headers with keys a gateway may have.
-const maxKeyHeaders = 4
-
 // keyHeaders sets the headers with keys: those of all routes of the gateway.
 func (k *kong) keyHeaders(g *gatewayTable) {
 	var names []string
@@ -159,8 +156,8 @@ func (k *kong) keyHeaders(g *gatewayTable) {
 		for _, n := range keyNames(s.keyAuth) {
 			switch {
 			case slices.ContainsFunc(names, func(o string) bool { return strings.EqualFold(o, n) }):
-			case len(names) == maxKeyHeaders:
-				k.changed(s.keyAuth.at, s.keyAuth.label(), "keys in %s are not read, since %s has %d headers with keys already", short(n), g.label(), maxKeyHeaders)
+			case len(names) == gateway.MaxKeyHeaders:
+				k.changed(s.keyAuth.at, s.keyAuth.label(), "keys in %s are not read, since %s has %d headers with keys already", short(n), g.label(), gateway.MaxKeyHeaders)
 			default:
 				names = append(names, n)
 			}

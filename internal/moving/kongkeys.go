@@ -18,15 +18,6 @@ type keyBuilder struct {
 	scopeOf map[*consumer]string // "" for a consumer whose keys reach nothing
 }
 
-// Bounds of keys that exist already (edge.md, section 4).
-const (
-	minKey = 16
-	maxKey = 512
-)
-
-// maxScopes is how many scopes a key may have.
-const maxScopes = 16
-
 // allowed reports whether acl lets a consumer use a route.
 func (k *kong) allowed(s *examined, c *consumer) bool {
 	p := s.acl
@@ -137,7 +128,7 @@ func (b *keyBuilder) scope(c *consumer) (string, *examined) {
 		}
 	}
 	text := strings.Join(scopes, " ")
-	if _, err := apikey.ParseScopes(text); err != nil || len(scopes) > maxScopes {
+	if _, err := apikey.ParseScopes(text); err != nil {
 		return "", mayNot[0].of
 	}
 	return text, nil
@@ -216,10 +207,10 @@ func keyProblem(key string) reason {
 		return reason{"the file does not have it", "write it into the file, or give the caller a key: keygate keys create"}
 	case isReference(key):
 		return reason{"it stands for a key that is not in the file", "write it into the file and import again"}
-	case !printable || len(key) > maxKey:
-		return reason{fmt.Sprintf("a key has %d to %d printable ASCII characters, and no spaces", minKey, maxKey), "give the caller a key: keygate keys create"}
-	case len(key) < minKey:
-		return reason{fmt.Sprintf("it has fewer than %d characters, so that it could be guessed", minKey), "give the caller a key: keygate keys create"}
+	case !printable || len(key) > apikey.MaxImported:
+		return reason{fmt.Sprintf("a key has %d to %d printable ASCII characters, and no spaces", apikey.MinImported, apikey.MaxImported), "give the caller a key: keygate keys create"}
+	case len(key) < apikey.MinImported:
+		return reason{fmt.Sprintf("it has fewer than %d characters, so that it could be guessed", apikey.MinImported), "give the caller a key: keygate keys create"}
 	case strings.HasPrefix(key, "kg_") || strings.HasPrefix(key, "kga_"):
 		return reason{"it has the form of Keygate's own keys", "give the caller a key: keygate keys create"}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -19,6 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/label"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -28,9 +28,6 @@ const maxPlans = 100
 
 // maxPages is the maximum number of pages of a file.
 const maxPages = 100_000
-
-// maxKeyPrefix is how many bytes of the start of a key are kept.
-const maxKeyPrefix = 16
 
 // UnkeyConfig says how keys of Unkey are imported.
 type UnkeyConfig struct {
@@ -181,7 +178,7 @@ func (u *unkey) key(n *document.Node) {
 	p := at{u.name, int(n.Line + u.line)}
 	object := "key " + short(cmp.Or(id, member(n, "start"), "without keyId"))
 	k := Key{Scope: cmp.Or(u.cfg.Scope, "admin"), KeyPrefix: member(n, "start")}
-	if k.KeyPrefix = k.KeyPrefix[:min(len(k.KeyPrefix), maxKeyPrefix)]; strings.ContainsFunc(k.KeyPrefix, func(r rune) bool { return r <= ' ' || r > 0x7e }) {
+	if k.KeyPrefix = k.KeyPrefix[:min(len(k.KeyPrefix), apikey.MaxImportedPrefix)]; strings.ContainsFunc(k.KeyPrefix, func(r rune) bool { return r <= ' ' || r > 0x7e }) {
 		k.KeyPrefix = ""
 	}
 	l := u.secret(n, &k)
@@ -189,7 +186,7 @@ func (u *unkey) key(n *document.Node) {
 	roles := n.Member("roles")
 	hasRights := permissions != nil && !isEmpty(permissions) || roles != nil && !isEmpty(roles)
 	expires, badTime := u.time(n, "expires")
-	owner := cmp.Or(member(n, "identity", "externalId"), member(n, "ownerId"))
+	externalID := cmp.Or(member(n, "identity", "externalId"), member(n, "ownerId"))
 	switch {
 	case member(n, "enabled") == "false":
 		l = reason{"it is disabled", "nothing to do"}
@@ -200,8 +197,8 @@ func (u *unkey) key(n *document.Node) {
 		l = reason{"its expiry is not a time in milliseconds", "give its caller a key: keygate keys create --expires"}
 	case !expires.IsZero() && !expires.After(u.cfg.Now):
 		l = reason{"it has expired", "nothing to do"}
-	case len(owner) > 255 || strings.ContainsFunc(owner, func(r rune) bool { return r < 0x20 || r > 0x7e }):
-		l = reason{"the ID of an owner has at most 255 printable ASCII characters", "give its caller a key: keygate keys create"}
+	case externalID != "" && owner.CheckExternalID("owner", externalID) != nil:
+		l = reason{fmt.Sprintf("the ID of an owner has at most %d printable ASCII characters, and no spaces at either end", owner.MaxExternalID), "give its caller a key: keygate keys create"}
 	case u.seen[k.SHA256]:
 		l = reason{"the file has it twice", "nothing to do"}
 	}
@@ -213,8 +210,8 @@ func (u *unkey) key(n *document.Node) {
 		return
 	}
 	u.seen[k.SHA256] = true
-	k.Owner = owner
-	k.Name = cmp.Or(member(n, "name"), owner, id, "unkey")
+	k.Owner = externalID
+	k.Name = cmp.Or(member(n, "name"), externalID, id, "unkey")
 	if label.CheckName("name", k.Name) != nil {
 		k.Name = cmp.Or(id, "unkey")
 	}
@@ -250,13 +247,12 @@ func (u *unkey) secret(n *document.Node, k *Key) reason {
 	if hash == "" {
 		return reason{"the page does not have it", "list recoverable keys with decrypt: true, ask Unkey for the hashes of the others, or give the caller a key: keygate keys create"}
 	}
-	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawStdEncoding.DecodeString, base64.URLEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
-		if digest, err := decode(hash); err == nil && len(digest) == sha256.Size {
-			k.SHA256 = hex.EncodeToString(digest)
-			return reason{}
-		}
+	digest, err := apikey.ParseDigest("hash", hash)
+	if err != nil {
+		return reason{"its hash is not a SHA-256 in hexadecimal digits or base64", "give its caller a key: keygate keys create"}
 	}
-	return reason{"its hash is no SHA-256 in hexadecimal digits or base64", "give its caller a key: keygate keys create"}
+	k.SHA256 = hex.EncodeToString(digest[:])
+	return reason{}
 }
 
 // time reads a time in milliseconds since 1970; zero for none.
