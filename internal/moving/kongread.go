@@ -76,7 +76,7 @@ type route struct {
 	v1             bool // path_handling
 
 	plugins []*plugin
-	order   int // of the file
+	order   int // among all routes of the files
 }
 
 // textAt is a text with its line.
@@ -240,7 +240,6 @@ func ReadKong(name string, content []byte) (*Deck, error) {
 type kongReader struct {
 	deck     *Deck
 	problems document.Problems
-	order    int
 }
 
 // refuseOurEnv refuses Keygate's own reference to a variable: the files that are written would replace it on the machine
@@ -302,6 +301,11 @@ func (r *kongReader) each(n *document.Node, field string, f func(m *document.Nod
 		}
 		f(&n.Nodes[i], item)
 	}
+}
+
+// readAll appends what read makes of each item of a list, which may be null.
+func readAll[T any](r *kongReader, n *document.Node, field string, to *[]T, read func(n *document.Node, field string) T) {
+	r.each(n, field, func(m *document.Node, field string) { *to = append(*to, read(m, field)) })
 }
 
 // text reads a string; a number or boolean counts as its text. null is "".
@@ -379,23 +383,23 @@ func (r *kongReader) file(root *document.Node) {
 		m := &root.Nodes[i]
 		switch m.Name {
 		case "services":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.services = append(r.deck.services, r.service(n, f)) })
+			readAll(r, m, m.Name, &r.deck.services, r.service)
 		case "routes":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.routes = append(r.deck.routes, r.route(n, f)) })
+			readAll(r, m, m.Name, &r.deck.routes, r.route)
 		case "upstreams":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.upstreams = append(r.deck.upstreams, r.upstream(n, f)) })
+			readAll(r, m, m.Name, &r.deck.upstreams, r.upstream)
 		case "targets":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.targets = append(r.deck.targets, r.target(n, f)) })
+			readAll(r, m, m.Name, &r.deck.targets, r.target)
 		case "consumers":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.consumers = append(r.deck.consumers, r.consumer(n, f)) })
+			readAll(r, m, m.Name, &r.deck.consumers, r.consumer)
 		case "consumer_groups":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.groups = append(r.deck.groups, r.group(n, f)) })
+			readAll(r, m, m.Name, &r.deck.groups, r.group)
 		case "plugins":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.plugins = append(r.deck.plugins, r.plugin(n, f)) })
+			readAll(r, m, m.Name, &r.deck.plugins, r.plugin)
 		case "filter_chains":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.plugins = append(r.deck.plugins, r.filterChain(n, f)) })
+			readAll(r, m, m.Name, &r.deck.plugins, r.filterChain)
 		case "keyauth_credentials":
-			r.each(m, m.Name, func(n *document.Node, f string) { r.deck.keys = append(r.deck.keys, r.credential(n, f)) })
+			readAll(r, m, m.Name, &r.deck.keys, r.credential)
 		case "acls":
 			r.each(m, m.Name, func(n *document.Node, f string) { r.acl(n, f, nil) })
 		case "_format_version", "_info", "_plugin_configs", "_workspace", "_konnect", "_transform", "_comment", "_ignore", "tags":
@@ -416,8 +420,8 @@ func (r *kongReader) header(root *document.Node) {
 		return
 	}
 	r.deck.version = r.text(v, v.Name)
-	if r.deck.version == "3" || r.deck.version == "1" || r.deck.version == "2" {
-		r.deck.version += map[string]string{"1": ".1", "2": ".1", "3": ".0"}[r.deck.version]
+	if whole := map[string]string{"1": "1.1", "2": "2.1", "3": "3.0"}[r.deck.version]; whole != "" {
+		r.deck.version = whole
 	}
 	if !slices.Contains(deckVersions(), r.deck.version) {
 		r.problems.Add(v.Invalid(v.Name, "%q is not a format that can be read: convert the file to 3.0 with deck file convert", short(r.deck.version)))
@@ -483,17 +487,15 @@ func (r *kongReader) service(n *document.Node, field string) *service {
 			s.verify = r.bool(m, f)
 		case "tls_verify_depth", "tls_sans":
 		case "routes":
-			r.each(m, f, func(n *document.Node, f string) {
-				route := r.route(n, f)
-				route.service = s
-				s.routes = append(s.routes, route)
-			})
+			readAll(r, m, f, &s.routes, r.route)
+			for _, t := range s.routes {
+				t.service = s
+			}
 		case "plugins":
-			r.each(m, f, func(n *document.Node, f string) {
-				p := r.plugin(n, f)
+			readAll(r, m, f, &s.plugins, r.plugin)
+			for _, p := range s.plugins {
 				p.service = s
-				s.plugins = append(s.plugins, p)
-			})
+			}
 		default:
 			if !r.common(&s.entity, m, f) {
 				s.odd = append(s.odd, m.Name)
@@ -504,8 +506,7 @@ func (r *kongReader) service(n *document.Node, field string) *service {
 }
 
 func (r *kongReader) route(n *document.Node, field string) *route {
-	t := &route{entity: entity{at: r.at(n)}, order: r.order}
-	r.order++
+	t := &route{entity: entity{at: r.at(n)}}
 	for _, m := range r.mapping(n, field, "route") {
 		f := field + "." + m.Name
 		switch m.Name {
@@ -529,10 +530,7 @@ func (r *kongReader) route(n *document.Node, field string) *route {
 				t.protocols = append(t.protocols, p.text)
 			}
 		case "strip_path":
-			t.keepPath = m.Kind == document.Bool && m.Text == "false"
-			if m.Kind != document.Null {
-				r.bool(m, f)
-			}
+			t.keepPath = !r.bool(m, f) && m.Kind == document.Bool
 		case "preserve_host":
 			t.preserveHost = r.bool(m, f)
 		case "regex_priority":
@@ -545,11 +543,10 @@ func (r *kongReader) route(n *document.Node, field string) *route {
 			}
 		case "https_redirect_status_code", "request_buffering", "response_buffering":
 		case "plugins":
-			r.each(m, f, func(n *document.Node, f string) {
-				p := r.plugin(n, f)
+			readAll(r, m, f, &t.plugins, r.plugin)
+			for _, p := range t.plugins {
 				p.route = t
-				t.plugins = append(t.plugins, p)
-			})
+			}
 		default:
 			if !r.common(&t.entity, m, f) {
 				t.odd = append(t.odd, m.Name)
@@ -561,7 +558,6 @@ func (r *kongReader) route(n *document.Node, field string) *route {
 
 func (r *kongReader) plugin(n *document.Node, field string) *plugin {
 	p := &plugin{entity: entity{at: r.at(n)}}
-	var shared string
 	for _, m := range r.mapping(n, field, "") {
 		f := field + "." + m.Name
 		switch m.Name {
@@ -571,7 +567,7 @@ func (r *kongReader) plugin(n *document.Node, field string) *plugin {
 			}
 			p.config = append([]*document.Node{m}, p.config...)
 		case "_config":
-			shared = r.text(m, f)
+			shared := r.text(m, f)
 			if c := r.deck.configs[shared]; c != nil {
 				p.config = append(p.config, c)
 			} else {
@@ -587,10 +583,11 @@ func (r *kongReader) plugin(n *document.Node, field string) *plugin {
 			p.consumerRef = r.refOrNone(m, f)
 		case "consumer_group":
 			p.groupRef = r.refOrNone(m, f)
-		case "protocols", "run_on", "ordering", "instance_name", "partials":
-			if m.Name == "partials" && m.Kind != document.Null {
+		case "partials":
+			if m.Kind != document.Null {
 				p.odd = append(p.odd, m.Name)
 			}
+		case "protocols", "run_on", "ordering", "instance_name":
 		default:
 			if !r.common(&p.entity, m, f) {
 				p.odd = append(p.odd, m.Name)
@@ -635,7 +632,7 @@ func (r *kongReader) upstream(n *document.Node, field string) *upstream {
 				u.active, u.passive = m.Member("active"), m.Member("passive")
 			}
 		case "targets":
-			r.each(m, f, func(n *document.Node, f string) { u.targets = append(u.targets, r.target(n, f)) })
+			readAll(r, m, f, &u.targets, r.target)
 		case "slots", "hash_fallback", "hash_fallback_header", "hash_on_cookie", "hash_on_cookie_path", "hash_fallback_query_arg",
 			"hash_fallback_uri_capture", "hash_on_query_arg", "hash_on_uri_capture", "use_srv_name", "sticky_sessions_cookie", "sticky_sessions_cookie_path":
 		default:
@@ -674,21 +671,20 @@ func (r *kongReader) consumer(n *document.Node, field string) *consumer {
 		case "custom_id":
 			c.customID = r.text(m, f)
 		case "keyauth_credentials":
-			r.each(m, f, func(n *document.Node, f string) { c.keys = append(c.keys, r.credential(n, f)) })
+			readAll(r, m, f, &c.keys, r.credential)
 		case "acls":
 			r.each(m, f, func(n *document.Node, f string) { r.acl(n, f, c) })
 		case "groups":
-			r.each(m, f, func(n *document.Node, f string) { c.member = append(c.member, r.ref(n, f)) })
+			readAll(r, m, f, &c.member, r.ref)
 		case "plugins":
-			r.each(m, f, func(n *document.Node, f string) {
-				p := r.plugin(n, f)
+			readAll(r, m, f, &c.plugins, r.plugin)
+			for _, p := range c.plugins {
 				p.consumer = c
-				c.plugins = append(c.plugins, p)
-			})
+			}
 		default:
-			if strings.HasSuffix(m.Name, "_credentials") || m.Name == "jwt_secrets" {
+			if isCredentials(m.Name) {
 				r.each(m, f, func(n *document.Node, _ string) {
-					r.deck.others = append(r.deck.others, other{r.at(n), credentialName(m.Name) + " of consumer " + short(c.label()), "Keygate checks API keys, and no other credential of Kong", "give the caller a key: keygate keys create --owner"})
+					r.deck.others = append(r.deck.others, other{r.at(n), credentialName(m.Name) + " of consumer " + short(c.label()), otherCredential, keyForCaller})
 				})
 			} else if !r.common(&c.entity, m, f) {
 				c.odd = append(c.odd, m.Name)
@@ -697,6 +693,17 @@ func (r *kongReader) consumer(n *document.Node, field string) *consumer {
 	}
 	return c
 }
+
+// isCredentials reports whether a section has credentials other than those of key-auth, which have a section of their own.
+func isCredentials(section string) bool {
+	return strings.HasSuffix(section, "_credentials") || section == "jwt_secrets"
+}
+
+// What the report says of credentials that are not keys.
+const (
+	otherCredential = "Keygate checks API keys, and no other credential of Kong"
+	keyForCaller    = "give the caller a key: keygate keys create --owner"
+)
 
 // credentialName is what a report calls an entry of a section such as jwt_secrets.
 func credentialName(section string) string {
@@ -712,13 +719,12 @@ func (r *kongReader) group(n *document.Node, field string) *group {
 		f := field + "." + m.Name
 		switch m.Name {
 		case "plugins":
-			r.each(m, f, func(n *document.Node, f string) {
-				p := r.plugin(n, f)
+			readAll(r, m, f, &g.plugins, r.plugin)
+			for _, p := range g.plugins {
 				p.group = g
-				g.plugins = append(g.plugins, p)
-			})
+			}
 		case "consumers":
-			r.each(m, f, func(n *document.Node, f string) { g.consumers = append(g.consumers, r.ref(n, f)) })
+			readAll(r, m, f, &g.consumers, r.ref)
 		default:
 			if !r.common(&g.entity, m, f) {
 				g.odd = append(g.odd, m.Name)
@@ -775,16 +781,11 @@ func (r *kongReader) others(m *document.Node) {
 		why, remedy = "Keygate reads no vault", "give secrets as ${env:NAME} in the configuration files"
 	case "licenses", "rbac_roles", "rbac_users", "workspaces", "admins":
 		why, remedy = "it is about Kong's administrators", "give account-level keys with scopes: keygate keys create --level account"
-	default:
-		if strings.HasSuffix(m.Name, "_credentials") || m.Name == "jwt_secrets" {
-			why, remedy = "Keygate checks API keys, and no other credential of Kong", "give the caller a key: keygate keys create --owner"
-		}
 	}
-	object := strings.TrimSuffix(m.Name, "s")
-	if strings.HasSuffix(m.Name, "_credentials") || m.Name == "jwt_secrets" {
-		object = credentialName(m.Name)
+	object := strings.ReplaceAll(strings.TrimSuffix(m.Name, "s"), "_", " ")
+	if isCredentials(m.Name) {
+		object, why, remedy = credentialName(m.Name), otherCredential, keyForCaller
 	}
-	object = strings.ReplaceAll(object, "_", " ")
 	if m.Kind != document.Sequence {
 		r.deck.others = append(r.deck.others, other{r.at(m), short(object), why, remedy})
 		return
