@@ -91,7 +91,7 @@ func (k *kong) settings(g *gatewayTable) {
 	d.Routes = d.Routes[:0]
 	for _, e := range g.entries {
 		slices.Sort(e.methods)
-		r := gateway.RouteSpec{Path: e.pattern.String(), Methods: e.methods, Auth: gateway.AuthKey, RateLimit: e.limit.config, Upstream: gateway.StoredUpstreamName(g.upstreamOf(e))}
+		r := gateway.RouteSpec{Path: e.pattern.String(), Methods: e.methods, Auth: gateway.AuthKey, RateLimit: e.limit, Upstream: gateway.StoredUpstreamName(g.upstreamOf(e))}
 		if e.of != nil && e.of.access == public {
 			r.Auth = gateway.AuthNone
 		}

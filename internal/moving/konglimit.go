@@ -20,9 +20,6 @@ type window struct {
 	name    string // such as minute
 }
 
-// limitOfRoute is the limit of a route of Keygate.
-type limitOfRoute struct{ config ratelimit.Config }
-
 // rate returns the window as a rate; burst is not empty if the rate alone would have another capacity. ok is false if no
 // rate says it.
 func (w window) rate() (sustained, burst string, ok bool) {
@@ -207,10 +204,9 @@ func (b *planBuilder) shared() {
 			ofAddress := by == "ip" || by == "consumer" || by == "credential"
 			whole := !slices.ContainsFunc(routes, func(o *examined) bool { return o.limit != p || isOfCallers(p, o) })
 			allPublic := !slices.ContainsFunc(routes, func(o *examined) bool { return o.access != public })
-			w, daily := b.choose(p, list, !ofAddress && !whole)
-			c := config(w)
+			c := config(b.choose(p, list, !ofAddress && !whole))
 			switch {
-			case c.IsZero() && daily == nil:
+			case c.IsZero():
 			case whole && ofAddress && allPublic:
 				g.document.Gateway.AnonymousLimit = gateway.Member[ratelimit.Config]{Present: true, Value: c}
 			case whole && !ofAddress:
@@ -218,9 +214,6 @@ func (b *planBuilder) shared() {
 			default:
 				if ofAddress {
 					c.Per = "address"
-				}
-				if daily != nil {
-					c.Daily, _ = ratelimit.ParseRate(fmt.Sprintf("%d/day", daily.count))
 				}
 				b.onRoutes(g, p, c)
 			}
@@ -250,15 +243,17 @@ func (b *planBuilder) choose(p *plugin, list []window, mayDaily bool) (w, daily 
 	return w, daily
 }
 
-// config returns a window as a limit.
-func config(w *window) (c ratelimit.Config) {
-	if w == nil {
-		return c
+// config returns a window and a daily cap, each of which may be nil, as a limit.
+func config(w, daily *window) (c ratelimit.Config) {
+	if w != nil {
+		sustained, burst, _ := w.rate()
+		c.Sustained, _ = ratelimit.ParseRate(sustained)
+		if burst != "" {
+			c.Burst, _ = ratelimit.ParseRate(burst)
+		}
 	}
-	sustained, burst, _ := w.rate()
-	c.Sustained, _ = ratelimit.ParseRate(sustained)
-	if burst != "" {
-		c.Burst, _ = ratelimit.ParseRate(burst)
+	if daily != nil {
+		c.Daily, _ = ratelimit.ParseRate(fmt.Sprintf("%d/day", daily.count))
 	}
 	return c
 }
@@ -268,7 +263,7 @@ func (b *planBuilder) onRoutes(g *gatewayTable, p *plugin, c ratelimit.Config) {
 	n := 0
 	for _, e := range g.entries {
 		if e.of != nil && e.of.limit == p && isOfCallers(p, e.of) == (c.Per == "key") {
-			e.limit.config = c
+			e.limit = c
 			n++
 		}
 	}
@@ -384,7 +379,7 @@ func (b *planBuilder) addLimits(one *plan.FilePlan, names map[string]bool, p *pl
 			case "month":
 				l.Quota = plan.Quota{Count: w.count, Unit: calendar.Month}
 			default:
-				r := config(&w)
+				r := config(&w, nil)
 				l.Sustained, l.Burst = ratelimit.UnitRate{Rate: r.Sustained}, ratelimit.UnitRate{Rate: r.Burst}
 			}
 			of := ""
@@ -439,15 +434,11 @@ func (b *planBuilder) overflow(p *plugin, list []window, uses []use, c *consumer
 		b.left(p.at, p.label(), fmt.Sprintf("the plan of consumer %s would have more than %d limits", short(c.label()), plan.MaxLimits), "give its keys a rate_limit")
 		return
 	}
-	w, daily := b.choose(p, list, true)
-	conf := config(w)
-	conf.Per = "key"
-	if daily != nil {
-		conf.Daily, _ = ratelimit.ParseRate(fmt.Sprintf("%d/day", daily.count))
-	}
-	if w == nil && daily == nil {
+	conf := config(b.choose(p, list, true))
+	if conf.IsZero() {
 		return
 	}
+	conf.Per = "key"
 	b.changed(p.at, p.label(), "it counts each key, where Kong counted each consumer, since a plan has at most %d limits", plan.MaxLimits)
 	for _, g := range b.gateways {
 		b.onRoutes(g, p, conf)

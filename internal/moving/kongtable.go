@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // gatewayTable is a gateway with its routes.
@@ -28,7 +29,15 @@ type entry struct {
 	of      *examined // nil for a path that is closed
 	which   int
 	main    bool // not the rest of a prefix
-	limit   limitOfRoute
+	limit   ratelimit.Config
+}
+
+// path is the path in Kong that the entry is of.
+func (e *entry) path() *routePath { return &e.of.routePaths[e.which] }
+
+// variant is the upstream that the entry needs.
+func (e *entry) variant() *variant {
+	return &variant{service: e.of.service, base: e.path().base, preserve: e.of.preserveHost, headers: e.of.headers}
 }
 
 // candidate is a path of a route of Kong that may take requests of a gateway.
@@ -132,7 +141,7 @@ func (k *kong) tabulate() error {
 	for _, g := range k.gateways {
 		for _, e := range g.entries {
 			if e.of != nil {
-				e.of.routePaths[e.which].emitted, some = true, true
+				e.path().emitted, some = true, true
 			}
 		}
 	}
@@ -314,7 +323,7 @@ func (s *examined) hasMethod(method string) bool {
 func checkTemplates(all []*candidate) error {
 	n := 0
 	for _, c := range all {
-		if c.path().regex && c.path().prefix == "" {
+		if c.path().isTemplate() {
 			n++
 		}
 	}
@@ -333,29 +342,27 @@ func patterns(all []*candidate) (list []pattern, err error) {
 			list = append(list, p)
 		}
 	}
-	templates := 0
+	templates := false
 	for _, c := range all {
-		sp := c.path()
-		for _, p := range sp.patterns() {
+		for _, p := range c.path().patterns() {
 			add(p)
 		}
-		if sp.regex && sp.prefix == "" {
-			templates++
-		}
+		templates = templates || c.path().isTemplate()
+	}
+	most := maxPatterns
+	if templates {
+		most = maxCompared
 	}
 	// Where two templates meet, each of their routes may be the one that Kong takes.
-	for i := 0; templates > 0 && i < len(list); i++ {
+	for i := 0; templates && i < len(list) && len(list) <= most; i++ {
 		for j := range i {
 			if both, meet := list[i].and(list[j]); meet && !list[i].covers(list[j]) && !list[j].covers(list[i]) {
 				add(both)
 			}
 		}
-		if len(list) > maxPatterns || templates > 0 && len(list) > 5_000 {
-			break
-		}
 	}
-	if len(list) > maxPatterns || templates > 0 && len(list) > 5_000 {
-		return nil, fault.Invalid("", "the routes of a host have too many different paths, more than %d, or 5000 with regular expressions: import fewer routes at a time", maxPatterns)
+	if len(list) > most {
+		return nil, fault.Invalid("", "the routes of a host have too many different paths, more than %d, or %d with regular expressions: import fewer routes at a time", maxPatterns, maxCompared)
 	}
 	return list, nil
 }
@@ -397,7 +404,7 @@ func (k *kong) table(g *gatewayTable, host string) error {
 		g.add(rows, i, methods)
 	}
 	slices.SortStableFunc(g.entries, func(a, b *entry) int { return cmp.Compare(a.pattern.String(), b.pattern.String()) })
-	return k.nameUpstreams(g)
+	return g.nameUpstreams()
 }
 
 // linkRows sets the rows above each row.
@@ -544,7 +551,7 @@ func (g *gatewayTable) close(r *row, method string) {
 // put adds an entry to those from first on, or its method to one that is like it.
 func (g *gatewayTable) put(first int, e *entry) {
 	for _, same := range g.entries[first:] {
-		if same.of == e.of && same.of.routePaths[same.which].base == e.of.routePaths[e.which].base {
+		if same.of == e.of && same.path().base == e.path().base {
 			same.methods = append(same.methods, e.methods...)
 			return
 		}
@@ -593,16 +600,13 @@ func (k *kong) narrow(all []*candidate) {
 }
 
 // nameUpstreams gives the upstreams of a gateway their names.
-func (k *kong) nameUpstreams(g *gatewayTable) error {
+func (g *gatewayTable) nameUpstreams() error {
 	used := map[string]bool{gateway.DefaultUpstream: true, closedUpstream: true}
 	for _, e := range g.entries {
 		if e.of == nil {
 			continue
 		}
-		v := &variant{service: e.of.service, base: e.of.routePaths[e.which].base, preserve: e.of.preserveHost, headers: e.of.headers}
-		if a := k.addresses[v.service]; a.upstream != nil && a.upstream.hostHeader != "" && v.preserve {
-			v.preserve = true
-		}
+		v := e.variant()
 		id := v.id()
 		if g.variants[id] == nil {
 			g.variants[id] = v
@@ -626,11 +630,11 @@ func (g *gatewayTable) label() string {
 
 // upstreamOf returns the name of the upstream of an entry.
 func (g *gatewayTable) upstreamOf(e *entry) string {
-	if e.of == nil && len(g.upstreams) == 0 {
+	switch {
+	case e.of == nil && len(g.upstreams) == 0:
 		return gateway.DefaultUpstream
-	} else if e.of == nil {
+	case e.of == nil:
 		return closedUpstream
 	}
-	v := &variant{service: e.of.service, base: e.of.routePaths[e.which].base, preserve: e.of.preserveHost, headers: e.of.headers}
-	return g.names[v.id()]
+	return g.names[e.variant().id()]
 }

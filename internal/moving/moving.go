@@ -29,6 +29,8 @@ const (
 	maxKeys = 1_000_000
 	// maxPatterns is the maximum number of different paths of a gateway.
 	maxPatterns = 100_000
+	// maxCompared is the same for a gateway with regular expressions, whose paths are compared with one another.
+	maxCompared = 5_000
 	// maxTemplates is the maximum number of regular expressions of a gateway that are compared with one another.
 	maxTemplates = 200
 )

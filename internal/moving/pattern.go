@@ -185,6 +185,9 @@ type matcher struct {
 	more []pattern // the rest of what a prefix means in Kong: /orders-old and below
 }
 
+// isTemplate reports whether the path is a regular expression that is a template.
+func (s *matcher) isTemplate() bool { return s.regex && s.prefix == "" }
+
 func (s *matcher) patterns() []pattern { return append(s.main[:len(s.main):len(s.main)], s.more...) }
 
 // covers reports whether the path in Kong matches every path of p, or with a regular expression that is no template, may
@@ -193,17 +196,8 @@ func (s *matcher) covers(p pattern) bool {
 	if s.prefix != "" {
 		return strings.HasPrefix(p.stem(), s.prefix)
 	}
-	for _, own := range s.main {
-		if own.covers(p) {
-			return true
-		}
-	}
-	for _, own := range s.more {
-		if own.covers(p) {
-			return true
-		}
-	}
-	return false
+	covers := func(own pattern) bool { return own.covers(p) }
+	return slices.ContainsFunc(s.main, covers) || slices.ContainsFunc(s.more, covers)
 }
 
 // expects reports whether p is one of the patterns that a reader expects.
