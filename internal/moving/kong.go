@@ -13,7 +13,9 @@ import (
 // kong turns files of Kong into files of Keygate.
 type kong struct {
 	report
-	decks []*Deck
+	decks     []*Deck
+	observers map[string]string
+	deciders  map[string]reason
 
 	services  []*service
 	routes    []*route
@@ -38,7 +40,7 @@ type kong struct {
 // Kong turns files that ReadKong returned, which together describe one Kong, into configuration files and keys. The error is
 // a validation error if the result would be beyond a bound.
 func Kong(decks ...*Deck) (*Result, error) {
-	k := &kong{decks: decks, byScope: map[scope]*plugin{}, ofCallers: map[*consumer][]*plugin{}, memberOf: map[*consumer][]*group{}, members: map[*group][]*consumer{}, addresses: map[*service]address{}, unlocated: map[*service]reason{}}
+	k := &kong{decks: decks, observers: observers(), deciders: deciders(), byScope: map[scope]*plugin{}, ofCallers: map[*consumer][]*plugin{}, memberOf: map[*consumer][]*group{}, members: map[*group][]*consumer{}, addresses: map[*service]address{}, unlocated: map[*service]reason{}}
 	if len(decks) > MaxFiles {
 		return nil, fault.Invalid("", "at most %d files can be imported at once", MaxFiles)
 	}
@@ -450,10 +452,7 @@ func (k *kong) reportRoute(s *examined) {
 		if s.condition != "" {
 			why += ", and other routes may get its requests"
 		}
-		if closed, over := s.closed(); len(closed) > 0 {
-			why += fmt.Sprintf(", so %s refused with 405, which would otherwise go to route %s", closedPaths(closed), short(over))
-		}
-		k.left(s.at, s.object(-1), why, s.remedy)
+		k.left(s.at, s.object(-1), why+refused(s.closed()), s.remedy)
 		return
 	}
 	for i := range s.routePaths {
@@ -468,10 +467,7 @@ func (k *kong) reportRoute(s *examined) {
 			if sp.hull || sp.narrow {
 				why += ", and other routes may get its requests"
 			}
-			if len(sp.closed) > 0 {
-				why += fmt.Sprintf(", so %s refused with 405, which would otherwise go to route %s", closedPaths(sp.closed), short(sp.overBy))
-			}
-			k.left(p, s.object(i), why, sp.remedy)
+			k.left(p, s.object(i), why+refused(sp.closed, sp.overBy), sp.remedy)
 		case !sp.emitted && len(sp.closed) > 0:
 			k.left(p, s.object(i), "route "+short(sp.overBy)+" may take its requests, is not carried, and needs more", "if its requests may come here, remove that route from the file and import again")
 		case !sp.emitted && len(s.hosts) > 0 && !slices.ContainsFunc(s.hosts, func(h textAt) bool { return hostProblem(h.text) == "" }):
@@ -522,6 +518,14 @@ func (s *examined) closed() (all []string, over string) {
 		over = cmp.Or(over, s.routePaths[i].overBy)
 	}
 	return all, over
+}
+
+// refused says that the requests of closed paths, which the route over would take, are refused; "" for no paths.
+func refused(closed []string, over string) string {
+	if len(closed) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", so %s refused with 405, which would otherwise go to route %s", closedPaths(closed), short(over))
 }
 
 // closedPaths returns the paths with a verb.

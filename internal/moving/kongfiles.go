@@ -203,16 +203,10 @@ func (k *kong) corsOf(g *gatewayTable) {
 	}
 }
 
-// list returns the texts of a list of a plugin's configuration; a single text is a list of one.
-func list(n *document.Node) (texts []string) {
-	if n == nil {
-		return nil
-	}
-	if n.Kind != document.Sequence {
-		return []string{n.Text}
-	}
-	for i := range n.Nodes {
-		texts = append(texts, n.Nodes[i].Text)
+// textsOf returns the texts of what nodesOf returns.
+func textsOf(n *document.Node) (texts []string) {
+	for _, m := range nodesOf(n) {
+		texts = append(texts, m.Text)
 	}
 	return texts
 }
@@ -222,14 +216,14 @@ func corsFrom(p *plugin) (c gateway.CORS, problem string) {
 	if n := p.get("preflight_continue"); n != nil && n.Text == "true" {
 		return c, "its preflights go to the service (preflight_continue), and Keygate responds to them"
 	}
-	if c.Origins = list(p.get("origins")); len(c.Origins) == 0 {
+	if c.Origins = textsOf(p.get("origins")); len(c.Origins) == 0 {
 		c.Origins = []string{"*"}
 	}
-	c.Methods = slices.DeleteFunc(list(p.get("methods")), func(m string) bool { return m == "TRACE" || m == "CONNECT" })
+	c.Methods = slices.DeleteFunc(textsOf(p.get("methods")), func(m string) bool { return m == "TRACE" || m == "CONNECT" })
 	if len(c.Methods) == 0 {
 		c.Methods = gateway.EverydayMethods()
 	}
-	if c.Headers = list(p.get("headers")); len(c.Headers) == 0 {
+	if c.Headers = textsOf(p.get("headers")); len(c.Headers) == 0 {
 		c.Headers = []string{"*"}
 	}
 	if n := p.get("max_age"); n != nil {

@@ -26,17 +26,15 @@ func (k *kong) allowed(s *examined, c *consumer) bool {
 	}
 	groups := slices.Clone(c.groups)
 	if n := p.get("include_consumer_groups"); n != nil && n.Text == "true" {
-		for g, members := range k.members {
-			if slices.Contains(members, c) {
-				groups = append(groups, g.name)
-			}
+		for _, g := range k.memberOf[c] {
+			groups = append(groups, g.name)
 		}
 	}
 	has := func(names []string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return slices.Contains(groups, n) })
 	}
-	allow := append(list(p.get("allow")), list(p.get("whitelist"))...)
-	deny := append(list(p.get("deny")), list(p.get("blacklist"))...)
+	allow := append(textsOf(p.get("allow")), textsOf(p.get("whitelist"))...)
+	deny := append(textsOf(p.get("deny")), textsOf(p.get("blacklist"))...)
 	if len(deny) > 0 && has(deny) {
 		return false
 	}

@@ -80,6 +80,7 @@ func windowsOf(p *plugin) (list []window, odd []string) {
 	return list, odd
 }
 
+// nodesOf returns the items of a list of a plugin's configuration; a single value is a list of one, and nil an empty one.
 func nodesOf(n *document.Node) (all []*document.Node) {
 	switch {
 	case n == nil:

@@ -22,7 +22,7 @@ const (
 // reason says why something is not carried, and what to do.
 type reason struct{ why, remedy string }
 
-// observers are plugins that neither refuse nor change requests, with what Keygate has in their stead.
+// observers are plugins that neither refuse nor change requests, with what to use instead of them.
 func observers() map[string]string {
 	const logs, metrics, traces = "use the access log (--access-log), the traffic report and keygate explain", "scrape /metrics", "set --otlp-endpoint"
 	return map[string]string{
@@ -40,8 +40,8 @@ func observers() map[string]string {
 	}
 }
 
-// reasons are plugins that decide about requests, with what is to be done without them.
-func reasons() map[string]reason {
+// deciders are plugins that decide about requests, with why they are not carried and what to do without them.
+func deciders() map[string]reason {
 	token := reason{"Keygate checks keys, and no tokens of others", "give the callers keys, then add the route"}
 	other := reason{"Keygate checks keys, and no other credential", "give the callers keys, then add the route"}
 	code := reason{"Keygate runs no code of its users", "let the service do it, then add the route"}
@@ -140,7 +140,6 @@ type routePath struct {
 
 // judge sets what the plugins of a route ask for.
 func (k *kong) judge(s *examined) {
-	reasonOf, seen := reasons(), observers()
 	var lost []*plugin
 	for _, name := range k.names {
 		p := k.effective(name, s.route, nil)
@@ -168,7 +167,7 @@ func (k *kong) judge(s *examined) {
 			}
 			s.add = p
 		default:
-			if _, ok := seen[name]; !ok {
+			if _, ok := k.observers[name]; !ok {
 				lost = append(lost, p)
 			}
 		}
@@ -176,7 +175,7 @@ func (k *kong) judge(s *examined) {
 	switch {
 	case len(lost) > 0:
 		slices.SortStableFunc(lost, func(a, b *plugin) int { return cmp.Compare(a.line, b.line) })
-		l := k.reasonOf(lost[0], reasonOf)
+		l := k.reasonOf(lost[0])
 		s.access, s.reason = withheld, reason{"it has the plugin " + short(lost[0].name) + ": " + l.why, l.remedy}
 	case s.acl != nil && s.keyAuth == nil:
 		s.access, s.reason = withheld, reason{"it has the plugin acl without key-auth", "give its callers keys with scopes, then add the route"}
@@ -189,12 +188,12 @@ func (k *kong) judge(s *examined) {
 }
 
 // reasonOf returns why a plugin that decides about requests is not carried.
-func (k *kong) reasonOf(p *plugin, known map[string]reason) reason {
+func (k *kong) reasonOf(p *plugin) reason {
 	if strings.HasPrefix(p.name, "request-transformer") {
 		_, why := addedHeaders(p)
 		return reason{why, "let the service do it, then add the route"}
 	}
-	if l, ok := known[p.name]; ok {
+	if l, ok := k.deciders[p.name]; ok {
 		return l
 	}
 	return reason{"Keygate does not know what it does", "find out whether the route is safe without it, then add the route"}
@@ -206,11 +205,7 @@ func keyNames(p *plugin) []string {
 	if n == nil || n.Kind != document.Sequence || len(n.Nodes) == 0 {
 		return []string{"apikey"}
 	}
-	var names []string
-	for i := range n.Nodes {
-		names = append(names, n.Nodes[i].Text)
-	}
-	return names
+	return textsOf(n)
 }
 
 // keyNamesProblem says why the headers of key-auth cannot be carried.
@@ -288,7 +283,6 @@ func isEmpty(n *document.Node) bool {
 
 // reportPlugins adds a line for each plugin that is not reported with what it became.
 func (k *kong) reportPlugins() {
-	seen, reasonOf := observers(), reasons()
 	for _, s := range k.states {
 		for i := range s.routePaths {
 			if s.routePaths[i].emitted {
@@ -314,18 +308,14 @@ func (k *kong) reportPlugins() {
 			k.left(p.at, object, "Keygate does not know its "+short(strings.Join(p.odd, ", ")), "look whether that matters")
 		}
 		special := slices.Contains([]string{"key-auth", "acl", "rate-limiting", "rate-limiting-advanced", "cors", "request-size-limiting"}, p.name) ||
-			strings.HasPrefix(p.name, "request-transformer")
-		switch remedy, harmless := seen[p.name]; {
+			strings.HasPrefix(p.name, "request-transformer") && canAdd(p)
+		switch remedy, harmless := k.observers[p.name]; {
 		case p.consumer != nil || p.group != nil:
-			k.reportOfCallers(p, harmless, remedy, reasonOf)
+			k.reportOfCallers(p, harmless, remedy)
 		case harmless:
-			k.left(p.at, object, "Keygate has no such plugin", cmp.Or(remedy, "nothing to do"))
+			k.left(p.at, object, "Keygate has no such plugin", remedy)
 		case !special:
-			l := k.reasonOf(p, reasonOf)
-			k.left(p.at, object, l.why, "its routes are left out")
-		case strings.HasPrefix(p.name, "request-transformer") && !canAdd(p):
-			_, why := addedHeaders(p)
-			k.left(p.at, object, why, "its routes are left out")
+			k.left(p.at, object, k.reasonOf(p).why, "its routes are left out")
 		case strings.HasPrefix(p.name, "rate-limiting"): // described with the limits
 		case !p.used:
 			k.left(p.at, object, "no route that is carried has it", "nothing to do")
@@ -340,24 +330,22 @@ func (k *kong) reportPlugins() {
 }
 
 // reportOfCallers adds the line of a plugin of consumers, but for limits, which are reported with their plans.
-func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string, reasonOf map[string]reason) {
+func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string) {
 	switch {
 	case strings.HasPrefix(p.name, "rate-limiting"):
 	case harmless:
-		k.left(p.at, p.label(), "Keygate has no such plugin", cmp.Or(remedy, "nothing to do"))
+		k.left(p.at, p.label(), "Keygate has no such plugin", remedy)
 	case p.name == "cors" || p.name == "request-size-limiting" || strings.HasPrefix(p.name, "request-transformer"):
 		k.left(p.at, p.label(), "Keygate has it for all callers of a gateway alone", "look whether the callers need it")
 	default:
-		l := k.reasonOf(p, reasonOf)
-		k.left(p.at, p.label(), l.why, "the keys of its consumers are left out")
+		k.left(p.at, p.label(), k.reasonOf(p).why, "the keys of its consumers are left out")
 	}
 }
 
 // barred returns the plugin that keeps the keys of a consumer from being carried, or nil.
 func (k *kong) barred(c *consumer) *plugin {
-	seen := observers()
 	for _, p := range k.ofCallers[c] {
-		switch _, harmless := seen[p.name]; {
+		switch _, harmless := k.observers[p.name]; {
 		case harmless, strings.HasPrefix(p.name, "rate-limiting"), p.name == "cors", p.name == "request-size-limiting", strings.HasPrefix(p.name, "request-transformer"):
 		default:
 			return p

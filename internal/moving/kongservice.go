@@ -347,10 +347,7 @@ func (k *kong) ejection(of *upstream, object string, u *gateway.UpstreamPatch) {
 func (k *kong) ejecting(of *upstream, object string) (on []string) {
 	list := []string{"500", "503"}
 	if n := of.passive.Member("unhealthy").Member("http_statuses"); n != nil && n.Kind == document.Sequence {
-		list = nil
-		for i := range n.Nodes {
-			list = append(list, n.Nodes[i].Text)
-		}
+		list = textsOf(n)
 	}
 	var others []string
 	for _, s := range list {
@@ -369,7 +366,7 @@ func (k *kong) ejecting(of *upstream, object string) (on []string) {
 	return on
 }
 
-// reportService adds the lines of a service. gateways are the names of those that have it.
+// reportService adds the lines of a service. routes is how many routes of Kong it has, and carried how many of them are carried.
 func (k *kong) reportService(s *service, routes, carried int) {
 	object := "service " + short(s.label())
 	a, l := k.addresses[s], k.unlocated[s]

@@ -252,7 +252,7 @@ func (s *examined) needsMore(o *examined) bool {
 		var lists [2][]string
 		for i, p := range []*plugin{s.acl, o.acl} {
 			if p != nil {
-				lists[i] = append(list(p.get(names[0])), list(p.get(names[1]))...)
+				lists[i] = append(textsOf(p.get(names[0])), textsOf(p.get(names[1]))...)
 				slices.Sort(lists[i])
 			}
 		}
