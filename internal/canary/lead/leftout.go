@@ -115,7 +115,7 @@ func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, er
 	return callers, nil
 }
 
-// byBucket adds up the keys of a rotation, which are one caller (snapshot.Caller.Principal).
+// byBucket adds up the keys of a rotation, which are one caller (snapshot.Caller.PrincipalHash).
 func (l *Leader) byBucket(ctx context.Context, accountID string, keys map[[16]byte]traffic.KeyCounts) (map[[16]byte]traffic.KeyCounts, error) {
 	keyIDs := make([]string, 0, len(keys))
 	for u := range keys {
