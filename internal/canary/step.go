@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"time"
@@ -104,7 +105,7 @@ func (s *Step) Add(side Side, caller uint64, c Counts) {
 func (s *Step) AddLatencies(side Side, at time.Duration, l *Sketch) {
 	s.slow[side].Merge(l)
 	if side == Next && l.count > 0 {
-		s.addMinute(int(max(0, at)/time.Minute), l)
+		s.addMinute(int(max(0, at)/time.Minute), l.all())
 	}
 }
 
@@ -114,19 +115,26 @@ func (s *Step) AddTally(at time.Duration, t *Tally) {
 		s.sides[side].add(rest)
 		s.AddLatencies(Side(side), at, &t.slow[side])
 	}
-	for caller, c := range t.callers {
+	s.tellApart(t.callers)
+}
+
+// tellApart adds callers of Next whose requests its side has already.
+func (s *Step) tellApart(callers map[uint64]Counts) {
+	for caller, c := range callers {
 		s.sides[Next].remove(c) // Add adds it again
 		s.Add(Next, caller, c)
 	}
 }
 
 // addMinute adds latencies of Next.
-func (s *Step) addMinute(minute int, l *Sketch) {
+func (s *Step) addMinute(minute int, bins iter.Seq2[int, uint32]) {
 	if _, is := s.minutes[minute]; !is && (len(s.minutes) >= maxMinutes || !s.take(minuteBytes)) {
 		minute = s.minuteBefore(minute)
 	}
 	of := s.minutes[minute]
-	l.Bins(func(bin int, n uint32) { of = of.add(uint16(bin), n) })
+	for bin, n := range bins {
+		of = of.add(uint16(bin), n)
+	}
 	s.minutes[minute] = of
 }
 
