@@ -88,8 +88,10 @@ func NewStepIn(r *Room, accountID string) *Step {
 
 // Release gives back the memory of the step, which must not be used any more.
 func (s *Step) Release() {
-	s.room.give(s.account, s.taken)
-	s.taken = 0
+	if s.room != nil {
+		s.room.Give(s.account, s.taken)
+		s.taken = 0
+	}
 }
 
 // Add adds what a node has counted for a caller.
@@ -159,9 +161,13 @@ func (s *Step) minuteBefore(minute int) int {
 
 // take takes bytes of the room, and reports whether there are any left for the account.
 func (s *Step) take(n int) bool {
-	if !s.room.take(s.account, n) {
+	if s.room == nil {
+		return true
+	}
+	if !s.room.MayTake(s.account, n) {
 		return false
 	}
+	s.room.Take(s.account, n)
 	s.taken += n
 	return true
 }
