@@ -76,7 +76,6 @@ type Counter struct {
 	last    *tally                     // of the last request
 	callers fairslots.Shares[[16]byte] // told apart
 	lists   map[[16]byte]*list
-	wanted  int // lists that are not decided
 	spare   []*canary.Tally
 
 	// writing is a mutex of writes, as a channel so that a wait for it can end with a context.
@@ -251,7 +250,7 @@ func (c *Counter) tally(r *accesslog.Record) *tally {
 	return t
 }
 
-// list returns the list of a canary, which is wanted from now on.
+// list returns the list of a canary, which Learn reads if it is not known yet.
 func (c *Counter) list(canaryID [16]byte) *list {
 	l := c.lists[canaryID]
 	if l == nil {
@@ -261,7 +260,6 @@ func (c *Counter) list(canaryID [16]byte) *list {
 			return l
 		}
 		c.lists[canaryID] = l
-		c.wanted++
 	}
 	l.used = c.cfg.Now()
 	return l
@@ -304,10 +302,6 @@ func (c *Counter) look(ctx context.Context) {
 // Learn reads the lists of canaries that have requests, as soon as they are decided. Requests before that do not count.
 func (c *Counter) Learn(ctx context.Context) error {
 	c.mu.Lock()
-	if c.wanted == 0 {
-		c.mu.Unlock()
-		return nil
-	}
 	var wanted []string
 	for canaryID, l := range c.lists {
 		if !l.known {
@@ -315,6 +309,9 @@ func (c *Counter) Learn(ctx context.Context) error {
 		}
 	}
 	c.mu.Unlock()
+	if len(wanted) == 0 {
+		return nil
+	}
 	lists, err := c.cfg.Store.CanaryCallersLeftOut(ctx, wanted)
 	if err != nil {
 		return fmt.Errorf("read whom canaries leave out: %w", err)
@@ -336,7 +333,6 @@ func (c *Counter) learn(canaryID string, callers []uint64) {
 	defer c.mu.Unlock()
 	if l := c.lists[of]; l != nil && !l.known {
 		l.put(callers)
-		c.wanted--
 	}
 }
 
@@ -366,12 +362,8 @@ func (c *Counter) collect() {
 		t.list.used = now
 	}
 	for canaryID, l := range c.lists {
-		if now.Sub(l.used) < forgetAfter {
-			continue
-		}
-		delete(c.lists, canaryID)
-		if !l.known {
-			c.wanted--
+		if now.Sub(l.used) >= forgetAfter {
+			delete(c.lists, canaryID)
 		}
 	}
 	c.mu.Unlock()

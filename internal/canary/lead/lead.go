@@ -133,7 +133,7 @@ func New(cfg Config) (*Leader, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Leader{cfg: cfg, room: canary.NewRoom(MaxMemory), states: map[string]*state{}}, nil
+	return &Leader{cfg: cfg, room: canary.NewRoom(MaxMemory), states: map[string]*state{}, lists: lists{failed: map[string]int{}}}, nil
 }
 
 // Start begins to judge, until Stop.

@@ -44,7 +44,7 @@ func (l *Leader) LeaveOut(ctx context.Context) error {
 	if l.lists.after = ""; len(list) == listsAtOnce {
 		l.lists.after = list[len(list)-1].ID
 	} else if len(list) == 0 {
-		l.lists.failed = nil
+		clear(l.lists.failed)
 	}
 	var errs []error
 	for i := range list {
@@ -56,9 +56,6 @@ func (l *Leader) LeaveOut(ctx context.Context) error {
 func (l *Leader) leaveOut(ctx context.Context, lead canary.Lead, c *canary.Canary) error {
 	callers, err := l.badCallers(ctx, c)
 	if err != nil {
-		if l.lists.failed == nil {
-			l.lists.failed = map[string]int{}
-		}
 		l.lists.failed[c.ID]++
 		if err = fmt.Errorf("find whom canary %s leaves out: %w", c.ID, err); l.lists.failed[c.ID] < listTries || ctx.Err() != nil {
 			return err
