@@ -24,14 +24,14 @@ const (
 	keysAtOnce = 2_000
 )
 
-// lists is what the Leader knows of canaries of which is not decided whom they leave out.
+// lists is what the Leader knows about canaries for which it has not yet decided whom they leave out.
 type lists struct {
 	after  string         // the canary of the last turn
 	failed map[string]int // how often it failed, by canary
 	told   time.Time
 }
 
-// LeaveOut decides of canaries that have begun whom they leave out, if this process leads. Calls of it must not overlap.
+// LeaveOut decides whom canaries that have begun leave out, if this process leads. Calls of it must not overlap.
 func (l *Leader) LeaveOut(ctx context.Context) error {
 	lead := l.current()
 	if lead == (canary.Lead{}) {
@@ -69,9 +69,10 @@ func (l *Leader) leaveOut(ctx context.Context, lead canary.Lead, c *canary.Canar
 	return nil
 }
 
-// badCallers returns the callers whose share of bad requests in the hour before was above what the canary allows: those with most of
-// them, if there are more than canary.MaxLeftOut. The minute in which the canary began is not part of that hour: reports do not say
-// which of its requests the canary had already, and these say nothing about the caller. Callers without a key are not among them.
+// badCallers returns the callers whose share of bad requests in the hour before was above what the canary allows. If they are more
+// than canary.MaxLeftOut, it returns those with the most bad requests. The minute in which the canary began is not part of that hour:
+// reports do not say which of its requests the canary had already, and those say nothing about the caller. Callers without a key are
+// never left out.
 func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, error) {
 	cfg := c.Plan.Config()
 	if !cfg.Errors {
