@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/balance"
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -43,7 +44,7 @@ func TestCanaryDecides(t *testing.T) {
 			var v Verdict
 			h.admit.Decide(fromAddress(i), &v)
 			h.admit.limiter.Release(&v.Charge)
-			principal, _ := v.Caller.Principal(fromAddress(i).Client)
+			principal := clientip.GroupOf(fromAddress(i).Client)
 			next := v.Upstream.Name == "next"
 			if v.Action != Forward || v.Canary == nil || v.Canary.ID != "can_1" || v.Canary.Step != 2 || !v.Canary.Counts || v.CanaryNext != next || v.CanaryCaller != balance.HashValue(principal[:]) {
 				t.Fatalf("%s %%: got the verdict %+v, want one of the canary", percent, v)

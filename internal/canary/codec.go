@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math"
 	"slices"
@@ -27,14 +28,7 @@ func (t *Tally) MarshalBinary() ([]byte, error) {
 func (t *Tally) append(b []byte) []byte {
 	for side := range t.sides {
 		b = t.sides[side].append(b)
-		n := 0
-		t.slow[side].Bins(func(int, uint32) { n++ })
-		b = binary.AppendUvarint(b, uint64(n))
-		last := 0
-		t.slow[side].Bins(func(bin int, n uint32) {
-			b = appendBin(b, bin-last, n)
-			last = bin
-		})
+		b = appendBins(b, t.slow[side].all())
 	}
 	b = binary.AppendUvarint(b, uint64(len(t.callers)))
 	last := uint64(0)
@@ -51,8 +45,19 @@ func (c *Counts) append(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, c.Requests), c.Bad)
 }
 
-func appendBin(b []byte, from int, n uint32) []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(from)), uint64(n))
+// appendBins appends the bins of a sketch, and their number before them.
+func appendBins(b []byte, bins iter.Seq2[int, uint32]) []byte {
+	n := 0
+	for range bins {
+		n++
+	}
+	b = binary.AppendUvarint(b, uint64(n))
+	last := 0
+	for bin, n := range bins {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(bin-last)), uint64(n))
+		last = bin
+	}
+	return b
 }
 
 // UnmarshalBinary implements encoding.BinaryUnmarshaler. The error is data that no Tally has.
@@ -76,13 +81,7 @@ func (s *Step) MarshalBinary() ([]byte, error) {
 	for _, minute := range slices.Sorted(maps.Keys(s.minutes)) {
 		b = binary.AppendUvarint(b, uint64(minute-last))
 		last = minute
-		bins := s.minutes[minute]
-		b = binary.AppendUvarint(b, uint64(len(bins)))
-		from := 0
-		for _, bin := range bins {
-			b = appendBin(b, int(bin.bin)-from, bin.n)
-			from = int(bin.bin)
-		}
+		b = appendBins(b, s.minutes[minute].all())
 	}
 	return b, nil
 }
@@ -101,13 +100,9 @@ func (s *Step) UnmarshalBinary(data []byte) error {
 		return fmt.Errorf("decode a step of a canary: %w", err)
 	}
 	s.sides, s.slow = t.sides, t.slow
-	for caller, c := range t.callers {
-		s.sides[Next].remove(c) // Add adds it again
-		s.Add(Next, caller, c)
-	}
+	s.tellApart(t.callers)
 	for _, minute := range slices.Sorted(maps.Keys(minutes)) {
-		l := minutes[minute]
-		s.addMinute(minute, &l)
+		s.addMinute(minute, minutes[minute].all())
 	}
 	return nil
 }
@@ -184,8 +179,8 @@ func (d *decoder) counts() (c Counts) {
 	return c
 }
 
-// sketch reads the bins of s, which is empty.
-func (d *decoder) sketch(s *Sketch) {
+// bins reads the bins of a sketch, and calls add for each in their order.
+func (d *decoder) bins(add func(bin int, n uint32)) {
 	bin := 0
 	for i := range d.list(sketchBins) {
 		from := d.number(sketchBins - 1)
@@ -200,14 +195,14 @@ func (d *decoder) sketch(s *Sketch) {
 		if d.err != nil {
 			return
 		}
-		s.AddBin(bin, uint32(n))
+		add(bin, uint32(n))
 	}
 }
 
 func (d *decoder) tally(t *Tally) {
 	for side := range t.sides {
 		t.sides[side] = d.counts()
-		d.sketch(&t.slow[side])
+		d.bins(t.slow[side].AddBin)
 	}
 	n := d.list(maxCallers)
 	if n > 0 {
@@ -233,9 +228,9 @@ func (d *decoder) tally(t *Tally) {
 	}
 }
 
-func (d *decoder) minutes() map[int]Sketch {
+func (d *decoder) minutes() map[int]sparse {
 	n := d.list(maxMinutes)
-	minutes := make(map[int]Sketch, n)
+	minutes := make(map[int]sparse, n)
 	minute := uint64(0)
 	for i := range n {
 		from := d.number(uint64(math.MaxInt/time.Minute) - minute)
@@ -243,8 +238,8 @@ func (d *decoder) minutes() map[int]Sketch {
 			d.fail(errOrder)
 		}
 		minute += from
-		var s Sketch
-		d.sketch(&s)
+		var s sparse
+		d.bins(func(bin int, n uint32) { s = append(s, sparseBin{uint16(bin), n}) })
 		if d.err != nil {
 			return nil
 		}

@@ -89,7 +89,7 @@ func TestRoom(t *testing.T) {
 	}
 	a.Release()
 	b.Release()
-	if room.Taken() != 0 || len(room.of) != 0 {
+	if room.Taken() != 0 || room.Of("a") != 0 || room.Of("b") != 0 {
 		t.Errorf("%d bytes are taken, want 0", room.Taken())
 	}
 

@@ -116,15 +116,16 @@ type Plan struct {
 	P95Ratio    *float64          `json:"p95_ratio,omitempty"`
 	MinRequests uint64            `json:"min_requests"`
 	Promote     bool              `json:"promote"` // when_done
-	// Before is the end of the hour in which callers had bad requests for which they are left out: the start of the canary, or of
-	// the first one of those of its gateway that followed each other within that time, since what a canary did to callers says nothing about them.
+	// Before is the end of the hour whose bad requests decide which callers are left out: the start of the canary. If other canaries
+	// of its gateway came before it, each within an hour of the next, it is the start of the first of them, since what a canary did
+	// to callers says nothing about them.
 	Before time.Time `json:"before"`
 }
 
 // Progress is what a step has counted.
 type Progress struct {
 	Step   int             `json:"step"`   // from 1
-	Number int             `json:"number"` // Canary.Number when the step began: what was counted in this one and in later ones is of the step
+	Number int             `json:"number"` // Canary.Number when the step began: counts with this number or a later one belong to the step
 	Weight gateway.Percent `json:"weight"`
 	Since  time.Time       `json:"since"`
 	Next   Figures         `json:"next"`

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"cmp"
+	"iter"
 	"math"
 	"math/bits"
 	"slices"
@@ -56,18 +57,18 @@ func (s *Sketch) Merge(o *Sketch) {
 	if o.count == 0 {
 		return
 	}
-	for bin, n := range &o.bins {
-		if n > 0 {
-			s.AddBin(bin, n)
-		}
+	for bin, n := range o.all() {
+		s.AddBin(bin, n)
 	}
 }
 
-// Bins calls f for each bin that is not empty, for storage.
-func (s *Sketch) Bins(f func(bin int, n uint32)) {
-	for bin, n := range &s.bins {
-		if n > 0 {
-			f(bin, n)
+// all returns the bins that are not empty, in their order.
+func (s *Sketch) all() iter.Seq2[int, uint32] {
+	return func(yield func(int, uint32) bool) {
+		for bin, n := range &s.bins {
+			if n > 0 && !yield(bin, n) {
+				return
+			}
 		}
 	}
 }
@@ -122,6 +123,17 @@ func (s sparse) add(bin uint16, n uint32) sparse {
 		s[i].n += n
 	}
 	return s
+}
+
+// all is that of Sketch.
+func (s sparse) all() iter.Seq2[int, uint32] {
+	return func(yield func(int, uint32) bool) {
+		for _, b := range s {
+			if !yield(int(b.bin), b.n) {
+				return
+			}
+		}
+	}
 }
 
 func (s sparse) count() (n uint64) {

@@ -2,6 +2,7 @@ package canary
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"time"
@@ -87,8 +88,10 @@ func NewStepIn(r *Room, accountID string) *Step {
 
 // Release gives back the memory of the step, which must not be used any more.
 func (s *Step) Release() {
-	s.room.give(s.account, s.taken)
-	s.taken = 0
+	if s.room != nil {
+		s.room.Give(s.account, s.taken)
+		s.taken = 0
+	}
 }
 
 // Add adds what a node has counted for a caller.
@@ -104,7 +107,7 @@ func (s *Step) Add(side Side, caller uint64, c Counts) {
 func (s *Step) AddLatencies(side Side, at time.Duration, l *Sketch) {
 	s.slow[side].Merge(l)
 	if side == Next && l.count > 0 {
-		s.addMinute(int(max(0, at)/time.Minute), l)
+		s.addMinute(int(max(0, at)/time.Minute), l.all())
 	}
 }
 
@@ -114,19 +117,26 @@ func (s *Step) AddTally(at time.Duration, t *Tally) {
 		s.sides[side].add(rest)
 		s.AddLatencies(Side(side), at, &t.slow[side])
 	}
-	for caller, c := range t.callers {
+	s.tellApart(t.callers)
+}
+
+// tellApart adds callers of Next whose requests its side has already.
+func (s *Step) tellApart(callers map[uint64]Counts) {
+	for caller, c := range callers {
 		s.sides[Next].remove(c) // Add adds it again
 		s.Add(Next, caller, c)
 	}
 }
 
 // addMinute adds latencies of Next.
-func (s *Step) addMinute(minute int, l *Sketch) {
+func (s *Step) addMinute(minute int, bins iter.Seq2[int, uint32]) {
 	if _, is := s.minutes[minute]; !is && (len(s.minutes) >= maxMinutes || !s.take(minuteBytes)) {
 		minute = s.minuteBefore(minute)
 	}
 	of := s.minutes[minute]
-	l.Bins(func(bin int, n uint32) { of = of.add(uint16(bin), n) })
+	for bin, n := range bins {
+		of = of.add(uint16(bin), n)
+	}
 	s.minutes[minute] = of
 }
 
@@ -151,9 +161,13 @@ func (s *Step) minuteBefore(minute int) int {
 
 // take takes bytes of the room, and reports whether there are any left for the account.
 func (s *Step) take(n int) bool {
-	if !s.room.take(s.account, n) {
+	if s.room == nil {
+		return true
+	}
+	if !s.room.MayTake(s.account, n) {
 		return false
 	}
+	s.room.Take(s.account, n)
 	s.taken += n
 	return true
 }

@@ -10,7 +10,7 @@ type CountRow struct {
 	Data     []byte // of a Tally
 }
 
-// MaxStored is how many bytes of rows the store has at most that nobody has added up.
+// MaxStored bounds the bytes of the stored rows that have not been added up yet.
 const MaxStored = 256 << 20
 
 // Listed names a stored CountRow.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Tally is what was counted for a canary. Of the other side callers are not told apart: nothing depends on them. The zero value is
-// empty. It is not safe for concurrent use.
+// Tally is what was counted for a canary. Callers are told apart on the side Next alone: nothing depends on those of Other. The zero
+// value is empty. It is not safe for concurrent use.
 type Tally struct {
 	sides   [sides]Counts
 	callers map[uint64]Counts // of Next

@@ -43,7 +43,7 @@ func (s *Service) JudgeCanary(ctx context.Context, canaryID string, number int, 
 		c.Since = c.Since.Add(ran - c.Ran) // what the judgement takes is time of the step as well
 		c.Ran = ran
 	}
-	if d.Action == canary.Wait { // it is no change of the configuration, so no node waits for another one
+	if d.Action == canary.Wait { // the configuration does not change, so no node waits for another one
 		return s.cfg.Store.Update(ctx, func(tx Tx) error {
 			c, err := present(tx)
 			if err != nil {
@@ -80,7 +80,7 @@ func (s *Service) JudgeCanary(ctx context.Context, canaryID string, number int, 
 	return err
 }
 
-// carryOut does what a decision says that is not to wait.
+// carryOut carries out a decision other than canary.Wait.
 func (w *work) carryOut(ctx context.Context, g *gateway.Gateway, c *canary.Canary, d canary.Decision) error {
 	switch {
 	case d.Action == canary.Abort:

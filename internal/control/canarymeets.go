@@ -49,14 +49,10 @@ func inCanary(c *gateway.CanaryShare, routeID string) bool {
 	return is
 }
 
-// pauseFor pauses the canary of g, if it has one that runs.
-func (w *work) pauseFor(ctx context.Context, g *gateway.Gateway, why string) error {
-	if g.Canary == nil || !g.Canary.Counts {
+// pauseFor pauses the canary c of g, if it runs.
+func (w *work) pauseFor(ctx context.Context, g *gateway.Gateway, c *canary.Canary, why string) error {
+	if c.State != canary.Running {
 		return nil
-	}
-	c, err := w.CanaryByID(ctx, g.Canary.ID)
-	if err != nil || c.State != canary.Running {
-		return err
 	}
 	return w.pauseCanary(ctx, g, c, why+": resume the canary to go on, or abort it")
 }
@@ -67,13 +63,18 @@ func (w *work) besideCanary(ctx context.Context, r *gateway.Route, what string, 
 	if err != nil {
 		return err
 	}
-	if err := change(); err != nil || !inCanary(g.Canary, r.ID) {
+	if err := change(); err != nil || !inCanary(g.Canary, r.ID) || !g.Canary.Counts {
 		return err
 	}
-	return w.pauseFor(ctx, g, "the route "+r.Path+" was "+what)
+	c, err := w.CanaryByID(ctx, g.Canary.ID)
+	if err != nil {
+		return err
+	}
+	return w.pauseFor(ctx, g, c, "the route "+r.Path+" was "+what)
 }
 
-// canaryMeetsSettings pauses the canary of g if g, which had the settings of before, has other ones of its upstreams.
+// canaryMeetsSettings pauses the canary of a gateway if its settings changed from those of before to those of g in what concerns one
+// of the canary's upstreams.
 func (w *work) canaryMeetsSettings(ctx context.Context, before, g *gateway.Gateway) error {
 	if before.Canary == nil || !before.Canary.Counts {
 		return nil
@@ -83,7 +84,7 @@ func (w *work) canaryMeetsSettings(ctx context.Context, before, g *gateway.Gatew
 		return err
 	}
 	if name := changedUpstream(before, g, c); name != "" {
-		return w.pauseFor(ctx, g, "the upstream "+name+" was changed")
+		return w.pauseFor(ctx, g, c, "the upstream "+name+" was changed")
 	}
 	return nil
 }
@@ -118,7 +119,7 @@ func (w *work) canaryMeetsPush(ctx context.Context, p *pushChange, now *gateway.
 		if why == "" {
 			return nil
 		}
-		return w.pauseFor(ctx, &p.after, revision+" changes "+why)
+		return w.pauseFor(ctx, &p.after, c, revision+" changes "+why)
 	}
 	before := *c
 	c.State, c.Explanation, c.Lines = canary.Promoted, fmt.Sprintf("promoted: with %s, its routes have the upstream %s", revision, c.Plan.Upstream), nil

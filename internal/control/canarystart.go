@@ -50,7 +50,7 @@ type StartedCanary struct {
 	Warnings []string
 }
 
-// plan checks each field by itself, and returns what they say without the routes.
+// plan checks each field by itself, and returns the plan without the routes.
 func (in *CanaryInput) plan() (canary.Plan, error) {
 	p := canary.Plan{Upstream: in.Upstream, Steps: in.Steps, Hold: cmp.Or(in.Hold, defaultHold), MinRequests: defaultMinRequests, Promote: in.WhenDone == whenDonePromote}
 	if p.Steps == nil {
@@ -346,8 +346,8 @@ func yamlText(s string) string {
 // lookedBack is how many canaries of a gateway beforeCanaries looks at.
 const lookedBack = 10
 
-// beforeCanaries returns the start of the first canary of a gateway of those that followed each other within canary.LeftOutFor until
-// now, or now.
+// beforeCanaries returns canary.Plan.Before of a canary that starts now: the start of the first of the canaries of the gateway that
+// followed each other within canary.LeftOutFor until now. Without such canaries it is now.
 func (w *work) beforeCanaries(ctx context.Context, gatewayID string) (time.Time, error) {
 	at := w.now
 	list, err := w.Canaries(ctx, gatewayID, Page{Limit: lookedBack})

@@ -29,8 +29,8 @@ func (x *Exchange) Length() int64 { return x.length }
 
 // CallerHash returns a number that differs between callers.
 func (x *Exchange) CallerHash() uint64 {
-	p, _ := x.Verdict.Caller.Principal(x.addr)
-	return balance.HashValue(p[:])
+	hash, _ := x.Verdict.Caller.PrincipalHash(x.addr)
+	return hash
 }
 
 // HashValue returns what the policy hash chooses a target by. ok is false if the request has no such value.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -141,13 +142,14 @@ func (c *Caller) BucketID() [16]byte {
 	return c.UUID()
 }
 
-// Principal returns the bytes that identify who makes a request: the keys of a rotation are one principal. Without a key it is the
-// address of the client, IPv6 by /64, and isAddress is set.
-func (c *Caller) Principal(client netip.Addr) (id [16]byte, isAddress bool) {
-	if bucket := c.BucketID(); bucket != ([16]byte{}) {
-		return bucket, false
+// PrincipalHash returns the balance.HashValue of who makes a request: of the key, where the keys of a rotation are one principal.
+// Without a key it is that of the address of the client, IPv6 by /64, and isAddress is set.
+func (c *Caller) PrincipalHash(client netip.Addr) (hash uint64, isAddress bool) {
+	p := c.BucketID()
+	if isAddress = p == ([16]byte{}); isAddress {
+		p = clientip.GroupOf(client)
 	}
-	return clientip.GroupOf(client), true
+	return balance.HashValue(p[:]), isAddress
 }
 
 // AddLimits adds the caller's own limits to a charge, and reports whether there is room to count them. It allocates only for

@@ -25,7 +25,7 @@ type Canary struct {
 type CanarySide struct {
 	Side
 	Next   bool   // to the upstream of the canary
-	Caller uint64 // the HashValue of the caller, which has decided
+	Caller uint64 // the Caller.PrincipalHash that has decided
 }
 
 // compileCanary returns the compiled form of a share; nil for nil.
@@ -44,8 +44,7 @@ func compileCanary(s *gateway.CanaryShare) *Canary {
 		}
 	}
 	for by, of := range sharers {
-		c.next[by] = s.Weight.String() + " % of " + of + ", of canary " + s.ID
-		c.other[by] = (gateway.Percent(balance.MaxShare) - s.Weight).String() + " % of " + of + ", of canary " + s.ID
+		c.next[by], c.other[by] = sharesOf(of+", of canary "+s.ID, s.Weight)
 	}
 	return c
 }
@@ -63,12 +62,7 @@ func (s *Settings) CanaryOf(r *Route) *Canary {
 
 // CanarySideOf returns where a request to a route of a canary goes. It does not allocate.
 func (s *Settings) CanarySideOf(c *Canary, r *Route, req *SplitRequest) CanarySide {
-	p, isAddress := req.Caller.Principal(req.Client)
-	by := 0
-	if isAddress {
-		by = 1
-	}
-	caller := balance.HashValue(p[:])
+	caller, by := req.sharer()
 	if c.split.Weighted(caller, 0) {
 		return CanarySide{Side{s.named(c.upstream), c.next[by]}, true, caller}
 	}

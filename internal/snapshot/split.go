@@ -129,11 +129,7 @@ func (s *Settings) weigh(split *Split, other *Upstream, req *SplitRequest) Side 
 	var caller, n uint64
 	by := 0
 	if w.Sticky {
-		p, isAddress := req.Caller.Principal(req.Client)
-		if isAddress {
-			by = 1
-		}
-		caller = balance.HashValue(p[:])
+		caller, by = req.sharer()
 	} else {
 		switch req.Bound {
 		case "":
@@ -245,14 +241,28 @@ func compileWeight(e *gateway.SplitEntry) *weightedSide {
 		if e.Random {
 			of = "requests, whoever makes them"
 		}
-		w.weighted[by] = reasonsOf(share.String()+" % of "+of, e.Upstream)
-		w.others[by] = reasonsOf((gateway.Percent(balance.MaxShare)-share).String()+" % of "+of, "the upstream of the route")
+		own, rest := sharesOf(of, share)
+		w.weighted[by], w.others[by] = reasonsOf(own, e.Upstream), reasonsOf(rest, "the upstream of the route")
 	}
 	return w
 }
 
-// sharers are of whom a sticky weight is a share.
+// sharers are of whom a sticky weight is a share, by the index that SplitRequest.sharer returns.
 var sharers = [...]string{"callers, by the key", "callers, by the address"} //nolint:gochecknoglobals // a table
+
+// sharer returns the hash of the caller, and an index in sharers.
+func (r *SplitRequest) sharer() (caller uint64, by int) {
+	caller, isAddress := r.Caller.PrincipalHash(r.Client)
+	if isAddress {
+		by = 1
+	}
+	return caller, by
+}
+
+// sharesOf returns a share of some sharers, and the rest, in words.
+func sharesOf(sharers string, share gateway.Percent) (own, rest string) {
+	return share.String() + " % of " + sharers, (gateway.Percent(balance.MaxShare) - share).String() + " % of " + sharers
+}
 
 func compileWhen(e *gateway.SplitEntry) splitWhen {
 	w := splitWhen{upstream: e.Upstream, fallback: e.Fallback}

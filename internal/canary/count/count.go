@@ -22,6 +22,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/canary"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/service"
 )
@@ -42,9 +43,7 @@ const (
 	// forgetAfter is how long a node keeps the list of a canary without requests.
 	forgetAfter = 10 * time.Minute
 	// lookPeriod is the time between two looks for lists that are missing.
-	lookPeriod = time.Second
-	// accountShare is how many times as much as is left free an account may have of what all share.
-	accountShare  = 3
+	lookPeriod    = time.Second
 	complainEvery = time.Minute
 	stopTime      = 2 * time.Second
 )
@@ -74,11 +73,9 @@ type Counter struct {
 
 	mu      sync.Mutex // held only briefly, since Take waits for it
 	tallies map[step]*tally
-	last    *tally // of the last request
-	callers int    // told apart, in all
-	of      map[[16]byte]int
+	last    *tally                     // of the last request
+	callers fairslots.Shares[[16]byte] // told apart
 	lists   map[[16]byte]*list
-	wanted  int // lists that are not decided
 	spare   []*canary.Tally
 
 	// writing is a mutex of writes, as a channel so that a wait for it can end with a context.
@@ -160,7 +157,7 @@ func New(cfg Config) (*Counter, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Counter{
-		cfg: cfg, tallies: map[step]*tally{}, of: map[[16]byte]int{}, lists: map[[16]byte]*list{}, writing: make(chan struct{}, 1),
+		cfg: cfg, tallies: map[step]*tally{}, callers: fairslots.NewShares[[16]byte](MaxCallersInAll), lists: map[[16]byte]*list{}, writing: make(chan struct{}, 1),
 		batches: accesslog.NewBatches(),
 	}, nil
 }
@@ -219,12 +216,11 @@ func (c *Counter) count(r *accesslog.Record) {
 
 // takeCaller reports whether another caller may be told apart.
 func (c *Counter) takeCaller(t *tally) bool {
-	free := MaxCallersInAll/max(1, c.cfg.Nodes()) - c.callers
-	if t.Callers() >= MaxCallers || free <= 0 || c.of[t.account] >= accountShare*free {
+	c.callers.SetMost(MaxCallersInAll / max(1, c.cfg.Nodes()))
+	if t.Callers() >= MaxCallers || !c.callers.MayTake(t.account, 1) {
 		return false
 	}
-	c.callers++
-	c.of[t.account]++
+	c.callers.Take(t.account, 1)
 	return true
 }
 
@@ -254,7 +250,7 @@ func (c *Counter) tally(r *accesslog.Record) *tally {
 	return t
 }
 
-// list returns the list of a canary, which is wanted from now on.
+// list returns the list of a canary, which Learn reads if it is not known yet.
 func (c *Counter) list(canaryID [16]byte) *list {
 	l := c.lists[canaryID]
 	if l == nil {
@@ -264,7 +260,6 @@ func (c *Counter) list(canaryID [16]byte) *list {
 			return l
 		}
 		c.lists[canaryID] = l
-		c.wanted++
 	}
 	l.used = c.cfg.Now()
 	return l
@@ -307,10 +302,6 @@ func (c *Counter) look(ctx context.Context) {
 // Learn reads the lists of canaries that have requests, as soon as they are decided. Requests before that do not count.
 func (c *Counter) Learn(ctx context.Context) error {
 	c.mu.Lock()
-	if c.wanted == 0 {
-		c.mu.Unlock()
-		return nil
-	}
 	var wanted []string
 	for canaryID, l := range c.lists {
 		if !l.known {
@@ -318,6 +309,9 @@ func (c *Counter) Learn(ctx context.Context) error {
 		}
 	}
 	c.mu.Unlock()
+	if len(wanted) == 0 {
+		return nil
+	}
 	lists, err := c.cfg.Store.CanaryCallersLeftOut(ctx, wanted)
 	if err != nil {
 		return fmt.Errorf("read whom canaries leave out: %w", err)
@@ -339,7 +333,6 @@ func (c *Counter) learn(canaryID string, callers []uint64) {
 	defer c.mu.Unlock()
 	if l := c.lists[of]; l != nil && !l.known {
 		l.put(callers)
-		c.wanted--
 	}
 }
 
@@ -363,18 +356,14 @@ func (c *Counter) collect() {
 	now := c.cfg.Now()
 	c.mu.Lock()
 	tallies := c.tallies
-	c.tallies, c.last, c.callers = map[step]*tally{}, nil, 0
-	clear(c.of)
+	c.tallies, c.last = map[step]*tally{}, nil
+	c.callers.Reset()
 	for _, t := range tallies {
 		t.list.used = now
 	}
 	for canaryID, l := range c.lists {
-		if now.Sub(l.used) < forgetAfter {
-			continue
-		}
-		delete(c.lists, canaryID)
-		if !l.known {
-			c.wanted--
+		if now.Sub(l.used) >= forgetAfter {
+			delete(c.lists, canaryID)
 		}
 	}
 	c.mu.Unlock()

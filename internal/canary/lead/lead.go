@@ -65,16 +65,16 @@ type Store interface {
 	ListCanaryCounts(ctx context.Context, after int64, limit int) ([]canary.Listed, error)
 	// CanaryCountsOf is ListCanaryCounts for one canary, up to a sequence number.
 	CanaryCountsOf(ctx context.Context, canaryID string, after, until int64, limit int) ([]canary.Listed, error)
-	// ReadCanaryCounts calls f for each of the rows of a canary that is there.
+	// ReadCanaryCounts calls f for each of the rows that exist.
 	ReadCanaryCounts(ctx context.Context, seqs []int64, f func(seq int64, r *canary.CountRow) error) error
 	// CanaryStep returns the stored step of a canary; nil if there is none.
 	CanaryStep(ctx context.Context, canaryID string) (*canary.StoredStep, error)
 	// FoldCanaryStep stores a step, and removes rows of counts of so many bytes in all.
 	FoldCanaryStep(ctx context.Context, l canary.Lead, s *canary.StoredStep, gone []int64, size int64) error
-	// TrimCanaryCounts removes up to limit rows of each kind of canaries that are not judged any more.
+	// TrimCanaryCounts removes up to limit rows of each kind that belong to canaries that are no longer judged.
 	TrimCanaryCounts(ctx context.Context, l canary.Lead, limit int) (more bool, err error)
-	// UndecidedCanaries returns up to limit running canaries, in the order of their identifiers, after one of them, of which is not
-	// decided whom they leave out.
+	// UndecidedCanaries returns up to limit running canaries for which it is not decided whom they leave out, in the order of their
+	// identifiers, after one of them.
 	UndecidedCanaries(ctx context.Context, after string, limit int) ([]canary.Canary, error)
 	// LeaveOutCallers stores whom a canary leaves out, unless that is decided.
 	LeaveOutCallers(ctx context.Context, l canary.Lead, canaryID string, list []byte) error
@@ -88,7 +88,7 @@ type Control interface {
 	// RunningCanaries returns canaries that are judged, in the order of their identifiers, after one of them.
 	RunningCanaries(ctx context.Context, after string, limit int) ([]canary.Canary, error)
 	// JudgeCanary stores what the present step (number) has counted, and does what d says: nothing, advance, abort, pause or
-	// promote. A node that leads no more changes nothing (fault.Conflict).
+	// promote. If the process no longer leads, nothing is changed (fault.Conflict).
 	JudgeCanary(ctx context.Context, canaryID string, number int, lead canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error
 }
 
@@ -133,7 +133,7 @@ func New(cfg Config) (*Leader, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Leader{cfg: cfg, room: canary.NewRoom(MaxMemory), states: map[string]*state{}}, nil
+	return &Leader{cfg: cfg, room: canary.NewRoom(MaxMemory), states: map[string]*state{}, lists: lists{failed: map[string]int{}}}, nil
 }
 
 // Start begins to judge, until Stop.

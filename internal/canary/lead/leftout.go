@@ -24,14 +24,14 @@ const (
 	keysAtOnce = 2_000
 )
 
-// lists is what the Leader knows of canaries of which is not decided whom they leave out.
+// lists is what the Leader knows about canaries for which it has not yet decided whom they leave out.
 type lists struct {
 	after  string         // the canary of the last turn
 	failed map[string]int // how often it failed, by canary
 	told   time.Time
 }
 
-// LeaveOut decides of canaries that have begun whom they leave out, if this process leads. Calls of it must not overlap.
+// LeaveOut decides whom canaries that have begun leave out, if this process leads. Calls of it must not overlap.
 func (l *Leader) LeaveOut(ctx context.Context) error {
 	lead := l.current()
 	if lead == (canary.Lead{}) {
@@ -44,7 +44,7 @@ func (l *Leader) LeaveOut(ctx context.Context) error {
 	if l.lists.after = ""; len(list) == listsAtOnce {
 		l.lists.after = list[len(list)-1].ID
 	} else if len(list) == 0 {
-		l.lists.failed = nil
+		clear(l.lists.failed)
 	}
 	var errs []error
 	for i := range list {
@@ -56,9 +56,6 @@ func (l *Leader) LeaveOut(ctx context.Context) error {
 func (l *Leader) leaveOut(ctx context.Context, lead canary.Lead, c *canary.Canary) error {
 	callers, err := l.badCallers(ctx, c)
 	if err != nil {
-		if l.lists.failed == nil {
-			l.lists.failed = map[string]int{}
-		}
 		l.lists.failed[c.ID]++
 		if err = fmt.Errorf("find whom canary %s leaves out: %w", c.ID, err); l.lists.failed[c.ID] < listTries || ctx.Err() != nil {
 			return err
@@ -72,9 +69,10 @@ func (l *Leader) leaveOut(ctx context.Context, lead canary.Lead, c *canary.Canar
 	return nil
 }
 
-// badCallers returns the callers whose share of bad requests in the hour before was above what the canary allows: those with most of
-// them, if there are more than canary.MaxLeftOut. The minute in which the canary began is not part of that hour: reports do not say
-// which of its requests the canary had already, and these say nothing about the caller. Callers without a key are not among them.
+// badCallers returns the callers whose share of bad requests in the hour before was above what the canary allows. If they are more
+// than canary.MaxLeftOut, it returns those with the most bad requests. The minute in which the canary began is not part of that hour:
+// reports do not say which of its requests the canary had already, and those say nothing about the caller. Callers without a key are
+// never left out.
 func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, error) {
 	cfg := c.Plan.Config()
 	if !cfg.Errors {
@@ -115,7 +113,7 @@ func (l *Leader) badCallers(ctx context.Context, c *canary.Canary) ([]uint64, er
 	return callers, nil
 }
 
-// byBucket adds up the keys of a rotation, which are one caller (snapshot.Caller.Principal).
+// byBucket adds up the keys of a rotation, which are one caller (snapshot.Caller.PrincipalHash).
 func (l *Leader) byBucket(ctx context.Context, accountID string, keys map[[16]byte]traffic.KeyCounts) (map[[16]byte]traffic.KeyCounts, error) {
 	keyIDs := make([]string, 0, len(keys))
 	for u := range keys {

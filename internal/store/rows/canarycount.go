@@ -40,7 +40,7 @@ func (s *Store) AppendCanaryCounts(ctx context.Context, batch accesslog.BatchID,
 			return err
 		}
 		if stored > canary.MaxStored {
-			return t.Fail(fault.New(fault.Unavailable, "too many counts of canaries are stored that no node with the management API adds up"))
+			return t.Fail(fault.New(fault.Unavailable, "too many counts of canaries wait to be added up: run a node with the management API, which does that"))
 		}
 		for i := range list {
 			seqs = append(seqs, last-int64(len(list))+int64(i)+1)

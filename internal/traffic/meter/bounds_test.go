@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -23,7 +24,7 @@ func TestUsageIsBounded(t *testing.T) {
 		binary.BigEndian.PutUint32(e.Key[12:], uint32(n+1))
 		m.Take([]accesslog.Entry{e})
 	}
-	const most = maxUses / (accountShare + 1) * accountShare // of one account
+	const most = maxUses / (fairslots.OfFree + 1) * fairslots.OfFree // of one account
 	for n := range most + 3 {
 		take(n)
 	}
@@ -33,7 +34,7 @@ func TestUsageIsBounded(t *testing.T) {
 	if got := m.LostUsage(); got != 3 || m.Lost() != 0 {
 		t.Errorf("usage records lack %d requests and reports %d, want 3 and none", got, m.Lost())
 	}
-	if got := m.active.useShares.all; got != most {
+	if got := m.active.useShares.Taken(); got != most {
 		t.Errorf("the window has %d identities, want %d", got, most)
 	}
 	cost := func(meter string) string {
@@ -43,8 +44,8 @@ func TestUsageIsBounded(t *testing.T) {
 	take(0)
 	e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "requests", Units: 5}))
 	take(0)
-	if got := m.LostUsage(); got != 4 || m.Lost() != 0 || m.active.useShares.all != most {
-		t.Errorf("with a new meter of a full window, usage records lack %d requests and reports %d of %d; want 4, none and %d", got, m.Lost(), m.active.useShares.all, most)
+	if got := m.LostUsage(); got != 4 || m.Lost() != 0 || m.active.useShares.Taken() != most {
+		t.Errorf("with a new meter of a full window, usage records lack %d requests and reports %d of %d; want 4, none and %d", got, m.Lost(), m.active.useShares.Taken(), most)
 	}
 }
 
@@ -63,8 +64,11 @@ func TestNoAccountTakesTheRoomOfOthers(t *testing.T) {
 		m.Take([]accesslog.Entry{e})
 	}
 	w := m.active
-	for _, all := range []*shares{&w.useShares, &w.cellShares} { // as after so many requests
-		all.add([16]byte{1}, all.most/(accountShare+1)*accountShare)
+	for _, all := range []struct {
+		*fairslots.Shares[[16]byte]
+		most int
+	}{{&w.useShares, maxUses}, {&w.cellShares, maxCells}} { // as after so many requests
+		all.Take([16]byte{1}, all.most/(fairslots.OfFree+1)*fairslots.OfFree)
 		take(1, 0)
 	}
 	if m.Lost() != 1 || m.LostUsage() != 2 {
@@ -92,7 +96,7 @@ func TestMetersOfUsageAreBounded(t *testing.T) {
 		e.Cost = string(accesslog.AppendCost(nil, &accesslog.Cost{Meter: "m" + strconv.Itoa(n), Units: 1}))
 		m.Take([]accesslog.Entry{e})
 	}
-	if got := m.active.useShares.all; got != meters+1 {
+	if got := m.active.useShares.Taken(); got != meters+1 {
 		t.Errorf("the window counts %d identities and meters, want %d", got, meters+1)
 	}
 	m.active.reset()
@@ -127,7 +131,7 @@ func TestTargetsAreBounded(t *testing.T) {
 	if got, other := of(1, "default", "3"), of(1, "default", traffic.OtherDestination); got != 2 || other != 7 || len(w.sent) != traffic.MaxDestinations+1 {
 		t.Errorf("a known target has %d requests, further ones %d, of %d destinations; want 2, 7 and %d", got, other, len(w.sent), traffic.MaxDestinations+1)
 	}
-	w.sentShares.add([16]byte{2}, maxSent/(accountShare+1)*accountShare) // as after so many targets
+	w.sentShares.Take([16]byte{2}, maxSent/(fairslots.OfFree+1)*fairslots.OfFree) // as after so many targets
 	take(2, "a")
 	take(2, "b")
 	take(3, "a")
@@ -172,7 +176,7 @@ func TestMetersOfTrafficAreBounded(t *testing.T) {
 			t.Errorf("the counts of account %d have %d meters, and %d units of others; want at most %d, and %d", i+1, len(a), other, traffic.MaxMeters+1, want)
 		}
 	}
-	m.active.chargeShares.add([16]byte{3}, maxCharges)
+	m.active.chargeShares.Take([16]byte{3}, maxCharges)
 	take(2, "tokens")
 	if m.Lost() != 1 {
 		t.Errorf("%d requests are lost of a full window, want 1", m.Lost())

@@ -33,7 +33,7 @@ const (
 	flushCells    = 1 << 17 // starts an early flush
 	flushArrivals = 1 << 20
 	flushCharges  = 1 << 18
-	maxCells      = 1 << 20 // further records are lost; accounts share them, as the next two, by the rule of shares
+	maxCells      = 1 << 20 // further records are lost; accounts share them, as the next two, by the rule of fairslots.Shares
 	maxCharges    = 1 << 21 // further records are lost; one takes 40 bytes
 	flushSent     = 1 << 15
 	maxSent       = 1 << 16   // further destinations are counted together; one takes about 1.5 KB
@@ -114,7 +114,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 		if r.Part == accesslog.Started || r.Account == [16]byte{} {
 			continue
 		}
-		if !w.cellShares.mayTake(r.Account) || !w.chargeShares.mayTake(r.Account) {
+		if !w.cellShares.MayTake(r.Account, 1) || !w.chargeShares.MayTake(r.Account, 1) {
 			m.lost.Add(1)
 			continue
 		}
@@ -122,7 +122,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 			m.unbilled.Add(1)
 		}
 	}
-	full := len(w.cells) >= flushCells || w.useShares.all >= flushCells || len(w.sent) >= flushSent || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
+	full := len(w.cells) >= flushCells || w.useShares.Taken() >= flushCells || len(w.sent) >= flushSent || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
 	m.mu.Unlock()
 	if full {
 		m.wake.Notify()

@@ -58,7 +58,7 @@ func (w *window) newSent(i *identity, to traffic.Destination) uint32 {
 		told = new(traffic.Destinations)
 		w.sentTo[i.account] = told
 	}
-	if to.Target != "" && !w.sentShares.mayTake(i.account) {
+	if to.Target != "" && !w.sentShares.MayTake(i.account, 1) {
 		to = traffic.Destination{Upstream: traffic.OtherDestination, Target: traffic.OtherDestination}
 	}
 	to, id := told.Of(to)
@@ -66,7 +66,7 @@ func (w *window) newSent(i *identity, to traffic.Destination) uint32 {
 	if known {
 		return slot
 	}
-	w.sentShares.add(i.account, 1)
+	w.sentShares.Take(i.account, 1)
 	s := new(sent)
 	if last := len(w.spareSent) - 1; last >= 0 {
 		s, w.spareSent = w.spareSent[last], w.spareSent[:last]

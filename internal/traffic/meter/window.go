@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/usage"
 )
@@ -103,7 +104,7 @@ type window struct {
 	seed      maphash.Seed
 
 	// What accounts have of cells, of charges, of sent, and of identities in used and meters of costs that they have.
-	cellShares, chargeShares, sentShares, useShares shares
+	cellShares, chargeShares, sentShares, useShares fairslots.Shares[[16]byte]
 	names                                           map[string]string // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
@@ -114,7 +115,7 @@ func newWindow() *window {
 	return &window{
 		slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{},
 		sentSlots: make([]uint32, 64), sentTo: map[[16]byte]*traffic.Destinations{}, seed: maphash.MakeSeed(),
-		cellShares: newShares(maxCells), chargeShares: newShares(maxCharges), sentShares: newShares(maxSent), useShares: newShares(maxUses),
+		cellShares: fairslots.NewShares[[16]byte](maxCells), chargeShares: fairslots.NewShares[[16]byte](maxCharges), sentShares: fairslots.NewShares[[16]byte](maxSent), useShares: fairslots.NewShares[[16]byte](maxUses),
 	}
 }
 
@@ -130,11 +131,11 @@ func (w *window) reset() {
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
-	w.cellShares.reset()
-	w.chargeShares.reset()
-	w.sentShares.reset()
+	w.cellShares.Reset()
+	w.chargeShares.Reset()
+	w.sentShares.Reset()
 	w.resetSent()
-	w.useShares.reset()
+	w.useShares.Reset()
 	if len(w.used) > keptTables {
 		clear(w.used)
 	}
@@ -150,35 +151,6 @@ func (w *window) reset() {
 	if len(w.names) > keptNames {
 		clear(w.names)
 	}
-}
-
-// shares is what accounts have of something bounded. An account may take more while it has less than accountShare times
-// as much as all accounts leave free, so that no account takes all of it.
-type shares struct {
-	most, all int
-	of        map[[16]byte]int // by account
-}
-
-const accountShare = 3
-
-func newShares(most int) shares { return shares{most: most, of: map[[16]byte]int{}} }
-
-// mayTake reports whether an account may take more.
-func (s *shares) mayTake(account [16]byte) bool {
-	free := s.most - s.all
-	return free >= s.most/2 || free > 0 && s.of[account] < accountShare*free
-}
-
-func (s *shares) add(account [16]byte, n int) {
-	if n != 0 {
-		s.all += n
-		s.of[account] += n
-	}
-}
-
-func (s *shares) reset() {
-	s.all = 0
-	clear(s.of)
 }
 
 const (
@@ -237,7 +209,7 @@ func (w *window) charge(c *cell, e *accesslog.Entry) {
 			at = w.charges[at-1].next
 		}
 		if at == 0 {
-			w.chargeShares.add(e.Account, 1)
+			w.chargeShares.Take(e.Account, 1)
 			w.charges = append(w.charges, charge{traffic.Amount{Meter: meter}, c.charges})
 			at = uint32(len(w.charges))
 			c.charges = at
@@ -272,8 +244,8 @@ func (w *window) use(c *cell, e *accesslog.Entry) bool {
 		switch {
 		case c.Meter == usage.Requests:
 			requests = c.Units
-		case u.Has(c.Meter) || w.useShares.mayTake(e.Account):
-			w.useShares.add(e.Account, u.Count(w.name(c.Meter), c.Units, 1))
+		case u.Has(c.Meter) || w.useShares.MayTake(e.Account, 1):
+			w.useShares.Take(e.Account, u.Count(w.name(c.Meter), c.Units, 1))
 		default:
 			complete = complete && c.Units <= 0
 		}
@@ -300,12 +272,12 @@ func (w *window) useOf(e *accesslog.Entry) *usage.Use {
 		w.used[e.Account] = t
 	}
 	i := usage.Identity{Owner: e.OwnerID, Key: e.Key, Gateway: e.Gateway, Route: e.Route, From: e.PeriodStart, Until: e.PeriodEnd}
-	if !w.useShares.mayTake(e.Account) && !t.Has(&i) {
+	if !w.useShares.MayTake(e.Account, 1) && !t.Has(&i) {
 		return nil
 	}
 	u, isNew := t.Of(&i)
 	if isNew {
-		w.useShares.add(e.Account, 1)
+		w.useShares.Take(e.Account, 1)
 		u.Texts = usage.Texts{ExternalID: e.Owner, Plan: e.Plan, Prefix: string(bytes.TrimRight(e.Prefix[:], "\x00"))}
 	}
 	return u
@@ -348,7 +320,7 @@ func (w *window) cell(i *identity) *cell {
 		}
 		at = (at + 1) & mask
 	}
-	w.cellShares.add(i.account, 1)
+	w.cellShares.Take(i.account, 1)
 	w.cells = append(w.cells, cell{identity: *i, measured: w.measured(*i)})
 	w.slots[at] = uint32(len(w.cells))
 	if 2*len(w.cells) > len(w.slots) {
