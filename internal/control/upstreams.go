@@ -330,7 +330,7 @@ func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *ga
 		return err
 	}
 	switch a {
-	case audit.TargetAdd, audit.TargetUpdate, audit.TargetDrain, audit.TargetDelete: // a deploy is no other service
+	case audit.TargetAdd, audit.TargetUpdate, audit.TargetDrain, audit.TargetDelete: // a deploy does not make it another service
 		return nil
 	}
 	return w.canaryMeetsSettings(ctx, before, g)
