@@ -2969,10 +2969,10 @@ type LoggedRequest struct {
 	// Example: GET
 	Method string `json:"method"`
 
-	// Targets that the request was not sent to because of their state: those that its last
-	// attempt, or a request without a target, could not choose, in the order of the
-	// configuration; at most 4. Kept for requests with attempts, and for those for which
-	// there was no target at all; null if there is none.
+	// Targets that the request could not be sent to because of their state, as it was when
+	// its last target was to be chosen: in the order of the configuration, at most 4. Kept
+	// for requests with attempts, and for those for which there was no target; null if
+	// there are none.
 	NotTried *[]RequestTarget `json:"not_tried"`
 
 	// NotTriedCount Number of all such targets.

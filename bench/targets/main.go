@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command targets measures an upstream with three targets under load from 64 connections: what fails, and what the
-// targets get, while one is killed, refuses, comes back, flaps, is slow or vanishes, while one is drained, and the CPU of a request beside one
-// target. Each row has the bar of targets.md, section 10. Run it with make bench-targets.
+// targets get, while one is killed, refuses, comes back, flaps, is slow, vanishes or is drained, and the CPU of a request
+// beside one target. Each row has the bar of targets.md, section 10. Run it with make bench-targets.
 package main
 
 import (

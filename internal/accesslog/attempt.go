@@ -113,25 +113,22 @@ func appendTexts(b []byte, texts ...string) []byte {
 // Attempts returns the attempts of a text that AppendAttempt wrote, in their order. Their texts share its memory. It ends at the
 // first part that is damaged, and returns none if a later version has written the text.
 func Attempts(text string) iter.Seq[Attempt] {
-	return func(yield func(Attempt) bool) {
-		readAttempts(text, yield, func(UntriedTarget) {}, func(_ int, _ bool) {})
-	}
+	return func(yield func(Attempt) bool) { readAttempts(text, yield, nil) }
 }
 
 // UntriedOf returns what AppendUntried wrote to a text. Its texts share the memory of the text. It has nothing to say if the text
 // is damaged.
 func UntriedOf(text string) (u Untried) {
-	readAttempts(text, func(Attempt) bool { return true }, func(t UntriedTarget) { u.Targets = append(u.Targets, t) }, func(count int, all bool) {
-		u.Count, u.AllUnhealthy = count, all
-	})
+	readAttempts(text, func(Attempt) bool { return true }, &u)
 	if u.Count < len(u.Targets) {
 		return Untried{}
 	}
 	return u
 }
 
-// readAttempts calls functions with the parts of a text, in their order, until the first that is damaged, or attempt returns false.
-func readAttempts(text string, attempt func(Attempt) bool, target func(UntriedTarget), rest func(count int, all bool)) {
+// readAttempts calls attempt with each attempt of a text until it returns false, and sets u, which may be nil, to what AppendUntried
+// wrote. It ends at the first part that is damaged.
+func readAttempts(text string, attempt func(Attempt) bool, u *Untried) {
 	if text == "" || text[0] != attemptsForm {
 		return
 	}
@@ -154,13 +151,17 @@ func readAttempts(text string, attempt func(Attempt) bool, target func(UntriedTa
 			if p.damaged {
 				return
 			}
-			target(t)
+			if u != nil {
+				u.Targets = append(u.Targets, t)
+			}
 		case kindRest:
 			count, all := int(p.number()), p.number() != 0
 			if p.damaged {
 				return
 			}
-			rest(count, all)
+			if u != nil {
+				u.Count, u.AllUnhealthy = count, all
+			}
 		default:
 			return
 		}

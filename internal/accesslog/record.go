@@ -145,8 +145,8 @@ type Entry struct {
 	// Limited, it is the name of the plan's limit, <plan>.<limit>, or "".
 	Detail string
 	Cost   string // what the request was charged by the rules of its route; see Costs
-	// AttemptList has the attempts of a request to an upstream with several targets, if there were several, or the only one
-	// failed, or there was none because every target drains, and which targets were not tried then; otherwise "". See the functions
+	// AttemptList has the attempts of a request to an upstream with several targets, and the targets that were not tried. It is ""
+	// unless there were several attempts, the only one failed, or there was none because every target drains. See the functions
 	// Attempts and UntriedOf.
 	AttemptList string
 }

@@ -37,7 +37,7 @@ type loggedRequestRecord struct {
 
 	Attempts []requestAttemptRecord `json:"attempts" nullable:"true" doc:"Attempts of a request to an upstream with several targets, in their order, if there were several or the only one failed; at most 6. null for other requests."`
 
-	NotTried      []requestTargetRecord `json:"not_tried" nullable:"true" doc:"Targets that the request was not sent to because of their state: those that its last attempt, or a request without a target, could not choose, in the order of the configuration; at most 4. Kept for requests with attempts, and for those for which there was no target at all; null if there is none."`
+	NotTried      []requestTargetRecord `json:"not_tried" nullable:"true" doc:"Targets that the request could not be sent to because of their state, as it was when its last target was to be chosen: in the order of the configuration, at most 4. Kept for requests with attempts, and for those for which there was no target; null if there are none."`
 	NotTriedCount int                   `json:"not_tried_count" doc:"Number of all such targets." example:"1"`
 	AllUnhealthy  bool                  `json:"all_unhealthy" doc:"Whether every target of the upstream was unhealthy, ejected or drained, so that the request was sent to any that was not drained. Kept for requests with attempts." example:"false"`
 }

@@ -5,10 +5,10 @@ import "time"
 // MaxUntried is how many targets Attempts.Untried returns at most.
 const MaxUntried = 4
 
-// untried is which targets a view leaves out for their state. It is immutable.
+// untried has the targets that a view leaves out because of their state. It is immutable.
 type untried struct {
 	all   []*Target
-	first []Status // of as many as Attempts.Untried may need: it leaves out those that were tried
+	first []Status // of the first, as many as Attempts.Untried may need: it leaves out those that were tried
 }
 
 // note notes that a target was left out. The caller holds the lock of the upstream.
@@ -18,7 +18,8 @@ func (o *untried) note(now time.Duration, t *entry, heeds bool) {
 	}
 }
 
-// leavesOut reports whether a view whose targets have the level best leaves out a target of level l for its state.
+// leavesOut reports whether the state of a target, which has the level l, keeps it out of a view. best is the level of the targets
+// in the view.
 func leavesOut(l, best level, allUnhealthy bool) bool {
 	switch l {
 	case primaryUnknown, backupUnknown:

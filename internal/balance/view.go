@@ -174,11 +174,15 @@ func (u *Upstream) rebuild(now time.Duration) *view {
 	}
 	v.open = len(v.targets)
 	for i := range t.targets {
-		if !v.allUnhealthy && levelOf[i] == halfOpened && (best >= backup || !t.targets[i].backup) {
-			v.add(now, t.targets[i])
+		x := &t.targets[i]
+		if x.backup && best < backup { // not needed
+			continue
 		}
-		if leavesOut(levelOf[i], best, v.allUnhealthy) && (best >= backup || !t.targets[i].backup) {
-			v.untried.note(now, &t.targets[i], heeds)
+		if !v.allUnhealthy && levelOf[i] == halfOpened {
+			v.add(now, *x)
+		}
+		if leavesOut(levelOf[i], best, v.allUnhealthy) {
+			v.untried.note(now, x, heeds)
 		}
 	}
 	v.sum()

@@ -417,8 +417,8 @@ func engines() map[string]func(tb testing.TB, h *harness, counted func(storestat
 var removing = []string{importing, "fail deliveries", "remove old records", "delete account", "remove account"}
 
 // Guarantee: no transaction writes more than 2,000 rows, whatever its operation is and however much an account has, except
-// for 16 more of each key of an import. In
-// PostgreSQL, each other holds the head of the change log for the round trip of its COMMIT alone.
+// an import, which may write 16 more for each key. In PostgreSQL, a transaction holds the head of the change log for the round trip
+// of its COMMIT alone, unless its operation is one of removing.
 func TestRowsOfEveryTransaction(t *testing.T) {
 	for name, open := range engines() {
 		t.Run(name, func(t *testing.T) {

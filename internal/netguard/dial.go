@@ -11,7 +11,7 @@ import (
 // MaxAddresses is how many addresses of a name Dial tries at most. A name server may give thousands.
 const MaxAddresses = 32
 
-// attempts counts the attempts to connect of a Dial.
+// attempts counts the attempts to connect of a Dial. Nil counts none.
 type attempts struct {
 	end context.CancelFunc
 
@@ -32,7 +32,7 @@ func Dial(ctx context.Context, d *net.Dialer, network, address string) (net.Conn
 	if err == nil {
 		return conn, nil
 	}
-	tries, _ := ctx.Value(attemptsKey{}).(*attempts)
+	tries := attemptsOf(ctx)
 	tries.mu.Lock()
 	defer tries.mu.Unlock()
 	switch {
@@ -47,35 +47,41 @@ func Dial(ctx context.Context, d *net.Dialer, network, address string) (net.Conn
 // Bounded returns a context for several calls of Dial, which together try MaxAddresses addresses at most. It ends when they have tried
 // more.
 func Bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, is := ctx.Value(attemptsKey{}).(*attempts); is {
+	if attemptsOf(ctx) != nil {
 		return ctx, func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	return context.WithValue(ctx, attemptsKey{}, &attempts{end: cancel}), cancel
 }
 
-// begin counts an attempt of ctx, and reports whether it may be made.
-func begin(ctx context.Context) error {
-	tries, is := ctx.Value(attemptsKey{}).(*attempts)
-	if !is {
+// attemptsOf returns the attempts that are counted for ctx, or nil.
+func attemptsOf(ctx context.Context) *attempts {
+	a, _ := ctx.Value(attemptsKey{}).(*attempts)
+	return a
+}
+
+// begin counts an attempt. The error is that there were too many, which ends the context.
+func (a *attempts) begin() error {
+	if a == nil {
 		return nil
 	}
-	tries.mu.Lock()
-	defer tries.mu.Unlock()
-	if tries.n++; tries.n > MaxAddresses {
-		tries.end()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.n++; a.n > MaxAddresses {
+		a.end()
 		return context.Canceled
 	}
 	return nil
 }
 
-// note notes that the guard has refused an address of ctx.
-func note(ctx context.Context, refused error) {
-	if tries, is := ctx.Value(attemptsKey{}).(*attempts); is && refused != nil {
-		tries.mu.Lock()
-		defer tries.mu.Unlock()
-		if tries.refused == nil {
-			tries.refused = refused
-		}
+// refuse notes the error of the guard for an address.
+func (a *attempts) refuse(err error) {
+	if a == nil || err == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.refused == nil {
+		a.refused = err
 	}
 }

@@ -89,7 +89,8 @@ func couldBeAllowed(p Policy, addr netip.Addr) bool {
 // the dialer connects to it. It counts the attempts of Dial.
 func (g *Guard) Control(p Policy) func(ctx context.Context, network, address string, c syscall.RawConn) error {
 	return func(ctx context.Context, _, address string, _ syscall.RawConn) error {
-		if err := begin(ctx); err != nil {
+		tries := attemptsOf(ctx)
+		if err := tries.begin(); err != nil {
 			return err
 		}
 		addr, err := netip.ParseAddrPort(address)
@@ -97,7 +98,7 @@ func (g *Guard) Control(p Policy) func(ctx context.Context, network, address str
 			return fmt.Errorf("check address %q: %w", address, err)
 		}
 		err = g.Check(p, addr)
-		note(ctx, err)
+		tries.refuse(err)
 		return err
 	}
 }

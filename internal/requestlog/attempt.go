@@ -43,7 +43,7 @@ func ExplainUntried(t *accesslog.UntriedTarget) string {
 	case accesslog.StateEjected:
 		why = ejection(t.Since, t.Until, t.Failures)
 	case accesslog.StateHalfOpen:
-		why = ejection(t.Since, t.Until, t.Failures) + "; one request at a time tries it since"
+		why = ejection(t.Since, t.Until, t.Failures) + "; that is over, and one request at a time tries it"
 	case accesslog.StateWaits:
 		why = "waits for its first check"
 	}

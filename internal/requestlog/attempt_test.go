@@ -47,13 +47,13 @@ func TestExplainAttempt(t *testing.T) {
 func TestExplainUntried(t *testing.T) {
 	at := time.Date(2026, 5, 6, 12, 0, 3, 0, time.UTC).UnixMilli()
 	for want, u := range map[string]accesslog.UntriedTarget{
-		"a:1 (ejected 12:00:03 after 5 failures, for 10 s)":                                      {State: accesslog.StateEjected, Reason: "connect", Since: at, Until: at + 10_000, Failures: 5},
-		"a:1 (ejected 12:00:03 after 1 failure, for 20 s; one request at a time tries it since)": {State: accesslog.StateHalfOpen, Reason: "connect", Since: at, Until: at + 20_000, Failures: 1},
-		"a:1 (unhealthy since 12:00:03: status 503)":                                             {State: accesslog.StateUnhealthy, Reason: "status 503", Since: at},
-		"a:1 (unhealthy since 12:00:03: address not allowed)":                                    {State: accesslog.StateUnhealthy, Reason: "address_not_allowed", Since: at},
-		"a:1 (waits for its first check)":                                                        {State: accesslog.StateWaits},
-		"a:1 (draining)":                                                                         {State: accesslog.StateDraining},
-		"a:1 (of later)":                                                                         {State: "of_later"},
+		"a:1 (ejected 12:00:03 after 5 failures, for 10 s)":                                                  {State: accesslog.StateEjected, Reason: "connect", Since: at, Until: at + 10_000, Failures: 5},
+		"a:1 (ejected 12:00:03 after 1 failure, for 20 s; that is over, and one request at a time tries it)": {State: accesslog.StateHalfOpen, Reason: "connect", Since: at, Until: at + 20_000, Failures: 1},
+		"a:1 (unhealthy since 12:00:03: status 503)":                                                         {State: accesslog.StateUnhealthy, Reason: "status 503", Since: at},
+		"a:1 (unhealthy since 12:00:03: address not allowed)":                                                {State: accesslog.StateUnhealthy, Reason: "address_not_allowed", Since: at},
+		"a:1 (waits for its first check)":                                                                    {State: accesslog.StateWaits},
+		"a:1 (draining)":                                                                                     {State: accesslog.StateDraining},
+		"a:1 (of later)":                                                                                     {State: "of_later"},
 	} {
 		u.Target = "a:1"
 		if got := ExplainUntried(&u); got != want {

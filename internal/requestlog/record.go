@@ -234,9 +234,9 @@ func (r *Record) invalidKey() string {
 	case accesslog.MistypedKey:
 		return "what was sent begins like a key, and its length or checksum does not fit: it was mistyped or cut off"
 	case accesslog.NotAKey:
-		return "what was sent as a key does not have the form of a key, which begins with kg_, and is no imported key of this account"
+		return "what was sent as a key does not have the form of a key, which begins with kg_, and is not an imported key of this account"
 	case accesslog.AddressFailed:
-		return "imported keys were not looked up, because 60 requests of this address had failed to authenticate within 60 seconds"
+		return "imported keys were not looked up, because 60 requests from this address had failed to authenticate within 60 seconds"
 	}
 	return "no key was sent, or it does not have the format of a key"
 }

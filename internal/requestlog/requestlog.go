@@ -37,7 +37,7 @@ type Request struct {
 	Decision   Decision
 	Costs      []accesslog.Cost    // nil if the request has none
 	Attempts   []accesslog.Attempt // at targets of its upstream: nil unless there were several, or the only one failed
-	Untried    accesslog.Untried   // targets of its upstream to which it could not be sent for their state; kept with Attempts, or without a target
+	Untried    accesslog.Untried   // targets that it could not be sent to because of their state; none unless there are Attempts or there was no target
 	Side       string              // the upstream that a split decided for; "" without a split
 	SideReason string              // why, in words
 	// LeftOut is the number of refused or failed requests of the account that began

@@ -119,7 +119,7 @@ func (f *findings) examineSpace(settings *config.Config, dir string) {
 		f.problem(check, "free some space", "%s has only %s free; a server whose disk is full accepts no changes", dir, sizeText(free))
 	case !settings.Shared() && free < float64(settings.AuditMaxBytes)+float64(settings.RequestsMaxBytes):
 		f.warn(check, "lower --audit-max-bytes or --requests-max-bytes, or give the data directory a larger disk",
-			"%s has %s free, and the audit log may take up to %s, and the request log up to %s", dir, sizeText(free), sizeText(float64(settings.AuditMaxBytes)), sizeText(float64(settings.RequestsMaxBytes)))
+			"%s has %s free; the audit log may take up to %s, and the request log up to %s", dir, sizeText(free), sizeText(float64(settings.AuditMaxBytes)), sizeText(float64(settings.RequestsMaxBytes)))
 	default:
 		f.ok(check, "%s has %s free", dir, sizeText(free))
 	}

@@ -67,7 +67,7 @@ func (s *Server) openRequestLog() (_ sink, err error) {
 		func() float64 { return float64(s.requestLog.Lost()) })
 	s.metrics.Counter("keygate_requestlog_left_out_total", "Refused and failed requests left out of the request log by sampling.",
 		func() float64 { return float64(s.requestLog.LeftOut()) })
-	s.metrics.Counter("keygate_requestlog_removed_early_total", "Requests that this node has removed from the request log within 24 hours, because it was larger than --requests-max-bytes.",
+	s.metrics.Counter("keygate_requestlog_removed_early_total", "Requests that this node removed from the request log before their 24 hours were over, because the log was larger than --requests-max-bytes.",
 		func() float64 { return float64(s.requestLog.RemovedEarly()) })
 	return s.requestLog, nil
 }

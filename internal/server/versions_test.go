@@ -17,9 +17,10 @@ import (
 )
 
 // Guarantee: two versions run side by side. While a node that reads only older formats holds a lease, a change that
-// it could not read is a 503 that names the node, and no holder of a key can rotate it, since such a node would not revoke
-// what self-service has made, no key gets a concurrency, which such a node would not enforce, and none is imported, which such a node would refuse; when the node is gone, such changes succeed. A node that meets a
-// change of a newer version gives its lease up, and /readyz and the log say why.
+// it could not read is a 503 that names the node: a holder of a key cannot rotate it, since such a node would not revoke what
+// self-service has made; a key gets no concurrency, which such a node would not enforce; and no key is imported, since such a node
+// would refuse it. When the node is gone, such changes succeed. A node that meets a change of a newer version gives its lease up,
+// and /readyz and the log say why.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	c := startCluster(t, 1)
 	made := 0

@@ -18,15 +18,15 @@ type KeysQuery struct {
 	AccountID string
 	Gateway   [16]byte
 	Routes    map[[16]byte]struct{}
-	// Of requests that began between the minutes in which From and Until are: those of the minute of Until are not among them.
+	// From and Until select requests by when they began: in the minute of From or later, and before the minute of Until.
 	From, Until time.Time
 }
 
 // maxKeys is how many keys KeysOf tells apart. Further ones are left out.
 const maxKeys = 250_000
 
-// KeysOf returns the keys that made the requests of a query. Requests without a key are not among them: no report tells these
-// callers apart. Call Sync of the meter before.
+// KeysOf returns the keys that made the requests of a query. Requests without a key are left out: reports do not tell
+// their callers apart. Call Sync of the meter before.
 func KeysOf(ctx context.Context, store ChunkReader, q *KeysQuery) (map[[16]byte]KeyCounts, error) {
 	const minute = 60
 	chunks := ChunkQuery{AccountID: q.AccountID, Part: Keys, Tier: Minutes, From: floor(q.From.Unix(), minute), Before: floor(q.Until.Unix(), minute)}

@@ -6,8 +6,8 @@ import (
 	"github.com/keygate/keygate/internal/event"
 )
 
-// The bounds of the events of one account and type: so many at once, and then one in each raiseInterval. Events are kept for days,
-// and whoever exceeds a limit again and again, which may need no key, must not fill the disk.
+// The bounds of the events of one account and type: so many at once, and then one in each raiseInterval. Events are kept for days.
+// A client that exceeds a limit again and again, for which it may not even need a key, must not fill the disk.
 const (
 	raiseBurst    = 10_000
 	raiseInterval = time.Second

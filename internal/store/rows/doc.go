@@ -19,7 +19,7 @@
 //   - A condition on a boolean column is written as = true or = false, as the partial indexes of SQLite need it.
 //   - OFFSET without a limit is written as LIMIT ALL OFFSET.
 //   - A table in FROM that is a query has a name, and parts of a UNION that have an order are such tables.
-//   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column.
+//   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column. One of bytes is not (inLists).
 //   - A number that PostgreSQL does not know the type of has a cast, as in $1::bigint. SQLite does not get it.
 //   - queue_now is the time of the queue of deliveries. SQLite, which has one node, takes the time that it is given.
 //   - unnest is that of columns which QueueEach gets, each a parameter with a cast. SQLite runs the statement for each row,

@@ -57,13 +57,8 @@ func (t *Reader) OwnerByExternalID(ctx context.Context, accountID, externalID st
 }
 
 // OwnersByExternalID implements control.OwnerReader.
-func (t *Reader) OwnersByExternalID(ctx context.Context, accountID string, externalIDs []string) (all []owner.Owner, err error) {
-	err = inLists(accountID, externalIDs, func(list string, args []any) error {
-		some, err := t.SelectOwners(ctx, `WHERE account_id = $1 AND external_id `+list, args...)
-		all = append(all, some...)
-		return err
-	})
-	return all, err
+func (t *Reader) OwnersByExternalID(ctx context.Context, accountID string, externalIDs []string) ([]owner.Owner, error) {
+	return t.SelectOwners(ctx, `WHERE account_id = $1 AND external_id = ANY ($2)`, accountID, externalIDs)
 }
 
 // Owners implements control.OwnerReader.

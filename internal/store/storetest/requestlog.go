@@ -315,8 +315,8 @@ func testRequestCut(h *harness) {
 	same(h, "bytes", h.requestBytes(), map[string]int64{b: sizeOf(foreign)})
 }
 
-// Guarantee: callers that cut the same account at once, while others write to it, remove no more than they must: what remains is the newest, and of the size that
-// it may have but for one record.
+// Guarantee: callers that cut the same account at once, each between writes of its own, remove no more than they must: what remains
+// has exactly the size that it may have.
 func testRequestCutAtOnce(h *harness) {
 	const a, callers = "acct_a", 4
 	var list []requestlog.Record

@@ -4468,7 +4468,7 @@ export interface components {
              * @example GET
              */
             method: string;
-            /** @description Targets that the request was not sent to because of their state: those that its last attempt, or a request without a target, could not choose, in the order of the configuration; at most 4. Kept for requests with attempts, and for those for which there was no target at all; null if there is none. */
+            /** @description Targets that the request could not be sent to because of their state, as it was when its last target was to be chosen: in the order of the configuration, at most 4. Kept for requests with attempts, and for those for which there was no target; null if there are none. */
             not_tried: components["schemas"]["RequestTarget"][] | null;
             /**
              * Format: int64
