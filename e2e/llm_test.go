@@ -88,7 +88,7 @@ func runExample(t *testing.T, program string) string {
 	defer cancel()
 	run := exec.CommandContext(ctx, program, "-keygate", binary, "-once")
 	run.Dir = ".."
-	run.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "KEYGATE_GATEWAY_ADDR="+porttest.Reserve(t),
+	run.Env = append(os.Environ(), "KEYGATE_API_KEY=of-another-server", "TMPDIR="+t.TempDir(), "KEYGATE_GATEWAY_ADDR="+porttest.Reserve(t),
 		"KEYGATE_ADMIN_ADDR="+porttest.Reserve(t), "KEYGATE_OPS_ADDR="+porttest.Reserve(t))
 	run.Cancel = func() error { return run.Process.Signal(os.Interrupt) } // so that it ends its server
 	run.WaitDelay = 30 * time.Second

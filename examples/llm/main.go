@@ -276,8 +276,9 @@ func commandLine(args []string) string {
 
 func (x *example) output(ctx context.Context, args ...string) (string, error) {
 	var out, problems bytes.Buffer
-	c := exec.CommandContext(ctx, x.keygate, args...)
-	c.Dir, c.Env, c.Stdout, c.Stderr = x.dir, x.env, &out, &problems // the admin key is in the directory
+	// The admin key of this server, and not another one that the environment or a context has for its address.
+	c := exec.CommandContext(ctx, x.keygate, append(slices.Clone(args), "--api-key-file", "keygate-data/admin.key")...)
+	c.Dir, c.Env, c.Stdout, c.Stderr = x.dir, x.env, &out, &problems
 	if err := c.Run(); err != nil {
 		return "", fmt.Errorf("keygate %s: %w\n%s", strings.Join(args, " "), err, &problems)
 	}
