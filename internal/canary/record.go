@@ -91,7 +91,7 @@ func (c *Canary) Advance(now time.Time) {
 	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
 }
 
-// Pause ends the running of the present step for now.
+// Pause stops the time of the present step.
 func (c *Canary) Pause(now time.Time) {
 	c.State, c.Ran, c.Since = Paused, c.Ran+max(0, now.Sub(c.Since)), now
 }

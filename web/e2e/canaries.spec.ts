@@ -1,6 +1,6 @@
 import type { Page } from '@playwright/test';
 import { accessible, expect, type Keygate, Service, signIn, test } from './keygate';
-import { settled, shot } from './screens';
+import { overflowing, settled, shot } from './screens';
 
 // gateway makes a gateway with two routes and a second upstream. With a file, its routes come from one.
 async function gateway(keygate: Keygate, upstream: Service, file = false) {
@@ -235,12 +235,7 @@ test('both sides are drawn, and the screens fit every width', async ({ page, key
     for (const width of [1400, 900, 360]) {
       await page.setViewportSize({ width, height: 800 });
       await settled(page);
-      const wide = await page.evaluate(() =>
-        [document.documentElement, ...document.querySelectorAll<HTMLElement>('main .\\@container')]
-          .filter((e) => e.scrollWidth > e.clientWidth)
-          .map((e) => `${e.nodeName} ${e.scrollWidth} > ${e.clientWidth}`),
-      );
-      expect.soft(wide, `${at} at ${width} px`).toEqual([]);
+      expect.soft(await overflowing(page), `${at} at ${width} px`).toEqual([]);
       for (const theme of ['dark', 'light'] as const) {
         await page.emulateMedia({ colorScheme: theme });
         await shot(page, `canaries${at.replaceAll(/\/can\w+/g, '-canary')}-${width}-${theme}`);

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { expect, signIn, test } from './keygate';
+import { overflowing } from './screens';
 
 const spec = (paths: Record<string, unknown>) => JSON.stringify({ openapi: '3.1.0', info: { title: 'Orders', version: '1' }, paths });
 
@@ -411,12 +412,7 @@ test('lists and headings with long text fit every width', async ({ page, keygate
       await page.goto(keygate.url + path);
       await expect(page.locator('main .skeleton')).toHaveCount(0);
       await expect(page.locator('main').getByText(/w{20}/).filter({ visible: true }).first()).toBeVisible();
-      const wide = await page.evaluate(() =>
-        [document.documentElement, ...document.querySelectorAll<HTMLElement>('main .\\@container')]
-          .filter((e) => e.scrollWidth > e.clientWidth)
-          .map((e) => `${e.nodeName} ${e.scrollWidth} > ${e.clientWidth}`),
-      );
-      expect.soft(wide, `${path} at ${width} px`).toEqual([]);
+      expect.soft(await overflowing(page), `${path} at ${width} px`).toEqual([]);
       const open = page.getByRole('navigation', { name: 'Pages of the gateway' }).locator('[aria-current]');
       if (path.startsWith('gateways/')) await expect(open).toBeInViewport({ ratio: 0.95 });
     }

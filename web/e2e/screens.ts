@@ -176,3 +176,12 @@ export async function settled(page: Page) {
   await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
   await expect(page.locator('main .skeleton')).toHaveCount(0);
 }
+
+// overflowing returns the page and its panels if they are wider than they are shown.
+export function overflowing(page: Page): Promise<string[]> {
+  return page.evaluate(() =>
+    [document.documentElement, ...document.querySelectorAll<HTMLElement>('main .\\@container')]
+      .filter((e) => e.scrollWidth > e.clientWidth)
+      .map((e) => `${e.nodeName} ${e.scrollWidth} > ${e.clientWidth}`),
+  );
+}

@@ -1,5 +1,5 @@
 import { accessible, expect, type Keygate, Service, signIn, test } from './keygate';
-import { settled } from './screens';
+import { overflowing, settled } from './screens';
 
 const gateway = (keygate: Keygate, upstream: Service) =>
   keygate.call('POST', '/v1/gateways', {
@@ -480,12 +480,7 @@ test('many upstreams and long names fit every width', async ({ page, keygate, up
     for (const width of [1400, 900, 360]) {
       await page.setViewportSize({ width, height: 800 });
       await settled(page);
-      const wide = await page.evaluate(() =>
-        [document.documentElement, ...document.querySelectorAll<HTMLElement>('main .\\@container')]
-          .filter((e) => e.scrollWidth > e.clientWidth)
-          .map((e) => `${e.nodeName} ${e.scrollWidth} > ${e.clientWidth}`),
-      );
-      expect.soft(wide, `${at} at ${width} px`).toEqual([]);
+      expect.soft(await overflowing(page), `${at} at ${width} px`).toEqual([]);
     }
   }
   watch.check();

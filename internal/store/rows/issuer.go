@@ -35,17 +35,7 @@ func (t *Reader) Issuer(ctx context.Context, accountID, issuerID string) (*issue
 
 // Issuers implements control.IssuerReader.
 func (t *Reader) Issuers(ctx context.Context, accountID string, f control.IssuerFilter, p control.Page) ([]issuer.Issuer, error) {
-	l := listQuery{from: `INDEXED BY issuers_list `}
-	l.where(`account_id = `, accountID)
-	l.where(`id < `, Below(p.After))
-	if f.Name != "" {
-		l.from = ""
-		l.where(`name = `, f.Name)
-	}
-	if f.Query != "" {
-		l.contains(f.Query, "name")
-	}
-	query, args := l.newest(p.Limit)
+	query, args := byName("issuers_list", accountID, f.Name, f.Query, p, "name")
 	return readAll(ctx, t, "read issuers", issuerColumns+query, args, scanIssuer)
 }
 

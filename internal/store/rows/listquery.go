@@ -3,6 +3,8 @@ package rows
 import (
 	"strconv"
 	"strings"
+
+	"github.com/keygate/keygate/internal/control"
 )
 
 // listQuery builds the query of one list. Every value is a parameter, so that there are few different statements.
@@ -35,4 +37,21 @@ func (l *listQuery) contains(text string, columns ...string) {
 func (l *listQuery) newest(limit int) (string, []any) {
 	l.args = append(l.args, Limit(limit))
 	return l.from + `WHERE ` + strings.Join(l.conditions, " AND ") + ` ORDER BY id DESC LIMIT ` + l.last(), l.args
+}
+
+// byName returns the rest of the query of a list, newest first, and its arguments. The list has the records of an account whose name
+// is the given one, and one of whose columns contains the text; "" stands for any. Names are unique in the account, so only a list
+// of any name reads the index.
+func byName(index, accountID, name, text string, p control.Page, columns ...string) (string, []any) {
+	l := listQuery{from: `INDEXED BY ` + index + ` `}
+	l.where(`account_id = `, accountID)
+	l.where(`id < `, Below(p.After))
+	if name != "" {
+		l.from = ""
+		l.where(`name = `, name)
+	}
+	if text != "" {
+		l.contains(text, columns...)
+	}
+	return l.newest(p.Limit)
 }

@@ -92,25 +92,10 @@ func (t *Reader) PlanByName(ctx context.Context, accountID, name string) (*plan.
 	return t.SelectPlan(ctx, `WHERE account_id = $1 AND name = $2`, accountID, name)
 }
 
-// Plans implements control.PlanReader.
+// Plans implements control.PlanReader. A search reads all plans of the account at most: there are few.
 func (t *Reader) Plans(ctx context.Context, accountID string, f control.PlanFilter, p control.Page) ([]plan.Plan, error) {
-	query, args := planList(accountID, f, p)
+	query, args := byName("plans_list", accountID, f.Name, f.Query, p, "name", "title")
 	return t.SelectPlans(ctx, query, args...)
-}
-
-// planList returns the rest of the query of a list. A search reads all plans of the account at most: there are few.
-func planList(accountID string, f control.PlanFilter, p control.Page) (string, []any) {
-	l := listQuery{from: `INDEXED BY plans_list `}
-	l.where(`account_id = `, accountID)
-	l.where(`id < `, Below(p.After))
-	if f.Name != "" {
-		l.from = ""
-		l.where(`name = `, f.Name)
-	}
-	if f.Query != "" {
-		l.contains(f.Query, "name", "title")
-	}
-	return l.newest(p.Limit)
 }
 
 // PlanUse implements control.PlanReader.
