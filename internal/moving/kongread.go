@@ -684,7 +684,7 @@ func (r *kongReader) consumer(n *document.Node, field string) *consumer {
 		default:
 			if isCredentials(m.Name) {
 				r.each(m, f, func(n *document.Node, _ string) {
-					r.deck.others = append(r.deck.others, other{r.at(n), credentialName(m.Name) + " of consumer " + short(c.label()), otherCredential, keyForCaller})
+					r.deck.others = append(r.deck.others, other{r.at(n), credentialName(m.Name) + " of consumer " + short(c.label()), onlyKeys, keyForCaller})
 				})
 			} else if !r.common(&c.entity, m, f) {
 				c.odd = append(c.odd, m.Name)
@@ -701,8 +701,8 @@ func isCredentials(section string) bool {
 
 // What the report says of credentials that are not keys.
 const (
-	otherCredential = "Keygate checks API keys, and no other credential of Kong"
-	keyForCaller    = "give the caller a key: keygate keys create --owner"
+	onlyKeys     = "Keygate checks API keys, and no other credential of Kong"
+	keyForCaller = "give the caller a key: keygate keys create --owner"
 )
 
 // credentialName is what a report calls an entry of a section such as jwt_secrets.
@@ -784,7 +784,7 @@ func (r *kongReader) others(m *document.Node) {
 	}
 	object := strings.ReplaceAll(strings.TrimSuffix(m.Name, "s"), "_", " ")
 	if isCredentials(m.Name) {
-		object, why, remedy = credentialName(m.Name), otherCredential, keyForCaller
+		object, why, remedy = credentialName(m.Name), onlyKeys, keyForCaller
 	}
 	if m.Kind != document.Sequence {
 		r.deck.others = append(r.deck.others, other{r.at(m), short(object), why, remedy})
