@@ -99,6 +99,7 @@ type Route struct {
 	ConcurrencyByAPI bool
 	Upstream         string // by name; "" for DefaultUpstream
 	Split            Split  // nil for that of the gateway
+	Handling         *Handling
 	Auth             Auth
 	Source           Source
 	CreatedAt        time.Time
@@ -114,6 +115,7 @@ type RouteSpec struct {
 	Concurrency ratelimit.Concurrency
 	Upstream    string // by name; "" for DefaultUpstream
 	Split       Split  // nil for that of the gateway
+	Handling    *Handling
 	Auth        Auth
 }
 
