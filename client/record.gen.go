@@ -1518,7 +1518,7 @@ type Canary struct {
 	// Example: 10m
 	Hold string `json:"hold"`
 
-	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	// Lines What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty.
 	//
 	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
 	Lines []string `json:"lines"`
@@ -4482,7 +4482,7 @@ type StartedCanary struct {
 	// Example: 10m
 	Hold string `json:"hold"`
 
-	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	// Lines What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty.
 	//
 	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
 	Lines []string `json:"lines"`
