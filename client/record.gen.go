@@ -4741,6 +4741,11 @@ type TargetStatus struct {
 	//
 	// Example: https://10.0.0.1:8443
 	Target string `json:"target"`
+
+	// Until Until when an ejected target gets no requests; from then on it is tried with one at a time, and stays ejected until one succeeds. Null for a target that is not ejected.
+	//
+	// Example: 2026-07-01T12:00:10.000000Z
+	Until *time.Time `json:"until"`
 }
 
 // TargetStatusState healthy; unhealthy by the checks, or because its address is not allowed; ejected after failures; or warming: its share of the requests grows, or its first check is awaited.
