@@ -139,6 +139,12 @@ type Figures struct {
 	P95      *float64 `json:"p95_ms"` // nil without requests
 }
 
+// Ran is how long a step has run, and until when.
+type Ran struct {
+	For   time.Duration
+	Until time.Time
+}
+
 // Lead is the right of a process to judge canaries.
 type Lead struct {
 	Claimant string
