@@ -158,14 +158,14 @@ func TestCanaryIsPromoted(t *testing.T) {
 func TestCanaryIsAbortedAndPaused(t *testing.T) {
 	c := newCanaries(t)
 	id := c.start(nil).ID
-	c.clock.advance(4 * time.Minute)
+	c.clock.advance(90 * time.Second)
 	c.wantCalls(func() { c.must(second(c.PauseCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.pause"}, []string{"canary.paused"})
 	c.wantShare("1 1 false")
 	c.clock.advance(time.Hour)
 	c.wantCalls(func() { c.must(second(c.ResumeCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.resume"}, nil)
 	c.wantShare("1 2 true")
-	if now := c.of(id); now.Ran != 4*time.Minute || !now.Since.Equal(c.clock.now()) || now.Step != 0 {
-		t.Errorf("got a step that ran for %s before %s; want 4m before %s", now.Ran, now.Since, c.clock.now())
+	if now := c.of(id); now.Ran != 90*time.Second || !now.Since.Equal(c.clock.now()) || now.Step != 0 {
+		t.Errorf("got a step that ran for %s before %s; want 1m30s before %s", now.Ran, now.Since, c.clock.now())
 	}
 	c.wantCalls(func() {
 		c.judge(id, canary.Decision{Action: canary.Pause, Reason: "too_few_requests", Explanation: "3 requests in 24 h"})

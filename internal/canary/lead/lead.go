@@ -37,10 +37,7 @@ const (
 	turnRows  = 500
 	// MaxMemory bounds what the steps of all canaries tell apart, in bytes.
 	MaxMemory = 256 << 20
-	// mostIdle is how much of a time in which nobody judges is time of a step: what it takes until another process leads. If nodes were
-	// down for longer, nothing was counted that a step could be judged by.
-	mostIdle = 2 * time.Minute
-	// noteEvery is the time between two notes of how long a step has run.
+	// noteEvery is the time between two notes of how long a step has run. It is well below canary.MostIdle.
 	noteEvery = time.Minute
 	// foldEvery is the time between two rows of a step. foldRows is how many rows of counts make one early.
 	foldEvery = time.Minute

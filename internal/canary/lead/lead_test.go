@@ -299,12 +299,17 @@ func TestTimeThatNobodyJudges(t *testing.T) {
 	}
 	ran(4 * time.Minute)
 	h.now = h.now.Add(time.Hour)
-	before := 4*time.Minute + mostIdle + noteEvery - Interval // the first look is after the time that is left out
+	before := 4*time.Minute + canary.MostIdle + noteEvery - Interval // the first look is after the time that is left out
 	ran(before)
 	h.Leader = h.process("one")
 	h.now = h.now.Add(time.Minute)
 	ran(before + time.Minute + noteEvery)
-	h.now = h.now.Add(-time.Hour) // set back
+	h.now = h.now.Add(time.Hour)
+	paused := *c // before anybody judges again
+	if paused.Pause(h.now); paused.Ran != c.Ran+canary.MostIdle {
+		t.Errorf("paused after an hour, the step has run for %v, want %v and %v", paused.Ran, c.Ran, canary.MostIdle)
+	}
+	h.now = h.now.Add(-2 * time.Hour) // set back
 	h.pass(3 * time.Minute)
 	if c.Step != 1 {
 		t.Error("after the clock was set back, the step has not ended")

@@ -214,7 +214,7 @@ func (s *state) judgement(now time.Time) *judgement {
 	if s.looked.After(since) {
 		last = s.looked
 	}
-	skipped := max(0, now.Sub(last)-mostIdle)
+	skipped := max(0, now.Sub(last)-canary.MostIdle)
 	if skipped == 0 {
 		s.looked = now
 	}
