@@ -274,6 +274,7 @@ func TestCanaryOverNodes(t *testing.T) {
 	held.passes(client.CanaryStateHeld, "next", "default")
 	promoted.passes(client.CanaryStatePromoted, "next", "next")
 	led.outlivesLeaders()
+	c.verifyAudit()
 	if t.Failed() {
 		for _, n := range c.nodes {
 			t.Logf("%s:\n%s", n.name, &n.output)
