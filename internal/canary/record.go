@@ -99,9 +99,13 @@ func (c *Canary) Advance(now time.Time) {
 	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
 }
 
-// Pause stops the time of the present step.
+// Pause stops the time of the present step. The step of a held canary has ended: it begins its time anew.
 func (c *Canary) Pause(now time.Time) {
-	c.State, c.Ran, c.Since = Paused, c.Ran+max(0, now.Sub(c.Since)), now
+	ran := c.Ran + max(0, now.Sub(c.Since))
+	if c.State == Held {
+		ran = 0
+	}
+	c.State, c.Ran, c.Since = Paused, ran, now
 }
 
 // Resume goes on with the present step of a paused canary that is not Whole. A step that has run for as long as one may begins its

@@ -179,12 +179,9 @@ func (w *work) raiseCanary(ctx context.Context, t event.Type, c *canary.Canary, 
 	return w.raise(ctx, t, event.Canary{CanaryID: c.ID, GatewayID: c.GatewayID, Upstream: c.Plan.Upstream, Step: c.Step + 1, Weight: float64(weight) / 100, Explanation: c.Explanation})
 }
 
-// pauseCanary pauses a canary that runs or is held. The step of one that is held has ended: it begins its time anew.
+// pauseCanary pauses a canary that runs.
 func (w *work) pauseCanary(ctx context.Context, g *gateway.Gateway, c *canary.Canary, why string) error {
 	before := *c
-	if c.State == canary.Held {
-		c.Ran, c.Since = 0, w.now
-	}
 	c.Pause(w.now)
 	c.Explanation = why
 	if err := w.storeCanary(ctx, g, &before, c, audit.CanaryPause); err != nil {
