@@ -35,8 +35,12 @@ const (
 	// nodes, in all. Others count together.
 	MaxCallers      = 20_000
 	MaxCallersInAll = 200_000
-	// MaxTallies is how many steps of canaries are counted between two writes. Requests of others are lost.
+	// MaxTallies is how many steps of canaries are counted between two writes, of which accounts have shares. Requests of others are
+	// lost.
 	MaxTallies = 2_000
+	// MaxLists is how many lists a node keeps. For another one it forgets that which was used least recently: of the account that
+	// wants it, if that has canary.MaxOfAccount, or else of the account that has most.
+	MaxLists = 2_000
 	// maxRows is how many rows a transaction writes at most, and maxBytes about how many bytes.
 	maxRows  = 2_000
 	maxBytes = 4 << 20
@@ -73,9 +77,11 @@ type Counter struct {
 
 	mu      sync.Mutex // held only briefly, since Take waits for it
 	tallies map[step]*tally
+	taken   fairslots.Shares[[16]byte] // tallies
 	last    *tally                     // of the last request
 	callers fairslots.Shares[[16]byte] // told apart
 	lists   map[[16]byte]*list
+	listed  map[[16]byte]int // lists of accounts
 	spare   []*canary.Tally
 
 	// writing is a mutex of writes, as a channel so that a wait for it can end with a context.
@@ -105,10 +111,11 @@ type tally struct {
 
 // list is the callers that a canary leaves out.
 type list struct {
-	known bool
-	slots []uint64 // a hash table, whose length is a power of two; nil without callers. Callers are hashes already.
-	zero  bool     // it has the caller 0, which the table does not have
-	used  time.Time
+	account [16]byte
+	known   bool
+	slots   []uint64 // a hash table, whose length is a power of two; nil without callers. Callers are hashes already.
+	zero    bool     // it has the caller 0, which the table does not have
+	used    time.Time
 }
 
 // put makes the list one of callers.
@@ -157,8 +164,8 @@ func New(cfg Config) (*Counter, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Counter{
-		cfg: cfg, tallies: map[step]*tally{}, callers: fairslots.NewShares[[16]byte](MaxCallersInAll), lists: map[[16]byte]*list{}, writing: make(chan struct{}, 1),
-		batches: accesslog.NewBatches(),
+		cfg: cfg, tallies: map[step]*tally{}, taken: fairslots.NewShares[[16]byte](MaxTallies), callers: fairslots.NewShares[[16]byte](MaxCallersInAll),
+		lists: map[[16]byte]*list{}, listed: map[[16]byte]int{}, writing: make(chan struct{}, 1), batches: accesslog.NewBatches(),
 	}, nil
 }
 
@@ -232,14 +239,15 @@ func (c *Counter) tally(r *accesslog.Record) *tally {
 	}
 	t := c.tallies[of]
 	if t == nil {
-		l := c.list(r.Canary)
+		l := c.list(r)
 		switch {
 		case !l.known:
 			return nil
-		case len(c.tallies) >= MaxTallies:
+		case !c.taken.MayTake(r.Account, 1):
 			c.lost.Add(1)
 			return nil
 		}
+		c.taken.Take(r.Account, 1)
 		t = &tally{step: of, account: r.Account, list: l, Tally: &canary.Tally{}}
 		if last := len(c.spare) - 1; last >= 0 {
 			t.Tally, c.spare = c.spare[last], c.spare[:last]
@@ -250,19 +258,49 @@ func (c *Counter) tally(r *accesslog.Record) *tally {
 	return t
 }
 
-// list returns the list of a canary, which Learn reads if it is not known yet.
-func (c *Counter) list(canaryID [16]byte) *list {
-	l := c.lists[canaryID]
+// list returns the list of the canary of a request, which Learn reads if it is not known yet.
+func (c *Counter) list(r *accesslog.Record) *list {
+	l := c.lists[r.Canary]
 	if l == nil {
-		l = &list{}
-		if len(c.lists) >= MaxTallies {
-			c.lost.Add(1)
-			return l
-		}
-		c.lists[canaryID] = l
+		c.makeRoom(r.Account)
+		l = &list{account: r.Account}
+		c.lists[r.Canary] = l
+		c.listed[r.Account]++
 	}
 	l.used = c.cfg.Now()
 	return l
+}
+
+// makeRoom forgets a list if there is no room for another one of an account. An account that starts and ends many canaries has
+// lists of those that have ended, and these must not keep those of others from being counted.
+func (c *Counter) makeRoom(account [16]byte) {
+	if c.listed[account] < canary.MaxOfAccount {
+		if len(c.lists) < MaxLists {
+			return
+		}
+		for other, n := range c.listed {
+			if n > c.listed[account] {
+				account = other
+			}
+		}
+	}
+	var oldest [16]byte
+	var since time.Time
+	for canaryID, l := range c.lists {
+		if l.account == account && (since.IsZero() || l.used.Before(since)) {
+			oldest, since = canaryID, l.used
+		}
+	}
+	c.forget(oldest)
+}
+
+// forget forgets the list of a canary.
+func (c *Counter) forget(canaryID [16]byte) {
+	account := c.lists[canaryID].account
+	delete(c.lists, canaryID)
+	if c.listed[account]--; c.listed[account] == 0 {
+		delete(c.listed, account)
+	}
 }
 
 // Start begins to write, until Stop.
@@ -357,13 +395,14 @@ func (c *Counter) collect() {
 	c.mu.Lock()
 	tallies := c.tallies
 	c.tallies, c.last = map[step]*tally{}, nil
+	c.taken.Reset()
 	c.callers.Reset()
 	for _, t := range tallies {
 		t.list.used = now
 	}
 	for canaryID, l := range c.lists {
 		if now.Sub(l.used) >= forgetAfter {
-			delete(c.lists, canaryID)
+			c.forget(canaryID)
 		}
 	}
 	c.mu.Unlock()

@@ -242,8 +242,8 @@ func TestCountsAreBounded(t *testing.T) {
 	}
 
 	h = newHarness(t)
-	for range MaxTallies + 5 {
-		h.take(h.canary(), 1, nil)
+	for n := range MaxTallies + 5 {
+		h.take(h.canary(), 1, func(r *accesslog.Record) { r.Account = [16]byte{byte(n), byte(n >> 8)} })
 	}
 	if err := h.Sync(t.Context()); err != nil {
 		t.Fatal(err)
@@ -258,6 +258,69 @@ func TestCountsAreBounded(t *testing.T) {
 	rows[0].Data, rows[1].Data = make([]byte, 2*maxBytes), make([]byte, 1)
 	if n := batchLen(rows); n != 1 {
 		t.Errorf("a batch with a large row has %d rows, want 1", n)
+	}
+}
+
+// Guarantee: an account that starts and ends canaries without end keeps no canary of another account from being counted, and
+// has no more lists in memory than it may have canaries.
+func TestCanariesThatEndLeaveRoom(t *testing.T) {
+	h := newHarness(t)
+	storm, other := [16]byte{1}, [16]byte{2}
+	of := func(account [16]byte) func(*accesslog.Record) {
+		return func(r *accesslog.Record) { r.Account = account }
+	}
+	for n := range 2 * MaxLists {
+		canaryID := [16]byte{15: 1, 14: byte(n), 13: byte(n >> 8)}
+		if n%2 == 0 { // those that ended at once have no list for ever
+			h.store.lists[id.Format(id.Canary, canaryID)] = canary.EncodeCallers(nil)
+		}
+		h.take(canaryID, 1, of(storm))
+		if err := h.Learn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.take(canaryID, 1, of(storm))
+		if h.now = h.now.Add(time.Millisecond); len(h.lists) > canary.MaxOfAccount {
+			t.Fatalf("got %d lists of an account, want at most %d", len(h.lists), canary.MaxOfAccount)
+		}
+	}
+	canaryID, _ := id.Parse(id.Canary, id.New(id.Canary))
+	h.store.lists[id.Format(id.Canary, canaryID)] = canary.EncodeCallers(nil)
+	h.take(canaryID, 1, of(other))
+	if err := h.Learn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	h.take(canaryID, 1, of(other))
+	if err := h.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if last := slices.ContainsFunc(h.store.rows, func(r canary.CountRow) bool { return r.CanaryID == id.Format(id.Canary, canaryID) }); !last {
+		t.Error("the canary of another account was not counted")
+	}
+}
+
+// Guarantee: with lists of very many accounts, one of the account that has most is forgotten, and no more are kept than MaxLists.
+func TestListsAreBounded(t *testing.T) {
+	h := newHarness(t)
+	first := [16]byte{15: 1}
+	h.take(first, 1, func(r *accesslog.Record) { r.Account = [16]byte{1} })
+	for n := range MaxLists + 2*canary.MaxOfAccount {
+		account := [16]byte{2, byte(n / canary.MaxOfAccount)}
+		h.now = h.now.Add(time.Millisecond)
+		h.take([16]byte{15: 2, 14: byte(n), 13: byte(n >> 8)}, 1, func(r *accesslog.Record) { r.Account = account })
+	}
+	if len(h.lists) != MaxLists || h.lists[first] == nil {
+		t.Errorf("got %d lists, the first one among them: %t; want %d with it", len(h.lists), h.lists[first] != nil, MaxLists)
+	}
+	sum := 0
+	for _, n := range h.listed {
+		sum += n
+	}
+	if sum != len(h.lists) {
+		t.Errorf("got %d lists of accounts, want %d", sum, len(h.lists))
+	}
+	h.now = h.now.Add(forgetAfter)
+	if err := h.Sync(t.Context()); err != nil || len(h.lists) > 0 || len(h.listed) > 0 {
+		t.Errorf("got %v and %d lists of %d accounts, want none", err, len(h.lists), len(h.listed))
 	}
 }
 
