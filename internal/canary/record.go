@@ -26,6 +26,7 @@ func (s State) Done() bool { return s == Promoted || s == Aborted }
 const (
 	MaxRoutes = 1_000 // of a canary
 	MaxSteps  = 20
+	MaxLines  = 128 << 10 // bytes of what is to be committed, which shows as many routes as have room
 	MinHold   = time.Minute
 	MaxHold   = 24 * time.Hour
 	// LeftOutFor is the time before a canary in which callers had bad requests for which they are left out.

@@ -297,13 +297,23 @@ func (w *work) moveRoutes(ctx context.Context, g *gateway.Gateway, c *canary.Can
 func (w *work) holdForCommit(ctx context.Context, g *gateway.Gateway, c *canary.Canary, routes []gateway.Route, why string) error {
 	before := *c
 	c.State, c.Number, c.Since = canary.Held, c.Number+1, w.now
-	c.Lines = make([]string, len(routes))
-	for i := range routes {
-		c.Lines[i] = line(&routes[i], c.Plan.Upstream)
-	}
+	c.Lines = linesOf(routes, c.Plan.Upstream)
 	c.Explanation = fmt.Sprintf("%s; all callers go to %s. The routes come from a repository or a file: give them upstream: %s there, in a specification x-keygate-upstream: %s, and push it; that ends the canary", why, c.Plan.Upstream, c.Plan.Upstream, c.Plan.Upstream)
 	if err := w.storeCanary(ctx, g, &before, c, audit.CanaryPromote); err != nil {
 		return err
 	}
 	return w.raiseCanary(ctx, event.CanaryAdvanced, c, c.Weight())
+}
+
+// linesOf returns what a file says of routes that have the upstream. Beyond canary.MaxLines it says how many routes are missing.
+func linesOf(routes []gateway.Route, upstream string) (lines []string) {
+	size := 0
+	for i := range routes {
+		l := line(&routes[i], upstream)
+		if size += len(l); size > canary.MaxLines {
+			return append(lines, fmt.Sprintf("# and so for %d more routes", len(routes)-i))
+		}
+		lines = append(lines, l)
+	}
+	return lines
 }

@@ -256,6 +256,26 @@ func TestCanaryOfAFileWaitsForItsLines(t *testing.T) {
 	}
 }
 
+// Guarantee: what a canary keeps of lines to commit is bounded, and says how many routes it does not show.
+func TestLinesOfManyLongPaths(t *testing.T) {
+	c := newCanaries(t)
+	doc := "routes:\n"
+	for n := range 40 {
+		doc += fmt.Sprintf("- {path: /%d/%s, methods: [GET]}\n", n, strings.Repeat("x", 4000))
+	}
+	c.configure(c.caller, c.id, doc)
+	id := c.start(nil).ID
+	c.must(second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil)))
+	lines := c.of(id).Lines
+	shown, size := len(lines)-1, 0
+	for _, l := range lines[:shown] {
+		size += len(l)
+	}
+	if want := fmt.Sprintf("# and so for %d more routes", 40-shown); shown < 30 || shown == 40 || size > canary.MaxLines || lines[shown] != want {
+		t.Errorf("got %d lines of %d bytes and %.40q, want up to %d bytes and %q", shown, size, lines[shown], canary.MaxLines, want)
+	}
+}
+
 // Guarantee: a change of a canary's routes or upstreams pauses it, whoever makes it, and says why; a change of anything else
 // leaves it running.
 func TestChangesPauseCanaries(t *testing.T) {
