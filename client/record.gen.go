@@ -1798,8 +1798,13 @@ type CreateGatewayRequest struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
 	//
 	// Example: false
-	AllowEncodedSlashes *bool             `json:"allow_encoded_slashes,omitempty"`
-	AnonymousLimit      *GlobalLimitInput `json:"anonymous_limit,omitempty"`
+	AllowEncodedSlashes *bool `json:"allow_encoded_slashes,omitempty"`
+
+	// AllowIps Networks whose addresses may use the gateway, in CIDR notation; all others may not.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps       *[]string         `json:"allow_ips,omitempty"`
+	AnonymousLimit *GlobalLimitInput `json:"anonymous_limit,omitempty"`
 
 	// Config Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec.
 	//
@@ -1827,6 +1832,11 @@ type CreateGatewayRequest struct {
 	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
 	DefaultPlanID *string `json:"default_plan_id,omitempty"`
 
+	// DenyIps Networks whose addresses may not use the gateway, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
+
 	// DrainTimeout How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
 	//
 	// Example: 30s
@@ -1846,7 +1856,8 @@ type CreateGatewayRequest struct {
 	// KeyHeaders Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
 	//
 	// Example: ["X-API-Key"]
-	KeyHeaders *[]string `json:"key_headers,omitempty"`
+	KeyHeaders  *[]string         `json:"key_headers,omitempty"`
+	Maintenance *MaintenanceInput `json:"maintenance,omitempty"`
 
 	// MaxBodyBytes Maximum size of a request body, in bytes. Larger requests get a 413.
 	//
@@ -2272,9 +2283,14 @@ type Gateway struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment.
 	//
 	// Example: false
-	AllowEncodedSlashes bool         `json:"allow_encoded_slashes"`
-	AnonymousLimit      *GlobalLimit `json:"anonymous_limit,omitempty"`
-	Cors                *Cors        `json:"cors"`
+	AllowEncodedSlashes bool `json:"allow_encoded_slashes"`
+
+	// AllowIps Networks whose addresses may use the gateway. Absent if there are none, and all addresses may.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps       *[]string    `json:"allow_ips,omitempty"`
+	AnonymousLimit *GlobalLimit `json:"anonymous_limit,omitempty"`
+	Cors           *Cors        `json:"cors"`
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
@@ -2296,6 +2312,11 @@ type Gateway struct {
 	//
 	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
 	DefaultPlanID *string `json:"default_plan_id,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the gateway. Absent if there are none.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// DrainTimeout How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.
 	//
@@ -2321,7 +2342,8 @@ type Gateway struct {
 	// KeyHeaders Request headers that may hold the key.
 	//
 	// Example: ["Authorization"]
-	KeyHeaders []string `json:"key_headers"`
+	KeyHeaders  []string     `json:"key_headers"`
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
 	// MaxBodyBytes Maximum size of a request body, in bytes; null for unlimited.
 	//
@@ -3012,6 +3034,32 @@ type LoggedRequest struct {
 
 	// When the request was received.
 	Time time.Time `json:"time"`
+}
+
+// Maintenance is the schema Maintenance of the OpenAPI document.
+type Maintenance struct {
+	// Allow Networks whose addresses are served nevertheless.
+	//
+	// Example: ["203.0.113.0/24"]
+	Allow []string `json:"allow"`
+
+	// Message Message of the 503; null for the default.
+	//
+	// Example: back at 14:00 UTC
+	Message *string `json:"message"`
+}
+
+// MaintenanceInput is the schema MaintenanceInput of the OpenAPI document.
+type MaintenanceInput struct {
+	// Allow Networks whose addresses are served nevertheless, in CIDR notation.
+	//
+	// Example: ["203.0.113.0/24"]
+	Allow *[]string `json:"allow,omitempty"`
+
+	// Message Message of the 503. Default: the service is under maintenance: try again later.
+	//
+	// Example: back at 14:00 UTC
+	Message *string `json:"message,omitempty"`
 }
 
 // NearRoute is the schema NearRoute of the OpenAPI document.

@@ -47,7 +47,7 @@ type auditHeadRecord struct {
 func auditFilters() []queryParam {
 	return append([]queryParam{
 		enumParam("kind", "Only records of this kind.", string(audit.Authentication), string(audit.Management)),
-		enumParam("outcome", "Only records with this outcome.", string(audit.Success), string(audit.KeyInvalid), string(audit.KeyExpired), string(audit.ScopeInsufficient)),
+		enumParam("outcome", "Only records with this outcome.", string(audit.Success), string(audit.KeyInvalid), string(audit.KeyExpired), string(audit.ScopeInsufficient), string(audit.AddressNotAllowed)),
 		boolParam("notable", "If true, only changes and refusals, without the authentications that succeeded."),
 		{name: "key_prefix", doc: "Only records of keys with this prefix.", schema: textSchema(), example: "kg_4tQx9Z"},
 		{name: "key_id", doc: "Only records of this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},

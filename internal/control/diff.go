@@ -127,6 +127,14 @@ func settingOrNil(kind gateway.Kind, value any) any {
 			return map[string]bool{"usage": s.Usage, "rotate": s.Rotate}
 		}
 		return nil
+	case []string:
+		if len(v) == 0 {
+			return nil
+		}
+	case *gateway.Maintenance:
+		if v == nil {
+			return nil
+		}
 	case gateway.Split:
 		if len(v) == 0 {
 			return nil

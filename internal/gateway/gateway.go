@@ -6,6 +6,7 @@ package gateway
 import (
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -100,6 +101,7 @@ type Route struct {
 	Upstream         string // by name; "" for DefaultUpstream
 	Split            Split  // nil for that of the gateway
 	Auth             Auth
+	Addresses        addrlist.Lists // that may use the route, in normal form
 	Source           Source
 	CreatedAt        time.Time
 	Version          int64 // the ETag
@@ -115,6 +117,7 @@ type RouteSpec struct {
 	Upstream    string // by name; "" for DefaultUpstream
 	Split       Split  // nil for that of the gateway
 	Auth        Auth
+	Addresses   addrlist.Lists // that may use the route, in normal form
 }
 
 // DocumentKind is the kind of document that a revision came from.

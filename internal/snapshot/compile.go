@@ -44,6 +44,9 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
 	var err error
 	c.compileRequests(&g.Requests)
+	if err = c.compileAddresses(&g.Requests); err != nil {
+		return nil, err
+	}
 	if err = f.compileUpstreams(c.Settings, g); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
@@ -69,8 +72,10 @@ func (g *Gateway) compileRoutes(routes []gateway.Route, shared *sharedParts) err
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-		compiled[i] = compileRoute(&routes[i], shared)
 		var err error
+		if compiled[i], err = compileRoute(&routes[i], shared); err != nil {
+			return err
+		}
 		if templates[i], err = gateway.ParseTemplate(compiled[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}

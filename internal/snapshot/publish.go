@@ -107,7 +107,11 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, shared *sharedPart
 		changed[routeID] = nil
 	}
 	for i := range d.Routes {
-		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i], shared)
+		r, err := compileRoute(&d.Routes[i], shared)
+		if err != nil {
+			return nil, false // reading the whole table says why
+		}
+		changed[d.Routes[i].ID] = r
 	}
 	patternChanges := map[string]*patternChange{} // by pattern
 	for routeID, now := range changed {

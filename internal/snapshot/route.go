@@ -1,10 +1,13 @@
 package snapshot
 
 import (
+	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"unique"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
@@ -18,8 +21,9 @@ type Route struct {
 	methods unique.Handle[string]
 	cost    *cost.Program // nil if requests cost nothing but themselves
 	// upstream is the name of the upstream; the zero Handle for the default one.
-	upstream unique.Handle[string]
-	split    *Split // nil for that of the gateway
+	upstream  unique.Handle[string]
+	split     *Split         // nil for that of the gateway
+	addresses *addrlist.List // that may use the route; nil for all
 
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
@@ -28,7 +32,7 @@ type Route struct {
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
-func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
+func compileRoute(s *gateway.Route, shared *sharedParts) (*Route, error) {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if config := (limitConfig{s.RateLimit, s.Concurrency}); config != (limitConfig{}) {
@@ -38,8 +42,15 @@ func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
 	if s.Upstream != "" && s.Upstream != gateway.DefaultUpstream {
 		r.upstream = unique.Make(strings.Clone(s.Upstream))
 	}
-	return r
+	var err error
+	if r.addresses, err = addrlist.Compile(s.Addresses); err != nil {
+		return nil, fmt.Errorf("compile route %s: %w", s.ID, err)
+	}
+	return r, nil
 }
+
+// AllowsAddress reports whether the lists of the route allow a client's address.
+func (r *Route) AllowsAddress(client netip.Addr) bool { return r.addresses.Allows(client) }
 
 // ID returns the route's identifier.
 func (r *Route) ID() string { return id.Format(id.Route, r.UUID) }

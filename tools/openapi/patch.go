@@ -42,6 +42,8 @@ func goName(setting string) string {
 	words := strings.Split(setting, "_")
 	for i, w := range words {
 		switch w {
+		case "ips":
+			words[i] = "IPs"
 		case "ca", "cors", "url":
 			words[i] = strings.ToUpper(w)
 		default:
@@ -67,6 +69,8 @@ func clientType(kind gateway.Kind) string {
 		return "CorsInput"
 	case gateway.KindSwitches:
 		return "SelfServiceInput"
+	case gateway.KindMaintenance:
+		return "MaintenanceInput"
 	case gateway.KindTargets:
 		return "[]TargetInput"
 	case gateway.KindSplit:
