@@ -1959,10 +1959,20 @@ type CreateGrantRequest struct {
 
 // CreateKeyRequest is the schema CreateKeyRequest of the OpenAPI document.
 type CreateKeyRequest struct {
+	// AllowIps Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips,omitempty"`
+
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
 	//
 	// Example: 5
 	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the key, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
@@ -2123,7 +2133,7 @@ type Decision struct {
 	// no gateway has the host. Null for other decisions.
 	ByDefault *bool `json:"by_default"`
 
-	// Check Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+	// Check Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
 	//
 	// Example: limit
 	Check string `json:"check"`
@@ -2589,10 +2599,20 @@ type HealthInput struct {
 
 // ImportKeyRequest is the schema ImportKeyRequest of the OpenAPI document.
 type ImportKeyRequest struct {
+	// AllowIps Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips,omitempty"`
+
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
 	//
 	// Example: 5
 	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the key, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
@@ -2700,6 +2720,11 @@ type IssuerKey struct {
 
 // Key is the schema Key of the OpenAPI document.
 type Key struct {
+	// AllowIps Networks whose addresses may use the key; null if all may.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips"`
+
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
 	//
 	// Example: 5
@@ -2707,6 +2732,11 @@ type Key struct {
 
 	// When the key was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// DenyIps Networks whose addresses may not use the key; null for none.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips"`
 
 	// When the key expires; null for never.
 	ExpiresAt *time.Time `json:"expires_at"`

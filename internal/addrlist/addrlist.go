@@ -61,19 +61,22 @@ func Check(list []string) error {
 }
 
 // Normal returns a list that passes Check with each network once, in its normal form and at its first position; nil for
-// an empty list.
+// an empty list. It returns any other list as it is.
 func Normal(list []string) []string {
+	if len(list) > Max {
+		return list
+	}
 	var normal []string
 	seen := make(map[netip.Prefix]bool, len(list))
 	for _, text := range list {
 		p, problem := parse(text)
-		if problem == "" {
-			text = p.String()
+		if problem != "" {
+			return list
 		}
-		if problem != "" || !seen[p] {
-			normal = append(normal, text)
+		if !seen[p] {
+			normal = append(normal, p.String())
 		}
-		seen[p] = problem == ""
+		seen[p] = true
 	}
 	return normal
 }

@@ -32,7 +32,9 @@ func TestOrderOfAddressChecks(t *testing.T) {
 		g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}}
 		g.Requests.SelfService.Usage = true
 	}, closed, open)
-	_, key := h.key(func(k *apikey.Key) { k.Addresses.Allow = []string{"203.0.113.0/24", "198.51.100.0/25", "198.51.100.128/26"} })
+	_, key := h.key(func(k *apikey.Key) {
+		k.Addresses.Allow = []string{"203.0.113.0/24", "198.51.100.0/25", "198.51.100.128/26"}
+	})
 	_, reader := h.key(func(k *apikey.Key) { k.Scope, _ = apikey.ParseScopes("read") })
 	maintained := g
 	maintained.Requests.Maintenance = &gateway.Maintenance{Message: "back soon", Allow: []string{office + "/32"}}

@@ -25,6 +25,9 @@ func (r *Requests) Addresses() addrlist.Lists {
 	return addrlist.Lists{Allow: r.AllowIPs, Deny: r.DenyIPs}
 }
 
+// Restricts reports whether requests may be refused by their address or by maintenance.
+func (r *Requests) Restricts() bool { return !r.Addresses().IsZero() || r.Maintenance != nil }
+
 // allowIPsRow and denyIPsRow are the rows of the lists of addresses (edge.md, section 2).
 func allowIPsRow() Setting {
 	return Setting{

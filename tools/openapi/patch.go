@@ -42,8 +42,6 @@ func goName(setting string) string {
 	words := strings.Split(setting, "_")
 	for i, w := range words {
 		switch w {
-		case "ips":
-			words[i] = "IPs"
 		case "ca", "cors", "url":
 			words[i] = strings.ToUpper(w)
 		default:
