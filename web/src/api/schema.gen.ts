@@ -2730,6 +2730,13 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes?: boolean | null;
+            /**
+             * @description Networks whose addresses may use the gateway, in CIDR notation; all others may not.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
             /** @description Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none. */
             anonymous_limit?: components["schemas"]["GlobalLimitInput"];
             /**
@@ -2757,6 +2764,13 @@ export interface components {
              */
             default_plan_id?: string | null;
             /**
+             * @description Networks whose addresses may not use the gateway, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
+            /**
              * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
              * @example 30s
              */
@@ -2781,6 +2795,8 @@ export interface components {
              *     ]
              */
             key_headers?: string[] | null;
+            /** @description Turns maintenance on: every request gets a 503 with the message, whatever its key, except those from the addresses in allow. */
+            maintenance?: components["schemas"]["MaintenanceInput"];
             /**
              * Format: int64
              * @description Maximum size of a request body, in bytes. Larger requests get a 413.
@@ -2945,11 +2961,25 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
              * @example 5
              */
             concurrency?: number | null;
+            /**
+             * @description Networks whose addresses may not use the key, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
              * @example 2030-01-31
@@ -3139,7 +3169,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -3443,6 +3473,13 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes: boolean;
+            /**
+             * @description Networks whose addresses may use the gateway. Absent if there are none, and all addresses may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[];
             /** @description Rate limit of each client address on public routes. Absent if there is none. */
             anonymous_limit?: components["schemas"]["GlobalLimit"];
             /** @description CORS settings; null if preflight requests are forwarded to the upstream. */
@@ -3469,6 +3506,13 @@ export interface components {
              * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             default_plan_id?: string;
+            /**
+             * @description Networks whose addresses may not use the gateway. Absent if there are none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[];
             /**
              * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.
              * @example 30s
@@ -3499,6 +3543,8 @@ export interface components {
              *     ]
              */
             key_headers: string[];
+            /** @description That the gateway is under maintenance: what it responds with, and who may use it nevertheless. Absent if it is not. */
+            maintenance?: components["schemas"]["Maintenance"];
             /**
              * Format: int64
              * @description Maximum size of a request body, in bytes; null for unlimited.
@@ -3763,11 +3809,25 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
              * @example 5
              */
             concurrency?: number | null;
+            /**
+             * @description Networks whose addresses may not use the key, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
              * @example 2030-01-31
@@ -3857,6 +3917,13 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
@@ -3867,6 +3934,13 @@ export interface components {
              * @description When the key was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the key; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * Format: date-time
              * @description When the key expires; null for never.
@@ -4147,6 +4221,13 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
@@ -4157,6 +4238,13 @@ export interface components {
              * @description When the key was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the key; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * Format: date-time
              * @description When the key expires; null for never.
@@ -4526,6 +4614,34 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        Maintenance: {
+            /**
+             * @description Networks whose addresses are served nevertheless.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow: string[];
+            /**
+             * @description Message of the 503; null for the default.
+             * @example back at 14:00 UTC
+             */
+            message: string | null;
+        };
+        MaintenanceInput: {
+            /**
+             * @description Networks whose addresses are served nevertheless, in CIDR notation.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow?: string[] | null;
+            /**
+             * @description Message of the 503. Default: the service is under maintenance: try again later.
+             * @example back at 14:00 UTC
+             */
+            message?: string | null;
+        } | null;
         NearRoute: {
             /**
              * @description Methods of the route.
@@ -4605,6 +4721,13 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
@@ -4615,6 +4738,13 @@ export interface components {
              * @description When the key was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the key; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * Format: date-time
              * @description When the key expires; null for never.
@@ -7001,7 +7131,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -7133,6 +7263,13 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes?: boolean | null;
+            /**
+             * @description Networks whose addresses may use the gateway, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. Replaces the whole list; null or [], the default, means all addresses.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
             /** @description Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none. */
             anonymous_limit?: components["schemas"]["GlobalLimitInput"];
             /** @description CORS settings. Replaces the whole object; null removes them. */
@@ -7154,6 +7291,13 @@ export interface components {
              * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             default_plan_id?: string | null;
+            /**
+             * @description Networks whose addresses may not use the gateway, in CIDR notation. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. Replaces the whole list; null or [], the default, means none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
              * @example 30s
@@ -7179,6 +7323,8 @@ export interface components {
              *     ]
              */
             key_headers?: string[] | null;
+            /** @description Turns maintenance on: every request gets a 503 with the message, whatever its key, and is charged nothing, except those from the addresses in allow. It is in force on every node when the call returns. Replaces the whole object; null, the default, turns it off. */
+            maintenance?: components["schemas"]["MaintenanceInput"];
             /**
              * Format: int64
              * @description Maximum size of a request body, in bytes; null for unlimited.
@@ -7321,11 +7467,25 @@ export interface components {
              */
             name?: string;
             /**
+             * @description Networks whose addresses may use the key, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
              */
             concurrency?: number | null;
+            /**
+             * @description Networks whose addresses may not use the key, in CIDR notation. Replaces the whole list; null or [] means none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description When the key expires, in the same form as when creating a key; null for never.
              * @example 2030-01-31
@@ -8803,7 +8963,7 @@ export interface operations {
                 /** @description Only records of this kind. */
                 kind?: "authentication" | "management";
                 /** @description Only records with this outcome. */
-                outcome?: "success" | "key_invalid" | "key_expired" | "scope_insufficient";
+                outcome?: "success" | "key_invalid" | "key_expired" | "scope_insufficient" | "address_not_allowed";
                 /** @description If true, only changes and refusals, without the authentications that succeeded. */
                 notable?: boolean;
                 /**
@@ -13589,7 +13749,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "address_denied" | "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "maintenance" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -13654,7 +13814,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "address_denied" | "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "maintenance" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;
