@@ -143,6 +143,15 @@ func Compile(l Lists) (*List, error) {
 	return c, nil
 }
 
+// CompileStrict is Compile for lists that were checked. It allows no address if one has something that is not a network.
+func CompileStrict(l Lists) *List {
+	c, err := Compile(l)
+	if err != nil {
+		return &List{}
+	}
+	return c
+}
+
 // edgesOf returns the addresses of one family at which the decision changes, beginning with otherwise. The networks are
 // nested or disjoint, so that one pass over them in their order, with a stack of those that are open, finds the edges.
 func edgesOf(allowed map[netip.Prefix]bool, otherwise bool, family func(netip.Addr) bool) []netip.Addr {

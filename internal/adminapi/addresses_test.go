@@ -28,9 +28,14 @@ func TestListsOfAddresses(t *testing.T) {
 			t.Errorf("%s: got %s, want %s", what, got, c.want)
 		}
 	}
-	for _, path := range []string{"/v1/gateways/" + gateway.text("gateway_id"), "/v1/keys/" + rotated.text("key_id")} {
+	routes := "/v1/gateways/" + gateway.text("gateway_id") + "/routes"
+	route := s.post(routes, map[string]any{"path": "/a", "methods": []string{"GET"}, "allow_ips": []string{"::ffff:10.0.0.0/104"}, "deny_ips": []string{}}).want(201)
+	if got := fmt.Sprint(route.json["allow_ips"], route.json["deny_ips"]); got != "[10.0.0.0/8] <nil>" {
+		t.Errorf("route: got %s, want allow_ips in normal form", got)
+	}
+	for _, path := range []string{"/v1/gateways/" + gateway.text("gateway_id"), "/v1/keys/" + rotated.text("key_id"), routes + "/" + route.text("route_id")} {
 		set := s.do(request{method: "PATCH", path: path, body: `{"allow_ips": ["198.51.100.0/24"], "deny_ips": ["198.51.100.7/32"]}`}).want(200)
-		kept := s.do(request{method: "PATCH", path: path, body: `{"name": "other"}`}).want(200)
+		kept := s.do(request{method: "PATCH", path: path, body: `{}`}).want(200)
 		if got := fmt.Sprint(kept.json["allow_ips"], kept.json["deny_ips"]); got != "[198.51.100.0/24] [198.51.100.7/32]" || fmt.Sprint(set.json["allow_ips"], set.json["deny_ips"]) != got {
 			t.Errorf("%s: got %s, want both lists", path, got)
 		}
@@ -61,7 +66,8 @@ func TestWrongListsOfAddresses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{gateway, key} {
+	route := gateway + "/routes/" + s.post(gateway+"/routes", map[string]any{"path": "/a", "methods": []string{"GET"}}).want(201).text("route_id")
+	for _, path := range []string{gateway, key, route} {
 		for _, c := range []struct{ body, field, message string }{
 			{`{"allow_ips": ["10.0.0.0/8", "10.0.0.1"]}`, "allow_ips[1]", "write 10.0.0.1/32"},
 			{`{"deny_ips": ["10.0.0.1/8"]}`, "deny_ips[0]", "write 10.0.0.0/8"},
@@ -80,7 +86,7 @@ func TestWrongListsOfAddresses(t *testing.T) {
 		}
 		const body = `{"allow_ips": ["10.0.0.0/8"]}`
 		s.do(request{method: "PATCH", path: path, key: s.accountKey("read"), body: body}).refused(403, "forbidden", "")
-		s.do(request{method: "PATCH", path: path, key: s.newAccount("other" + path[4:6]), body: body}).refused(404, "not_found", "")
+		s.do(request{method: "PATCH", path: path, key: s.newAccount("other" + path[len(path)-6:]), body: body}).refused(404, "not_found", "")
 	}
 	account := s.newKey(map[string]any{"name": "ops", "scope": "read", "level": "account"}).text("key_id")
 	s.post("/v1/keys", map[string]any{"name": "ops", "scope": "read", "level": "account", "allow_ips": []string{"10.0.0.0/8"}}).refused(422, "validation_failed", "allow_ips")

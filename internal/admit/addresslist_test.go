@@ -23,9 +23,9 @@ func TestOrderOfAddressChecks(t *testing.T) {
 	)
 	h := newHarness(t)
 	closed := route("/orders", "POST")
-	closed.Addresses.Deny = []string{"198.51.100.128/26"}
+	closed.Handling = &gateway.Handling{DenyIPs: []string{"198.51.100.128/26"}}
 	open := public(route("/open", "GET"))
-	open.Addresses.Allow = []string{office + "/32"}
+	open.Handling = &gateway.Handling{AllowIPs: []string{office + "/32"}}
 	g := h.gateway(func(g *gateway.Gateway) {
 		g.Hostname, g.HostGiven, g.GlobalLimit = "a.example", true, config(t, "5/day", "", "", "")
 		g.Requests.DenyIPs = []string{"192.0.2.0/24"}
@@ -127,14 +127,16 @@ func TestAllLevelsMustPass(t *testing.T) {
 	k, secret := h.key(nil)
 	rapid.Check(t, func(t *rapid.T) {
 		ofGateway := lists.Draw(t, "gateway")
-		k.Addresses, r.Addresses = lists.Draw(t, "key"), lists.Draw(t, "route")
+		k.Addresses = lists.Draw(t, "key")
+		ofRoute := lists.Draw(t, "route")
+		r.Handling = (&gateway.Handling{AllowIPs: ofRoute.Allow, DenyIPs: ofRoute.Deny}).Stored()
 		g.Requests.AllowIPs, g.Requests.DenyIPs = ofGateway.Allow, ofGateway.Deny
 		h.source.PutKey(k)
 		h.source.PutGateway(g, r)
 		h.catchUp()
 		client := netip.MustParseAddr(rapid.SampledFrom([]string{"10.1.1.1", "10.1.1.2", "10.1.2.1", "10.2.0.1", "192.0.2.1", "2001:db8::1", "2001:db9::1"}).Draw(t, "client"))
 		want := fault.AuthCode("")
-		for _, l := range []addrlist.Lists{ofGateway, k.Addresses, r.Addresses} {
+		for _, l := range []addrlist.Lists{ofGateway, k.Addresses, ofRoute} {
 			list, err := addrlist.Compile(l)
 			if err != nil {
 				t.Fatal(err)

@@ -109,7 +109,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
-			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Split: in.Split, Auth: in.Auth,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Split: in.Split, Handling: in.Handling.Stored(), Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {
@@ -335,7 +335,7 @@ func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, mor
 }
 
 func specOf(r *gateway.Route) gateway.RouteSpec {
-	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
+	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Handling: r.Handling, Auth: r.Auth}
 }
 
 // DeleteRoute deletes a route and returns it as it was.

@@ -75,6 +75,42 @@ func denyIPsRow() Setting {
 	}
 }
 
+// Addresses returns the addresses that may use a route.
+func (h *Handling) Addresses() addrlist.Lists {
+	return addrlist.Lists{Allow: h.AllowIPs, Deny: h.DenyIPs}
+}
+
+// allowIPsField and denyIPsField are the lists of addresses of a route.
+func allowIPsField() handlingField {
+	f := networksField(addrlist.AllowField, func(h *Handling) *[]string { return &h.AllowIPs })
+	f.doc = "Networks whose addresses may use the route, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips decides, and deny_ips among equal ones. The lists of the gateway and of the key must allow the address too."
+	return f
+}
+
+func denyIPsField() handlingField {
+	f := networksField(addrlist.DenyField, func(h *Handling) *[]string { return &h.DenyIPs })
+	f.doc = "Networks whose addresses may not use the route, in CIDR notation."
+	return f
+}
+
+func networksField(name string, of func(h *Handling) *[]string) handlingField {
+	return handlingField{
+		name:       name,
+		mayBeEmpty: true,
+		present:    func(h *Handling) bool { return len(*of(h)) > 0 },
+		value:      func(h *Handling) any { return *of(h) },
+		copyTo:     func(to, from *Handling) { *of(to) = addrlist.Normal(*of(from)) },
+		check:      func(h *Handling, _ string) error { return fault.Prefixed(name, addrlist.Check(*of(h))) },
+		part: func(h *Handling) part {
+			return part{name, func(m *document.Node, at string) error {
+				list, err := m.ReadTexts(at)
+				*of(h) = addrlist.Normal(list)
+				return err
+			}, networksSchema()}
+		},
+	}
+}
+
 // networksValue is a list of networks.
 func networksValue() valueType[[]string] {
 	return valueType[[]string]{(*document.Node).ReadTexts, scalar(document.Flow), networksSchema()}

@@ -21,7 +21,7 @@ func Export(g *Gateway, routes []Route) *Document {
 	}
 	d.Gateway.exportUpstreams(g)
 	for i, r := range routes {
-		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
+		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Handling: r.Handling, Auth: r.Auth}
 	}
 	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
@@ -70,6 +70,7 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 		b.WriteString("    split:")
 		encodeSplit(b, r.Split, "      ")
 	}
+	encodeHandling(b, r.Handling, "    ")
 	if r.Auth == AuthNone {
 		fmt.Fprintf(b, "    auth: %s\n", r.Auth)
 	}

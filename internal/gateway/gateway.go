@@ -6,7 +6,6 @@ package gateway
 import (
 	"time"
 
-	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -100,8 +99,8 @@ type Route struct {
 	ConcurrencyByAPI bool
 	Upstream         string // by name; "" for DefaultUpstream
 	Split            Split  // nil for that of the gateway
+	Handling         *Handling
 	Auth             Auth
-	Addresses        addrlist.Lists // that may use the route, in normal form
 	Source           Source
 	CreatedAt        time.Time
 	Version          int64 // the ETag
@@ -116,8 +115,8 @@ type RouteSpec struct {
 	Concurrency ratelimit.Concurrency
 	Upstream    string // by name; "" for DefaultUpstream
 	Split       Split  // nil for that of the gateway
+	Handling    *Handling
 	Auth        Auth
-	Addresses   addrlist.Lists // that may use the route, in normal form
 }
 
 // DocumentKind is the kind of document that a revision came from.

@@ -72,10 +72,8 @@ func (g *Gateway) compileRoutes(routes []gateway.Route, shared *sharedParts) err
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
+		compiled[i] = compileRoute(&routes[i], shared)
 		var err error
-		if compiled[i], err = compileRoute(&routes[i], shared); err != nil {
-			return err
-		}
 		if templates[i], err = gateway.ParseTemplate(compiled[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}

@@ -107,11 +107,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, shared *sharedPart
 		changed[routeID] = nil
 	}
 	for i := range d.Routes {
-		r, err := compileRoute(&d.Routes[i], shared)
-		if err != nil {
-			return nil, false // reading the whole table says why
-		}
-		changed[d.Routes[i].ID] = r
+		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i], shared)
 	}
 	patternChanges := map[string]*patternChange{} // by pattern
 	for routeID, now := range changed {

@@ -1,13 +1,11 @@
 package snapshot
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 	"unique"
 
-	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/gateway"
@@ -21,9 +19,9 @@ type Route struct {
 	methods unique.Handle[string]
 	cost    *cost.Program // nil if requests cost nothing but themselves
 	// upstream is the name of the upstream; the zero Handle for the default one.
-	upstream  unique.Handle[string]
-	split     *Split         // nil for that of the gateway
-	addresses *addrlist.List // that may use the route; nil for all
+	upstream unique.Handle[string]
+	split    *Split    // nil for that of the gateway
+	handling *Handling // nil for none
 
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
@@ -32,25 +30,24 @@ type Route struct {
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
-func compileRoute(s *gateway.Route, shared *sharedParts) (*Route, error) {
+func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if config := (limitConfig{s.RateLimit, s.Concurrency}); config != (limitConfig{}) {
 		r.limits = &routeLimits{config: unique.Make(config)}
 	}
 	r.cost, r.split = shared.costs.of(s.Cost), compileSplit(s.Split, &shared.splits)
+	r.handling = shared.handlings.of(s.Handling)
 	if s.Upstream != "" && s.Upstream != gateway.DefaultUpstream {
 		r.upstream = unique.Make(strings.Clone(s.Upstream))
 	}
-	var err error
-	if r.addresses, err = addrlist.Compile(s.Addresses); err != nil {
-		return nil, fmt.Errorf("compile route %s: %w", s.ID, err)
-	}
-	return r, nil
+	return r
 }
 
 // AllowsAddress reports whether the lists of the route allow a client's address.
-func (r *Route) AllowsAddress(client netip.Addr) bool { return r.addresses.Allows(client) }
+func (r *Route) AllowsAddress(client netip.Addr) bool {
+	return r.handling == nil || r.handling.addresses.Allows(client)
+}
 
 // ID returns the route's identifier.
 func (r *Route) ID() string { return id.Format(id.Route, r.UUID) }
@@ -60,6 +57,9 @@ func (r *Route) Methods() []string { return strings.Split(r.methods.Value(), " "
 
 // Cost returns what a request costs beside itself, or nil if it costs nothing.
 func (r *Route) Cost() *cost.Program { return r.cost }
+
+// Handling returns what the route does with its requests beside forwarding them as they came; nil for nothing else.
+func (r *Route) Handling() *Handling { return r.handling }
 
 // lists reports whether the route has the method.
 func (r *Route) lists(method string) bool {
