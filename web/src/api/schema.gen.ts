@@ -2157,7 +2157,7 @@ export interface components {
              * @description Outcome of the authentication. success means that the request was not refused because of its key or scope, whatever its status.
              * @enum {string}
              */
-            outcome: "success" | "key_invalid" | "key_expired" | "scope_insufficient";
+            outcome: "success" | "key_invalid" | "key_expired" | "scope_insufficient" | "address_not_allowed";
             /**
              * @description Path without the query.
              * @example /orders/17
@@ -3102,6 +3102,13 @@ export interface components {
         };
         CreateRouteRequest: {
             /**
+             * @description Networks whose addresses may use the route, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. The lists of the gateway and of the key must allow the address too.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * @description key (the default) requires an API key; none makes the route public.
              * @enum {string|null}
              */
@@ -3110,6 +3117,13 @@ export interface components {
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests. */
             cost?: components["schemas"]["CostInput"][] | null;
+            /**
+             * @description Networks whose addresses may not use the route, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description HTTP methods, in upper case.
              * @example [
@@ -5061,6 +5075,13 @@ export interface components {
         };
         PatchRouteRequest: {
             /**
+             * @description Networks whose addresses may use the route, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * @description key requires an API key; none makes the route public; null means key.
              * @enum {string|null}
              */
@@ -5069,6 +5090,13 @@ export interface components {
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests. */
             cost?: components["schemas"]["CostInput"][] | null;
+            /**
+             * @description Networks whose addresses may not use the route, in CIDR notation. Replaces the whole list; null or [] means none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description HTTP methods, in upper case; replaced as a whole.
              * @example [
@@ -6212,6 +6240,13 @@ export interface components {
         };
         Route: {
             /**
+             * @description Networks whose addresses may use the route; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * @description key if the route requires an API key; none if it is public.
              * @enum {string}
              */
@@ -6225,6 +6260,13 @@ export interface components {
              * @description When the route was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the route; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * @description Gateway that the route belongs to.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
@@ -6303,8 +6345,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, allow_ips or deny_ips for another list of the route (what it refuses is not counted), global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "allow_ips" | "deny_ips" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -13866,7 +13908,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "address_denied" | "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "maintenance" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -13931,7 +13973,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "address_denied" | "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "maintenance" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;
