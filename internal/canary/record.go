@@ -33,6 +33,8 @@ const (
 	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
 	MaxLeftOut = 10_000
 
+	MaxLines = 256 << 10 // bytes of Lines, which have at least one
+
 	MaxMinRequests = 1_000_000_000
 	MaxP95Ratio    = 1_000
 
@@ -56,7 +58,7 @@ type Canary struct {
 	Since       time.Time
 	Progress    []Progress // one for each step that has begun
 	Explanation string     // of the last decision, in words
-	Lines       []string   // what to commit, once it is held at 100 %
+	Lines       []string   // what to commit, once it is held at 100 %, also while it is paused there
 	CreatedAt   time.Time
 	EndedAt     time.Time // zero until it is Done
 	Version     int64
@@ -64,11 +66,17 @@ type Canary struct {
 
 // Weight returns the share of the callers that is in force, while the canary is not Done.
 func (c *Canary) Weight() gateway.Percent {
-	if c.State == Held && len(c.Lines) > 0 {
+	if c.Whole() {
 		return whole
 	}
 	return c.Plan.Steps[c.Step]
 }
+
+// Whole reports whether the canary has all callers, and waits for a push of its Lines.
+func (c *Canary) Whole() bool { return len(c.Lines) > 0 }
+
+// Pausable reports whether a change of the canary's routes or upstreams pauses it: it runs, or is held.
+func (c *Canary) Pausable() bool { return c.State == Running || c.State == Held }
 
 const whole gateway.Percent = 100_00
 
@@ -91,12 +99,17 @@ func (c *Canary) Advance(now time.Time) {
 	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
 }
 
-// Pause stops the time of the present step.
+// Pause stops the time of the present step. The step of a held canary has ended: it begins its time anew.
 func (c *Canary) Pause(now time.Time) {
-	c.State, c.Ran, c.Since = Paused, c.Ran+max(0, now.Sub(c.Since)), now
+	ran := c.Ran + max(0, now.Sub(c.Since))
+	if c.State == Held {
+		ran = 0
+	}
+	c.State, c.Ran, c.Since = Paused, ran, now
 }
 
-// Resume goes on with the present step of a paused canary. A step that has run for as long as one may begins its time anew.
+// Resume goes on with the present step of a paused canary that is not Whole. A step that has run for as long as one may begins its
+// time anew.
 func (c *Canary) Resume(now time.Time) {
 	if c.Ran >= longestStep {
 		c.Ran = 0

@@ -110,16 +110,17 @@ func ParseRespond(content []byte) (*Respond, error) {
 	return h.Respond, err
 }
 
-// encodeHandling writes the fields of a route, each at an indentation.
-func encodeHandling(b *bytes.Buffer, h *Handling, indent string) {
+// handlingMembers returns the members of a route in a file for its handling, which may be nil.
+func handlingMembers(h *Handling) (list []member) {
 	if h == nil {
-		return
+		return nil
 	}
 	for _, f := range handlingFields() {
 		if f.present(h) {
-			fmt.Fprintf(b, "%s%s: %s\n", indent, f.name, flowOf(f.value(h)))
+			list = append(list, member{f.name, flowOf(f.value(h)), nil})
 		}
 	}
+	return list
 }
 
 // flowOf returns a value of the API as YAML in one line.
