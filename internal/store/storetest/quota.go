@@ -213,7 +213,7 @@ func testQuotaTrim(h *harness) {
 		h.grantQuota(day, now, 1)
 		h.grantQuota(total, now, 1)
 	}
-	same(h, "quotas", h.countedQuotas(a), int64(3))
+	same(h, "quotas", h.countedQuotas(a), int64(4))
 	h.trimQuotas(epoch().Add(48 * time.Hour)) // the first two days
 	same(h, "grants", len(h.quotaGrants(day)), 2+4)
 	for i, want := range []int{2, 2, 3, 3} {
@@ -241,7 +241,8 @@ func testStrayQuotas(h *harness) {
 	a := h.insertAccount("a")
 	k := h.insertKey(a, nil)
 	kept, gone := h.insertOwner(a, "kept", nil), h.insertOwner(a, "gone", nil)
-	for i, subject := range []string{k.ID, kept.ID, gone.ID, k.ID, gone.ID, "own_none"} {
+	bearer := id.Format(id.Key, id.Hashed("token", "iss_1", "ada")) // who has a token has no record
+	for i, subject := range []string{k.ID, kept.ID, gone.ID, k.ID, gone.ID, "own_none", bearer} {
 		q := quotaKey(a, fmt.Sprint("limit-", i), calendar.Total)
 		q.Subject = subject
 		h.claimQuotas("p", epoch(), quotaClaim(q, 10, 1))
@@ -270,7 +271,7 @@ func testStrayQuotas(h *harness) {
 	}
 	same(h, "steps of about two rows", steps, 3)
 	same(h, "quotas", h.countedQuotas(a), int64(3))
-	for subject, want := range map[string]int{k.ID: 2, kept.ID: 1, gone.ID: 0, "own_none": 0} {
+	for subject, want := range map[string]int{k.ID: 2, kept.ID: 1, gone.ID: 0, "own_none": 0, bearer: 1} {
 		q := quotaKey(a, "", calendar.Total)
 		q.Subject = subject
 		same(h, "windows", len(h.quotaWindows(q, epoch())), want)
