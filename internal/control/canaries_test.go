@@ -405,6 +405,23 @@ func TestChangesPauseCanaries(t *testing.T) {
 	}
 }
 
+// Guarantee: a canary that was paused while it was held after its last step begins that step again when it is resumed.
+func TestHeldCanaryIsJudgedAgain(t *testing.T) {
+	c := newCanaries(t)
+	id := c.start(func(in *control.CanaryInput) { in.Steps = []gateway.Percent{25_50} }).ID
+	c.judge(id, canary.Decision{Action: canary.Advance})
+	c.must(second(c.UpdateRoute(ctx(), c.caller, c.id, c.routes[0], control.RoutePatch{RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})}, nil)))
+	c.wantState(id, canary.Paused, "the route /a was changed")
+	c.clock.advance(time.Hour)
+	now := must[*canary.Canary](c.harness)(c.ResumeCanary(ctx(), c.caller, c.id, id, nil))
+	if now.Step != 0 || now.Ran != 0 || !now.Since.Equal(c.clock.now()) {
+		t.Errorf("got %+v, want its last step from now on", now)
+	}
+	c.wantShare("25.5 3 true")
+	c.judge(id, canary.Decision{Action: canary.Advance})
+	c.wantState(id, canary.Held, "held at 25.5 % after the last step")
+}
+
 // Guarantee: a canary that is resumed goes on without the routes that are gone or have another upstream, and cannot if none is
 // left.
 func TestResumeWithoutRoutes(t *testing.T) {
