@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -25,6 +26,8 @@ type IssuerReader interface {
 	Issuers(ctx context.Context, accountID string, f IssuerFilter, p Page) ([]issuer.Issuer, error)
 	// IssuerUse returns how much the issuers of the account take, without that of an identifier.
 	IssuerUse(ctx context.Context, accountID, without string) (IssuerUse, error)
+	// GatewaysOfIssuer returns up to limit gateways of the account that name the issuer, in the order of their creation.
+	GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error)
 }
 
 // IssuerStore finds and changes issuers. A name that is in use is fault.Conflict with the field "name". The caller sets

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -44,6 +46,16 @@ func (t *Reader) IssuerUse(ctx context.Context, accountID, without string) (use 
 	err = t.Query(ctx, "read how much issuers take", `SELECT count(*), coalesce(sum(octet_length(settings)), 0) FROM issuers INDEXED BY issuers_list WHERE account_id = $1 AND id <> $2`,
 		[]any{accountID, without}, func(r *Row) error { return r.Scan(&use.Issuers, &use.Bytes) })
 	return use, err
+}
+
+// GatewaysOfIssuer implements control.IssuerReader. It reads the gateways of the account that name any issuer.
+func (t *Reader) GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error) {
+	all, err := t.SelectGateways(ctx, `INDEXED BY gateways_list WHERE account_id = $1 AND requests LIKE '%"issuers":%' ORDER BY id`, accountID)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(g gateway.Gateway) bool { return !slices.Contains(g.Requests.Issuers, name) })
+	return all[:min(limit, len(all))], nil
 }
 
 // issuerValues returns the values that InsertIssuer and UpdateIssuer write, in their order.

@@ -803,7 +803,7 @@ export interface paths {
         put?: never;
         /**
          * Create an issuer
-         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers. In this version, no gateway accepts tokens yet.
+         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers. Gateways name the issuers whose tokens they take (issuers).
          */
         post: operations["createIssuer"];
         delete?: never;
@@ -2789,6 +2789,13 @@ export interface components {
              */
             hostname?: string | null;
             /**
+             * @description Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.
+             * @example [
+             *       "login"
+             *     ]
+             */
+            issuers?: string[] | null;
+            /**
              * @description Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
              * @example [
              *       "X-API-Key"
@@ -3109,10 +3116,10 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key (the default) requires an API key; none makes the route public.
+             * @description key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public.
              * @enum {string|null}
              */
-            auth?: "key" | "none" | null;
+            auth?: "key" | "token" | "any" | "none" | null;
             /** @description Bound of the requests of the route that are in flight. */
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests. */
@@ -3192,7 +3199,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -3235,7 +3242,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -3559,6 +3566,13 @@ export interface components {
              * @example api.example.com
              */
             hostname: string;
+            /**
+             * @description Names of the issuers whose tokens routes with auth token or any take. Absent if there are none.
+             * @example [
+             *       "login"
+             *     ]
+             */
+            issuers?: string[];
             /**
              * @description Request headers that may hold the key.
              * @example [
@@ -4474,7 +4488,7 @@ export interface components {
              */
             address: string | null;
             /**
-             * @description Key that the limit applies to; null if several keys share it.
+             * @description Key that the limit applies to; null if several keys share it. For the tokens of an issuer with one subject, an identifier that begins with key_7zz and is of no key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id: string | null;
@@ -4540,6 +4554,12 @@ export interface components {
             cost: {
                 [key: string]: components["schemas"]["RequestCost"];
             } | null;
+            /**
+             * @description What the client sent: a key or a token; null for neither.
+             * @example token
+             * @enum {string|null}
+             */
+            credential: "key" | "token" | null;
             /** @description Why the request was refused or failed; for a request that is kept for its cost or its attempts, what ended it. */
             decision: components["schemas"]["Decision"];
             /**
@@ -4558,6 +4578,11 @@ export interface components {
              * @example api.example.com
              */
             host: string | null;
+            /**
+             * @description Issuer of the token, or whose token it was said to be, if it was refused; null without a token, and if it names no issuer of the gateway.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0ii
+             */
+            issuer_id: string | null;
             /**
              * @description Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -4618,6 +4643,11 @@ export interface components {
              * @example 429
              */
             status: number;
+            /**
+             * @description Claim sub of the token, or its SHA-256 if it is longer than 255 bytes; null without a token, and for one that was refused.
+             * @example ada
+             */
+            subject: string | null;
             /**
              * Format: date-time
              * @description When the request was received.
@@ -5082,10 +5112,10 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key requires an API key; none makes the route public; null means key.
+             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key.
              * @enum {string|null}
              */
-            auth?: "key" | "none" | null;
+            auth?: "key" | "token" | "any" | "none" | null;
             /** @description Bound of the requests of the route that are in flight; replaced as a whole. null removes it. */
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests. */
@@ -6247,10 +6277,10 @@ export interface components {
              */
             allow_ips: string[] | null;
             /**
-             * @description key if the route requires an API key; none if it is public.
+             * @description key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public.
              * @enum {string}
              */
-            auth: "key" | "none";
+            auth: "key" | "token" | "any" | "none";
             /** @description Bound of the requests of the route that are in flight; null for none. */
             concurrency: components["schemas"]["Concurrency"];
             /** @description What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests. */
@@ -7296,7 +7326,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -7339,7 +7369,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -7481,6 +7511,13 @@ export interface components {
              * @example api.example.com
              */
             hostname?: string | null;
+            /**
+             * @description Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.
+             * @example [
+             *       "login"
+             *     ]
+             */
+            issuers?: string[] | null;
             /**
              * @description Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
              * @example [
