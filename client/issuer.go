@@ -13,7 +13,7 @@ import (
 type Issuer struct {
 	IssuerID      string            `json:"issuer_id"`
 	Name          string            `json:"name"`
-	Issuer        string            `json:"issuer"` // the claim iss of its tokens, compared exactly
+	Issuer        string            `json:"issuer"`   // the claim iss of its tokens, compared exactly
 	JWKSURL       *string           `json:"jwks_url"` // where its keys are fetched; nil for discovery
 	JWKS          json.RawMessage   `json:"jwks"`     // its public keys, a JWK Set, if they are given by hand; else null
 	CA            *string           `json:"ca"`       // certificates in PEM for fetching its keys; nil for the system's roots
@@ -29,7 +29,7 @@ type Issuer struct {
 	OwnerPrefix   string            `json:"owner_prefix"`
 	ClaimHeaders  map[string]string `json:"claim_headers"` // claims by headers
 	ForwardToken  bool              `json:"forward_token"`
-	State         string            `json:"state"` // ok or unreachable
+	State         string            `json:"state"`      // ok or unreachable
 	LastError     *string           `json:"last_error"` // why its keys could not be fetched the last time
 	Keys          []IssuerKey       `json:"keys"`
 	CreatedAt     time.Time         `json:"created_at"`

@@ -101,12 +101,12 @@ func issuerKeyText(k *client.IssuerKey) string {
 // issuerFlags are the flags of what an issuer has besides its name.
 type issuerFlags struct {
 	*app
-	issuer, jwksURL, jwks, ca                   string
-	leeway, lifetime, typ, prefix               string
-	audiences, algorithms, scopes               []string
-	required, scopeMap, headers                 []string
-	scopeClaim, ownerClaim, planClaim           string
-	forward                                     bool
+	issuer, jwksURL, jwks, ca         string
+	leeway, lifetime, typ, prefix     string
+	audiences, algorithms, scopes     []string
+	required, scopeMap, headers       []string
+	scopeClaim, ownerClaim, planClaim string
+	forward                           bool
 }
 
 func (o *issuerFlags) add(f *pflag.FlagSet) {
