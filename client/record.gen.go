@@ -224,16 +224,22 @@ func (e CreateKeyRequestLevel) Valid() bool {
 
 // Values of CreateRouteRequestAuth.
 const (
-	CreateRouteRequestAuthKey  CreateRouteRequestAuth = "key"
-	CreateRouteRequestAuthNone CreateRouteRequestAuth = "none"
+	CreateRouteRequestAuthAny   CreateRouteRequestAuth = "any"
+	CreateRouteRequestAuthKey   CreateRouteRequestAuth = "key"
+	CreateRouteRequestAuthNone  CreateRouteRequestAuth = "none"
+	CreateRouteRequestAuthToken CreateRouteRequestAuth = "token"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e CreateRouteRequestAuth) Valid() bool {
 	switch e {
+	case CreateRouteRequestAuthAny:
+		return true
 	case CreateRouteRequestAuthKey:
 		return true
 	case CreateRouteRequestAuthNone:
+		return true
+	case CreateRouteRequestAuthToken:
 		return true
 	default:
 		return false
@@ -471,6 +477,24 @@ func (e LimitLevelLimitScope) Valid() bool {
 	}
 }
 
+// Values of LoggedRequestCredential.
+const (
+	LoggedRequestCredentialKey   LoggedRequestCredential = "key"
+	LoggedRequestCredentialToken LoggedRequestCredential = "token"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e LoggedRequestCredential) Valid() bool {
+	switch e {
+	case LoggedRequestCredentialKey:
+		return true
+	case LoggedRequestCredentialToken:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of NodeLimits.
 const (
 	NodeLimitsDivided NodeLimits = "divided"
@@ -554,16 +578,22 @@ func (e OwnerState) Valid() bool {
 
 // Values of PatchRouteRequestAuth.
 const (
-	PatchRouteRequestAuthKey  PatchRouteRequestAuth = "key"
-	PatchRouteRequestAuthNone PatchRouteRequestAuth = "none"
+	PatchRouteRequestAuthAny   PatchRouteRequestAuth = "any"
+	PatchRouteRequestAuthKey   PatchRouteRequestAuth = "key"
+	PatchRouteRequestAuthNone  PatchRouteRequestAuth = "none"
+	PatchRouteRequestAuthToken PatchRouteRequestAuth = "token"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e PatchRouteRequestAuth) Valid() bool {
 	switch e {
+	case PatchRouteRequestAuthAny:
+		return true
 	case PatchRouteRequestAuthKey:
 		return true
 	case PatchRouteRequestAuthNone:
+		return true
+	case PatchRouteRequestAuthToken:
 		return true
 	default:
 		return false
@@ -896,16 +926,22 @@ func (e RevisionSource) Valid() bool {
 
 // Values of RouteAuth.
 const (
-	RouteAuthKey  RouteAuth = "key"
-	RouteAuthNone RouteAuth = "none"
+	RouteAuthAny   RouteAuth = "any"
+	RouteAuthKey   RouteAuth = "key"
+	RouteAuthNone  RouteAuth = "none"
+	RouteAuthToken RouteAuth = "token"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e RouteAuth) Valid() bool {
 	switch e {
+	case RouteAuthAny:
+		return true
 	case RouteAuthKey:
 		return true
 	case RouteAuthNone:
+		return true
+	case RouteAuthToken:
 		return true
 	default:
 		return false
@@ -1843,6 +1879,11 @@ type CreateGatewayRequest struct {
 	// Example: api.example.com
 	Hostname *string `json:"hostname,omitempty"`
 
+	// Issuers Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.
+	//
+	// Example: ["login"]
+	Issuers *[]string `json:"issuers,omitempty"`
+
 	// KeyHeaders Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
 	//
 	// Example: ["X-API-Key"]
@@ -2066,7 +2107,8 @@ type CreatePlanRequest struct {
 
 // CreateRouteRequest is the schema CreateRouteRequest of the OpenAPI document.
 type CreateRouteRequest struct {
-	// key (the default) requires an API key; none makes the route public.
+	// key (the default) requires an API key, token a token of one of the gateway's issuers,
+	// any either of them; none makes the route public.
 	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
 
@@ -2112,7 +2154,7 @@ type Decision struct {
 	// no gateway has the host. Null for other decisions.
 	ByDefault *bool `json:"by_default"`
 
-	// Check Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+	// Check Check that refused the request, or cause of the failure: host, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
 	//
 	// Example: limit
 	Check string `json:"check"`
@@ -2153,7 +2195,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -2317,6 +2359,11 @@ type Gateway struct {
 	//
 	// Example: api.example.com
 	Hostname string `json:"hostname"`
+
+	// Issuers Names of the issuers whose tokens routes with auth token or any take. Absent if there are none.
+	//
+	// Example: ["login"]
+	Issuers *[]string `json:"issuers,omitempty"`
 
 	// KeyHeaders Request headers that may hold the key.
 	//
@@ -2954,8 +3001,13 @@ type LoggedRequest struct {
 	ClientIP string `json:"client_ip"`
 
 	// What the request was charged by the cost of its route, by meter; null if nothing.
-	Cost     *map[string]RequestCost `json:"cost"`
-	Decision Decision                `json:"decision"`
+	Cost *map[string]RequestCost `json:"cost"`
+
+	// Credential What the client sent: a key or a token; null for neither.
+	//
+	// Example: token
+	Credential *LoggedRequestCredential `json:"credential"`
+	Decision   Decision                 `json:"decision"`
 
 	// DurationMs Time from the request headers to the last byte of the response, in milliseconds.
 	//
@@ -2971,6 +3023,11 @@ type LoggedRequest struct {
 	//
 	// Example: api.example.com
 	Host *string `json:"host"`
+
+	// IssuerID Issuer of the token, or whose token it was said to be, if it was refused; null without a token, and if it names no issuer of the gateway.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0ii
+	IssuerID *string `json:"issuer_id"`
 
 	// KeyID Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
 	//
@@ -3033,9 +3090,18 @@ type LoggedRequest struct {
 	// Example: 429
 	Status int64 `json:"status"`
 
+	// Subject Claim sub of the token, or its SHA-256 if it is longer than 255 bytes; null without a token, and for one that was refused.
+	//
+	// Example: ada
+	Subject *string `json:"subject"`
+
 	// When the request was received.
 	Time time.Time `json:"time"`
 }
+
+// LoggedRequestCredential What the client sent: a key or a token; null for neither.
+// Example: token
+type LoggedRequestCredential string
 
 // NearRoute is the schema NearRoute of the OpenAPI document.
 type NearRoute struct {
@@ -3192,7 +3258,8 @@ type OwnerEvent struct {
 
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.
 type PatchRouteRequest struct {
-	// key requires an API key; none makes the route public; null means key.
+	// key requires an API key, token a token of one of the gateway's issuers, any either of
+	// them; none makes the route public; null means key.
 	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
 
@@ -4010,7 +4077,8 @@ type RotateKeyRequest struct {
 
 // Route is the schema Route of the OpenAPI document.
 type Route struct {
-	// key if the route requires an API key; none if it is public.
+	// key if the route requires an API key, token if it requires a token of one of the
+	// gateway's issuers, any if it takes either; none if it is public.
 	Auth        RouteAuth    `json:"auth"`
 	Concurrency *Concurrency `json:"concurrency"`
 

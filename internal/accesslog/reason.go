@@ -40,6 +40,10 @@ const (
 	TargetGone                        // its target was drained or removed, and drain_timeout has passed (targets.md, section 6)
 	AllDrained                        // every target of the upstream was being drained
 	AddressFailed                     // the address had failed to authenticate too often, so imported keys were not looked up for it
+	TokenRefused                      // the token failed a check; the detail says which
+	KeyForToken                       // a key was sent where only tokens are accepted
+	TokensFailed                      // too many tokens of the address had failed, so the token was not checked
+	TokensBusy                        // there was more work on signatures than the node does
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
@@ -60,6 +64,7 @@ func (r Reason) String() string {
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
 		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone", AllDrained: "all_drained",
 		AddressFailed: "address_failed",
+		TokenRefused:  "token_refused", KeyForToken: "key_for_token", TokensFailed: "tokens_failed", TokensBusy: "tokens_busy",
 	}
 	if int(r) >= len(names) {
 		return ""

@@ -243,7 +243,7 @@ func (a *API) issuerOperations() []operation {
 		id: "createIssuer", method: http.MethodPost, path: "/v1/issuers", tag: "Issuers",
 		summary: "Create an issuer",
 		description: "Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. " +
-			"Tokens may have any scope on gateways, so the call requires the word admin for /issuers. In this version, no gateway accepts tokens yet.",
+			"Tokens may have any scope on gateways, so the call requires the word admin for /issuers. Gateways name the issuers whose tokens they take (issuers).",
 		body: reflect.TypeFor[createIssuerRequest](), replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true, errors: []int{http.StatusConflict},
 		run: takes(a.createIssuer),

@@ -21,7 +21,7 @@ type createRouteRequest struct {
 	Cost        *costListInput    `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
 	Upstream    *string           `json:"upstream,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests. Default: default." example:"next"`
 	Split       []SplitInput      `json:"split,omitempty" nullable:"true" maxItems:"16" doc:"Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none."`
-	Auth        *string           `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
+	Auth        *string           `json:"auth,omitempty" nullable:"true" enum:"key,token,any,none" doc:"key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public."`
 }
 
 type rateLimitInput struct {
@@ -57,7 +57,7 @@ type updateRouteRequest struct {
 type patchRouteRequest struct {
 	Path        *string                    `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods     *[]string                  `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
-	Auth        optional[string]           `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
+	Auth        optional[string]           `json:"auth,omitempty" enum:"key,token,any,none" doc:"key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key."`
 	Concurrency optional[concurrencyInput] `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight; replaced as a whole. null removes it."`
 	Cost        optional[costListInput]    `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
 	Upstream    optional[string]           `json:"upstream,omitempty" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests; null for default." example:"next"`

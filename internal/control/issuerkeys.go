@@ -10,14 +10,15 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/jwk"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // IssuerFetcher fetches the keys of issuers (provider.Fetcher). It is safe for concurrent use.
 type IssuerFetcher interface {
 	// Wake makes it look for keys that are due. It does not block.
 	Wake()
-	// Refresh fetches the keys of an issuer now, unless a fetch is on its way already, and returns when it has ended and its
-	// result is stored, also that it failed. The error is fault.Unavailable if that takes too long, or ctx.Err().
+	// Refresh fetches the keys of an issuer now, and returns when a fetch that began after the call has ended and its result
+	// is stored, also that it failed. The error is fault.Unavailable if that takes too long, or ctx.Err().
 	Refresh(ctx context.Context, accountID, issuerID string) error
 }
 
@@ -125,7 +126,7 @@ type RecordedFetch struct {
 	Changed bool   // there are other keys
 }
 
-// RecordFetch stores the result of a fetch. After a fetch that failed, the keys stay as they are; the first such fetch
+// RecordFetch stores the result of a fetch. Other keys are in force on this node when it returns, and soon on others. After a fetch that failed, the keys stay as they are; the first such fetch
 // raises an event.
 func (s *Service) RecordFetch(ctx context.Context, f KeyFetch) (recorded RecordedFetch, err error) {
 	err = s.cfg.Store.Update(ctx, func(tx Tx) error {
@@ -151,6 +152,11 @@ func (s *Service) RecordFetch(ctx context.Context, f KeyFetch) (recorded Recorde
 			return err
 		}
 		recorded = RecordedFetch{Problem: i.LastError, Turned: i.Unreachable() != before.Unreachable(), Changed: i.Document != before.Document}
+		if recorded.Changed {
+			if _, err := tx.AppendChange(ctx, snapshot.IssuerChange, i.ID); err != nil {
+				return err
+			}
+		}
 		if !recorded.Turned || !i.Unreachable() {
 			return nil
 		}
@@ -158,6 +164,9 @@ func (s *Service) RecordFetch(ctx context.Context, f KeyFetch) (recorded Recorde
 	})
 	if err == nil && recorded.Turned && recorded.Problem != "" {
 		s.cfg.Wake()
+	}
+	if err == nil && recorded.Changed {
+		err = s.publish(ctx, nil)
 	}
 	return recorded, err
 }

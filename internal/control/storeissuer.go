@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -32,6 +33,8 @@ type IssuerReader interface {
 	DueIssuers(ctx context.Context, now time.Time, perAccount, limit int) ([]issuer.Issuer, error)
 	// UnreachableIssuers returns how many issuers of all accounts are unreachable.
 	UnreachableIssuers(ctx context.Context) (int, error)
+	// GatewaysOfIssuer returns up to limit gateways of the account that name the issuer, in the order of their creation.
+	GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error)
 }
 
 // IssuerStore finds and changes issuers. A name that is in use is fault.Conflict with the field "name". The caller sets

@@ -52,6 +52,8 @@ func AuthCodes() []Explanation {
 	return []Explanation{
 		{string(KeyInvalid), Unauthorized.Status(), true, true, "The key is missing, malformed, unknown, revoked or of the other level, or its account is suspended.", "Send an active key as `Authorization: Bearer KEY`, or in a header of the gateway's `key_headers`. Gateways take keys of the level gateway, the management API those of the level account."},
 		{string(KeyExpired), Unauthorized.Status(), true, true, "The key has expired.", "Create or rotate a key."},
+		{string(TokenInvalid), Unauthorized.Status(), true, false, "The token is not valid for this gateway, or a key was sent on a route that takes only tokens. The response does not say which check has failed: `keygate explain REQUEST_ID` does.", "Get a new token from its issuer, and compare the issuer's settings with `reason` of the request."},
+		{string(TokenExpired), Unauthorized.Status(), true, false, "The token has expired.", "Get a new one from its issuer."},
 		{string(ScopeInsufficient), Forbidden.Status(), true, true, "The scope of the key does not allow the method on the path, or the key is restricted to another gateway. On the management API also: the call is only for the account `default`, or it creates or changes a key that the calling key has no right to.", "Use a key whose scope, gateway and account fit."},
 		{string(OwnerSuspended), Forbidden.Status(), true, false, "The owner of the key is suspended. The key itself keeps its state.", "Resume the owner (`keygate owners resume`, or PATCH `/v1/owners/{id}` with `{\"state\": \"active\"}`)."},
 	}

@@ -98,6 +98,8 @@ const (
 	KeyExpired        AuthCode = "key_expired"
 	ScopeInsufficient AuthCode = "scope_insufficient"
 	OwnerSuspended    AuthCode = "owner_suspended"
+	TokenInvalid      AuthCode = "token_invalid"
+	TokenExpired      AuthCode = "token_expired"
 )
 
 // Limit describes the rate limit that refused a request (contract, 4.3).

@@ -70,7 +70,7 @@ func (r *RouteSpec) encode(b *bytes.Buffer) {
 		b.WriteString("    split:")
 		encodeSplit(b, r.Split, "      ")
 	}
-	if r.Auth == AuthNone {
+	if r.Auth != AuthKey && r.Auth != "" {
 		fmt.Fprintf(b, "    auth: %s\n", r.Auth)
 	}
 }

@@ -137,6 +137,7 @@ const everySetting = `gateway:
     max_age: 600
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
+  issuers: [login]
 %s  drain_timeout: 5m
   self_service:
     usage: true

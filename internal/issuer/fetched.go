@@ -69,8 +69,8 @@ func jittered(d time.Duration, random float64) time.Duration {
 type Renewer interface {
 	// Renew is called for a token whose refusal says that newer keys could make it valid (token.Refusal.NeedsKeys). It
 	// waits, at most 2 s, for a fetch of the issuer's keys. When it returns, what the fetch has changed is in the
-	// snapshot: if the issuer has another generation there than the one that the token was verified with, the token is to
-	// be verified once more, and otherwise it is refused. Renew returns at once if a token of the issuer has caused a
+	// snapshot: if the issuer is another one there than that with which the token was verified, the token is to be verified
+	// once more, and otherwise it is refused. Renew returns at once if a token of the issuer has caused a
 	// fetch on this node within the last 30 s, if the keys are given by hand, and if too many requests wait already.
 	Renew(ctx context.Context, accountID, issuerID string)
 }

@@ -344,18 +344,34 @@ func (f *Fetcher) fetch(ctx context.Context, i *control.IssuerToFetch) error {
 	return failed
 }
 
-// Refresh implements control.IssuerFetcher.
+// Refresh implements control.IssuerFetcher. A flight that is on its way may have asked the provider already, so another one
+// follows it, which all refreshes that wait share.
 func (f *Fetcher) Refresh(ctx context.Context, accountID, issuerID string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, refreshWait, errBusy())
+	defer cancel()
 	f.mu.Lock()
-	fl := f.ask(accountID, issuerID)
+	if running := f.flights[issuerID]; running != nil {
+		f.mu.Unlock()
+		if err := running.wait(ctx); err != nil {
+			return err
+		}
+		f.mu.Lock()
+	}
+	next := f.ask(accountID, issuerID)
 	f.mu.Unlock()
+	if err := next.wait(ctx); err != nil {
+		return err
+	}
+	return next.err
+}
+
+// wait waits for the end of a flight. The error is the cause of the end of ctx.
+func (fl *flight) wait(ctx context.Context) error {
 	select {
 	case <-fl.done:
-		return fl.err
+		return nil
 	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(refreshWait):
-		return errBusy()
+		return context.Cause(ctx)
 	}
 }
 

@@ -394,8 +394,8 @@ func TestTenantsTakeTurns(t *testing.T) {
 	})
 }
 
-// Guarantee: a refresh waits for the end of a fetch, shares one that is on its way, and returns an error if nothing of it
-// could be stored.
+// Guarantee: a refresh waits for the end of a fetch that began after it, which others share, and returns an error if nothing of
+// it could be stored.
 func TestRefresh(t *testing.T) {
 	virtual(t, 1, func(w *world) {
 		w.issuer("acme", "i")
@@ -406,14 +406,15 @@ func TestRefresh(t *testing.T) {
 		var group sync.WaitGroup
 		for range 3 {
 			group.Go(func() {
-				if err := w.nodes[0].Refresh(w.t.Context(), "acme", "i"); err != nil || time.Since(began) != 3*time.Second {
-					t.Errorf("after %s: got %v", time.Since(began), err)
+				err := w.nodes[0].Refresh(w.t.Context(), "acme", "i")
+				if took := time.Since(began); err != nil || took != 3*time.Second && took != 6*time.Second {
+					t.Errorf("after %s: got %v", took, err)
 				}
 			})
 		}
 		group.Wait()
-		if n := w.took("i"); n != 1 {
-			t.Errorf("got %d fetches, want one", n)
+		if n := w.took("i"); n != 2 {
+			t.Errorf("got %d fetches, want one, and one that began after it", n)
 		}
 		if err := w.nodes[0].Refresh(w.t.Context(), "acme", "gone"); fault.CodeOf(err) != fault.NotFound {
 			t.Errorf("an issuer that is gone: got %v", err)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -10,11 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
+	"github.com/keygate/keygate/internal/token/tokentest"
 )
 
 // identityProvider is a provider on loopback, with discovery. Its keys are all the key of RFC 8037.
@@ -24,6 +27,7 @@ type identityProvider struct {
 
 	mu   sync.Mutex
 	kids []string
+	jwks string // in place of kids
 	down bool
 }
 
@@ -50,6 +54,8 @@ func (p *identityProvider) serve(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case p.down:
 		w.WriteHeader(http.StatusBadGateway)
+	case r.URL.Path == "/keys" && p.jwks != "":
+		_, _ = io.WriteString(w, p.jwks)
 	case r.URL.Path == "/keys":
 		keys := make([]string, len(p.kids))
 		for n, kid := range p.kids {
@@ -152,5 +158,48 @@ func TestKeysOfTenantsComeFromPublicAddresses(t *testing.T) {
 	}
 	if i, err = tenant.RefreshIssuer(t.Context(), i.IssuerID); err != nil || i.State != "unreachable" || !strings.HasSuffix(*i.LastError, "must have public addresses") || len(i.Keys) != 0 {
 		t.Errorf("got %+v, %v", i, err)
+	}
+}
+
+// Guarantee: identity.md, section 4. A provider that replaces its key, even under the same kid and without an overlap, loses no
+// request, however many come at once from one address; one fetch is made. Tokens of the former key are refused from then on.
+func TestProviderReplacesItsKey(t *testing.T) {
+	s := keygatetest.Start(t)
+	p := newIdentityProvider(t)
+	before, after := tokentest.New(t, rand.Reader), tokentest.New(t, rand.Reader)
+	p.jwks = before.JWKS()
+	i, err := s.Admin.CreateIssuer(t.Context(), client.CreateIssuerRequest{Name: "login", Issuer: p.URL, CA: p.ca, Audiences: []string{"api"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if i, err = s.Admin.RefreshIssuer(t.Context(), i.IssuerID); err != nil || len(i.Keys) != 1 {
+		t.Fatalf("got %+v, %v", i, err)
+	}
+	gatewayID := calling(t, s, "POST", "/v1/gateways", `{"name":"g","upstream_url":"`+namedUpstream(t, "u")+`","issuers":["login"]}`)["gateway_id"].(string)
+	calling(t, s, "POST", "/v1/gateways/"+gatewayID+"/routes", `{"path":"/a","methods":["GET"],"auth":"token"}`)
+	status := func(signer *tokentest.Signer, subject string) int {
+		token := signer.Token(p.URL, time.Now(), map[string]any{"sub": subject})
+		return s.Through("", http.MethodGet, "/a", "", "", "Authorization", "Bearer "+token).Status
+	}
+	if got := status(before, "ada"); got != http.StatusOK {
+		t.Fatalf("got the status %d, want 200", got)
+	}
+	p.mu.Lock()
+	p.jwks = after.JWKS()
+	p.mu.Unlock()
+	var group sync.WaitGroup
+	for n := range 40 {
+		group.Go(func() {
+			if got := status(after, fmt.Sprint("user", n)); got != http.StatusOK {
+				t.Errorf("user%d got the status %d, want 200", n, got)
+			}
+		})
+	}
+	group.Wait()
+	if got := status(before, "ada"); got != http.StatusUnauthorized {
+		t.Errorf("a token of the former key got the status %d, want 401", got)
+	}
+	if _, metrics := fetch(t, s.OpsURL()+"/metrics"); !strings.Contains(metrics, "\nkeygate_issuer_fetches_by_token_total 1\n") {
+		t.Error("the tokens caused another number of fetches than one")
 	}
 }

@@ -25,9 +25,11 @@ type Requests struct {
 	// SelfService says what holders of keys may do themselves.
 	SelfService gateway.SelfService
 
-	// Withheld are the headers that may hold the key, which no upstream gets. Authorization is not among them: see
-	// ForwardsAuthorization.
+	// Withheld are the headers that no upstream gets from a client: the ClaimHeaders, and those that may hold the key.
+	// Authorization is not among them: see ForwardsAuthorization.
 	Withheld []string
+	// ClaimHeaders are the headers that only tokens of the gateway's issuers set, sorted: the first ones of Withheld.
+	ClaimHeaders []string
 }
 
 // KeyHeader is a header that may hold the key.

@@ -49,7 +49,8 @@ type setup struct {
 	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
 	cost            string       // what requests cost, as in a configuration file; a plan then limits the units of each meter
 	adjust          func(*gateway.Upstream)
-	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
+	store           func(*snapshottest.Source) // changes the store before it is read
+	holders         proxy.SelfService          // serves the holders of keys; nil: no self-service
 }
 
 // harness is a data plane on a free loopback port.
@@ -109,6 +110,9 @@ const (
 func start(t testing.TB, s setup) *harness {
 	t.Helper()
 	source, key := newSource(t, s)
+	if s.store != nil {
+		s.store(source)
+	}
 	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)

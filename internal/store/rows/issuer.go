@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -66,6 +68,16 @@ func (t *Reader) UnreachableIssuers(ctx context.Context) (n int, err error) {
 	err = t.Query(ctx, "count unreachable issuers", `SELECT count(*) FROM issuers INDEXED BY issuers_unreachable WHERE last_error <> ''`, nil,
 		func(r *Row) error { return r.Scan(&n) })
 	return n, err
+}
+
+// GatewaysOfIssuer implements control.IssuerReader. It reads the gateways of the account that name any issuer.
+func (t *Reader) GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error) {
+	all, err := t.SelectGateways(ctx, `INDEXED BY gateways_list WHERE account_id = $1 AND requests LIKE '%"issuers":%' ORDER BY id`, accountID)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(g gateway.Gateway) bool { return !slices.Contains(g.Requests.Issuers, name) })
+	return all[:min(limit, len(all))], nil
 }
 
 // issuerValues returns the values that InsertIssuer and UpdateIssuer write, in their order.
