@@ -1554,7 +1554,7 @@ type Canary struct {
 	// Example: 10m
 	Hold string `json:"hold"`
 
-	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	// Lines What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty.
 	//
 	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
 	Lines []string `json:"lines"`
@@ -4573,7 +4573,7 @@ type StartedCanary struct {
 	// Example: 10m
 	Hold string `json:"hold"`
 
-	// Lines What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+	// Lines What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty.
 	//
 	// Example: ["{path: /orders","methods: [GET]","upstream: next}"]
 	Lines []string `json:"lines"`
@@ -4832,6 +4832,11 @@ type TargetStatus struct {
 	//
 	// Example: https://10.0.0.1:8443
 	Target string `json:"target"`
+
+	// Until Until when an ejected target gets no requests; from then on it is tried with one at a time, and stays ejected until one succeeds. Null for a target that is not ejected.
+	//
+	// Example: 2026-07-01T12:00:10.000000Z
+	Until *time.Time `json:"until"`
 }
 
 // TargetStatusState healthy; unhealthy by the checks, or because its address is not allowed; ejected after failures; or warming: its share of the requests grows, or its first check is awaited.

@@ -71,7 +71,7 @@ type CanaryRecord struct {
 	Weight      *float64               `json:"weight" doc:"Share of the callers that the canary has at present, in percent; null if it has ended." example:"5"`
 	Progress    []canaryProgressRecord `json:"progress" nullable:"false" doc:"The steps that have begun."`
 	Explanation string                 `json:"explanation" doc:"What was decided last and why, in words." example:"18 of 290 failed on next (6.2 %), 31 of 28,710 on default (0.1 %): at least 2.0 points more; allowed 1.0"`
-	Lines       []string               `json:"lines" nullable:"false" doc:"What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty." example:"{path: /orders, methods: [GET], upstream: next}"`
+	Lines       []string               `json:"lines" nullable:"false" doc:"What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty." example:"{path: /orders, methods: [GET], upstream: next}"`
 	CreatedAt   time.Time              `json:"created_at" doc:"When the canary was started."`
 	EndedAt     *time.Time             `json:"ended_at" doc:"When it was promoted or aborted; null before."`
 }
@@ -138,7 +138,7 @@ func (a *API) canaryOperations() []operation {
 		run: a.getCanary,
 	},
 		change("pauseCanary", "pause", "Pause a canary", "Callers stay on their sides, and nothing is counted, until the canary is resumed. One that does not run is a 409.", a.changeCanary((*control.Service).PauseCanary)),
-		change("resumeCanary", "resume", "Resume a canary", "A paused canary goes on with its step where it was, without routes that are gone or have a split or another upstream now. If none is left, it is a 409.", a.changeCanary((*control.Service).ResumeCanary)),
+		change("resumeCanary", "resume", "Resume a canary", "A paused canary goes on with its step where it was, without routes that are gone or have a split or another upstream now; one that was held begins its last step again, or is held at 100 % again. If no route is left, it is a 409.", a.changeCanary((*control.Service).ResumeCanary)),
 		change("promoteCanary", "promote", "Promote a canary", "Gives the routes the upstream of the canary, and ends it. If the routes come from a repository or a file, it is held at 100 % instead, with the lines to commit; the push of these ends it.", a.changeCanary((*control.Service).PromoteCanary)),
 		change("abortCanary", "abort", "Abort a canary", "Ends the canary: all callers go to the upstream of the routes again.", a.changeCanary((*control.Service).AbortCanary)),
 	}
@@ -210,7 +210,9 @@ func (a *API) startCanary(c *call, req startCanaryRequest) (response, error) {
 		res := withETag(startedCanaryRecord{presentCanary(&s.Canary), s.Warnings}, s.Version)
 		return res.created("/v1/gateways/" + s.GatewayID + "/canaries/" + s.ID)
 	}
-	return respond(present)(a.cfg.Control.StartCanary(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in))
+	return respond(present)(searching(c, func() (*control.StartedCanary, error) { // it counts the callers of the last hour
+		return a.cfg.Control.StartCanary(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in)
+	}))
 }
 
 // canaryChange is an operation that changes a canary.

@@ -29,6 +29,7 @@ type targetStatusRecord struct {
 	State     string     `json:"state" enum:"healthy,unhealthy,ejected,warming" doc:"healthy; unhealthy by the checks, or because its address is not allowed; ejected after failures; or warming: its share of the requests grows, or its first check is awaited." example:"healthy"`
 	Draining  bool       `json:"draining" doc:"Whether the target gets no more requests, because it drains or was removed." example:"false"`
 	Since     time.Time  `json:"since" doc:"Since when it is in this state." example:"2026-07-01T12:00:00.000000Z"`
+	Until     *time.Time `json:"until" doc:"Until when an ejected target gets no requests; from then on it is tried with one at a time, and stays ejected until one succeeds. Null for a target that is not ejected." example:"2026-07-01T12:00:10.000000Z"`
 	Reason    *string    `json:"reason" doc:"Why it is unhealthy or ejected; null otherwise." example:"connect"`
 	InFlight  int64      `json:"in_flight" doc:"Requests of the upstream in flight there." example:"3"`
 	Requests  int64      `json:"requests" doc:"Attempts of requests there since the node has started, or since the upstream has the target." example:"1250"`
@@ -44,9 +45,7 @@ func presentTargetStatus(r *targetreport.NodeReport) targetStatusRecord {
 	if r.Reason != "" {
 		s.Reason = &r.Reason
 	}
-	if !r.LastCheck.IsZero() {
-		s.LastCheck = &r.LastCheck
-	}
+	s.Until, s.LastCheck = optionalTime(r.Until), optionalTime(r.LastCheck)
 	return s
 }
 
@@ -62,7 +61,7 @@ func drainParam() queryParam {
 		doc: "Wait for up to this long, from 1s to 10m as a Go duration, until each node has reported that nothing is in flight at the target any more: the response is 202 if that is not so. The change stands in any case.",
 		check: func(text string) error {
 			if d, err := time.ParseDuration(text); err != nil || d < minDrain || d > maxDrain {
-				return fault.Invalid("drain", "must be a Go duration from 1s to 10m, such as 30s")
+				return fault.Invalid("drain", "must be from 1s to 10m, such as 30s")
 			}
 			return nil
 		},

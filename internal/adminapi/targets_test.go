@@ -81,21 +81,26 @@ func TestUpstreamShowsTheStateOfItsTargets(t *testing.T) {
 	}
 	checked := entry("node-2", "http://a", "unhealthy", "status 500")
 	checked.LastCheck, checked.Draining, checked.Degraded = at, true, true
-	k.status = []targetreport.NodeReport{entry("node-1", "http://gone", "healthy", ""), checked, entry("node-2", "http://b", "ejected", "connect"), entry("node-1", "http://b", "healthy", "")}
+	ejected := entry("node-2", "http://b", "ejected", "connect")
+	ejected.Until = at.Add(10 * time.Second)
+	k.status = []targetreport.NodeReport{entry("node-1", "http://gone", "healthy", ""), checked, ejected, entry("node-1", "http://b", "healthy", "")}
 	got := s.get(upstream).want(200)
 	wantFields(t, got.json, upstreamFields+" all_unhealthy status")
 	got.wantJSON("all_unhealthy", "true")
 	var order []string
 	for _, e := range got.json["status"].([]any) {
 		entry := e.(map[string]any)
-		wantFields(t, entry, "target address node degraded state draining since reason in_flight requests failures last_check")
+		wantFields(t, entry, "target address node degraded state draining since until reason in_flight requests failures last_check")
 		order = append(order, fmt.Sprint(entry["target"], " ", entry["node"]))
 	}
 	if text := strings.Join(order, ", "); text != "http://b node-1, http://b node-2, http://a node-2, http://gone node-1" {
 		t.Errorf("got the order %s", text)
 	}
-	if text, _ := json.Marshal(got.json["status"].([]any)[2]); string(text) != `{"address":"a:80","degraded":true,"draining":true,"failures":2,"in_flight":3,"last_check":"2027-03-01T11:00:00Z","node":"node-2","reason":"status 500","requests":9,"since":"2027-03-01T11:00:00Z","state":"unhealthy","target":"http://a"}` {
+	if text, _ := json.Marshal(got.json["status"].([]any)[2]); string(text) != `{"address":"a:80","degraded":true,"draining":true,"failures":2,"in_flight":3,"last_check":"2027-03-01T11:00:00Z","node":"node-2","reason":"status 500","requests":9,"since":"2027-03-01T11:00:00Z","state":"unhealthy","target":"http://a","until":null}` {
 		t.Errorf("got the entry %s", text)
+	}
+	if until := got.json["status"].([]any)[1].(map[string]any)["until"]; until != "2027-03-01T11:00:10Z" {
+		t.Errorf("got a target that is ejected until %v", until)
 	}
 	tag := got.header.Get("ETag")
 	again := s.do(request{method: "GET", path: upstream, header: map[string]string{"If-None-Match": tag}}).want(200)

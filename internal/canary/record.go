@@ -27,11 +27,16 @@ const (
 	MaxRoutes = 1_000 // of a canary
 	MaxSteps  = 20
 	MinHold   = time.Minute
-	MaxHold   = 24 * time.Hour
+	// MostIdle is how much of a time in which nobody judges is time of a step: what it takes until another process leads. If all nodes
+	// were down for longer, nothing was counted that a step could be judged by.
+	MostIdle = 2 * time.Minute
+	MaxHold  = 24 * time.Hour
 	// LeftOutFor is the time before a canary in which callers had bad requests for which they are left out.
 	LeftOutFor = time.Hour
 	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
 	MaxLeftOut = 10_000
+
+	MaxLines = 256 << 10 // bytes of Lines, which have at least one
 
 	MaxMinRequests = 1_000_000_000
 	MaxP95Ratio    = 1_000
@@ -51,12 +56,13 @@ type Canary struct {
 	State     State
 	Step      int // index of the present step in Plan.Steps
 	Number    int // CanaryShare.Step of the present step
-	// Ran is how long the step had run when it was last paused; Since is when it began, or went on. A paused step only has Ran.
+	// Ran is how long the step had run at Since, which is when it began, went on, or was noted last, as it is each minute. A paused step
+	// only has Ran.
 	Ran         time.Duration
 	Since       time.Time
 	Progress    []Progress // one for each step that has begun
 	Explanation string     // of the last decision, in words
-	Lines       []string   // what to commit, once it is held at 100 %
+	Lines       []string   // what to commit, once it is held at 100 %, also while it is paused there
 	CreatedAt   time.Time
 	EndedAt     time.Time // zero until it is Done
 	Version     int64
@@ -64,11 +70,17 @@ type Canary struct {
 
 // Weight returns the share of the callers that is in force, while the canary is not Done.
 func (c *Canary) Weight() gateway.Percent {
-	if c.State == Held && len(c.Lines) > 0 {
+	if c.Whole() {
 		return whole
 	}
 	return c.Plan.Steps[c.Step]
 }
+
+// Whole reports whether the canary has all callers, and waits for a push of its Lines.
+func (c *Canary) Whole() bool { return len(c.Lines) > 0 }
+
+// Pausable reports whether a change of the canary's routes or upstreams pauses it: it runs, or is held.
+func (c *Canary) Pausable() bool { return c.State == Running || c.State == Held }
 
 const whole gateway.Percent = 100_00
 
@@ -91,12 +103,17 @@ func (c *Canary) Advance(now time.Time) {
 	c.Progress = append(slices.Clip(c.Progress), Progress{Step: c.Step + 1, Number: c.Number, Weight: c.Plan.Steps[c.Step], Since: now})
 }
 
-// Pause stops the time of the present step.
+// Pause stops the time of the present step. The step of a held canary has ended: it begins its time anew.
 func (c *Canary) Pause(now time.Time) {
-	c.State, c.Ran, c.Since = Paused, c.Ran+max(0, now.Sub(c.Since)), now
+	ran := c.Ran + min(max(0, now.Sub(c.Since)), MostIdle)
+	if c.State == Held {
+		ran = 0
+	}
+	c.State, c.Ran, c.Since = Paused, ran, now
 }
 
-// Resume goes on with the present step of a paused canary. A step that has run for as long as one may begins its time anew.
+// Resume goes on with the present step of a paused canary that is not Whole. A step that has run for as long as one may begins its
+// time anew.
 func (c *Canary) Resume(now time.Time) {
 	if c.Ran >= longestStep {
 		c.Ran = 0
@@ -137,6 +154,12 @@ type Figures struct {
 	Requests uint64   `json:"requests"`
 	Bad      uint64   `json:"bad"`
 	P95      *float64 `json:"p95_ms"` // nil without requests
+}
+
+// Ran is how long a step has run, and until when.
+type Ran struct {
+	For   time.Duration
+	Until time.Time
 }
 
 // Lead is the right of a process to judge canaries.

@@ -38,31 +38,41 @@ func (s *Service) PauseCanary(ctx context.Context, actor *Actor, gatewayID, cana
 	})
 }
 
-// ResumeCanary goes on with the step of a paused canary. Routes of it that are gone, or that have a split or another upstream
-// now, are left out. If none is left, or the canary is in another state, the error is fault.Conflict.
+// ResumeCanary goes on with the step of a paused canary; one that has all callers is held again, with the lines to commit. Routes of
+// it that are gone, or that have a split or another upstream now, are left out. If none is left, or the canary is in another state,
+// the error is fault.Conflict.
 func (s *Service) ResumeCanary(ctx context.Context, actor *Actor, gatewayID, canaryID string, m Match) (*canary.Canary, error) {
 	return s.changeCanary(ctx, actor, gatewayID, canaryID, m, func(w *work, g *gateway.Gateway, c *canary.Canary) error {
 		if c.State != canary.Paused {
 			return notIn(c, canary.Paused)
 		}
-		if err := w.roomToRun(ctx); err != nil {
-			return err
+		if !c.Whole() {
+			if err := w.roomToRun(ctx); err != nil {
+				return err
+			}
 		}
 		routes, err := w.routesOfCanary(ctx, g, c)
 		if err != nil {
 			return err
 		}
 		before := *c
-		c.Explanation = "resumed"
+		why := "resumed"
 		if gone := len(c.Plan.Routes) - len(routes); gone > 0 {
-			c.Explanation += fmt.Sprintf(", without %d of its routes, which are deleted or have a split or another upstream now", gone)
+			why += fmt.Sprintf(", without %d of its routes, which are deleted or have a split or another upstream now", gone)
 		}
 		c.Plan.Routes = nil
 		for i := range routes {
 			c.Plan.Routes = append(c.Plan.Routes, routes[i].ID)
 		}
 		slices.Sort(c.Plan.Routes)
-		c.Resume(w.now)
+		if c.Whole() {
+			if err := w.awaitCommit(ctx, g, c, routes, why); err != nil {
+				return err
+			}
+		} else {
+			c.Explanation = why
+			c.Resume(w.now)
+		}
 		return w.storeCanary(ctx, g, &before, c, audit.CanaryResume)
 	})
 }
@@ -90,7 +100,7 @@ func (s *Service) PromoteCanary(ctx context.Context, actor *Actor, gatewayID, ca
 		if c.State.Done() {
 			return notIn(c, canary.Running, canary.Paused, canary.Held)
 		}
-		held := len(c.Lines) > 0
+		held := c.State == canary.Held && c.Whole()
 		if err := w.promoteCanary(ctx, g, c, "by hand"); err != nil {
 			return err
 		}
@@ -235,16 +245,10 @@ func (w *work) promoteCanary(ctx context.Context, g *gateway.Gateway, c *canary.
 	if err != nil {
 		return err
 	}
-	committed := slices.ContainsFunc(routes, func(r gateway.Route) bool { return r.Source != gateway.API })
-	if !committed {
-		switch _, err := w.RepositoryOf(ctx, g.ID); {
-		case err == nil:
-			committed = true
-		case fault.CodeOf(err) != fault.NotFound:
-			return err
-		}
-	}
-	if committed {
+	switch kind, err := w.committedAs(ctx, g, routes); {
+	case err != nil:
+		return err
+	case kind != "":
 		return w.holdForCommit(ctx, g, c, routes, why)
 	}
 	before := *c
@@ -262,7 +266,7 @@ func routesHave(n int) string {
 	if n == 1 {
 		return "the route has"
 	}
-	return fmt.Sprintf("%d routes have", n)
+	return numberOfRoutes(n) + " have"
 }
 
 // moveRoutes gives routes the upstream of a canary. If they are many, the audit log has them as a number, as it has those of a
@@ -291,19 +295,4 @@ func (w *work) moveRoutes(ctx context.Context, g *gateway.Gateway, c *canary.Can
 		}
 	}
 	return nil
-}
-
-// holdForCommit holds a canary at 100 % until a push gives its routes its upstream.
-func (w *work) holdForCommit(ctx context.Context, g *gateway.Gateway, c *canary.Canary, routes []gateway.Route, why string) error {
-	before := *c
-	c.State, c.Number, c.Since = canary.Held, c.Number+1, w.now
-	c.Lines = make([]string, len(routes))
-	for i := range routes {
-		c.Lines[i] = line(&routes[i], c.Plan.Upstream)
-	}
-	c.Explanation = fmt.Sprintf("%s; all callers go to %s. The routes come from a repository or a file: give them upstream: %s there, in a specification x-keygate-upstream: %s, and push it; that ends the canary", why, c.Plan.Upstream, c.Plan.Upstream, c.Plan.Upstream)
-	if err := w.storeCanary(ctx, g, &before, c, audit.CanaryPromote); err != nil {
-		return err
-	}
-	return w.raiseCanary(ctx, event.CanaryAdvanced, c, c.Weight())
 }

@@ -55,8 +55,11 @@ func (c *canaries) judge(canaryID string, d canary.Decision) {
 func (c *canaries) tryJudge(canaryID string, d canary.Decision) error {
 	now := c.of(canaryID)
 	p := canary.Progress{Next: canary.Figures{Requests: 100, Bad: 1}, Other: canary.Figures{Requests: 900}}
-	return c.JudgeCanary(ctx(), canaryID, now.Number, canary.Lead{}, p, 10*time.Minute, d)
+	return c.JudgeCanary(ctx(), canaryID, now.Number, canary.Lead{}, p, c.ran(10*time.Minute), d)
 }
+
+// ran is that a step has run for a time until now.
+func (c *canaries) ran(d time.Duration) canary.Ran { return canary.Ran{For: d, Until: c.clock.now()} }
 
 // wantShare fails unless the gateway has this share of a canary, as "weight step counts", or none for "".
 func (c *canaries) wantShare(want string) {
@@ -155,14 +158,14 @@ func TestCanaryIsPromoted(t *testing.T) {
 func TestCanaryIsAbortedAndPaused(t *testing.T) {
 	c := newCanaries(t)
 	id := c.start(nil).ID
-	c.clock.advance(4 * time.Minute)
+	c.clock.advance(90 * time.Second)
 	c.wantCalls(func() { c.must(second(c.PauseCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.pause"}, []string{"canary.paused"})
 	c.wantShare("1 1 false")
 	c.clock.advance(time.Hour)
 	c.wantCalls(func() { c.must(second(c.ResumeCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.resume"}, nil)
 	c.wantShare("1 2 true")
-	if now := c.of(id); now.Ran != 4*time.Minute || !now.Since.Equal(c.clock.now()) || now.Step != 0 {
-		t.Errorf("got a step that ran for %s before %s; want 4m before %s", now.Ran, now.Since, c.clock.now())
+	if now := c.of(id); now.Ran != 90*time.Second || !now.Since.Equal(c.clock.now()) || now.Step != 0 {
+		t.Errorf("got a step that ran for %s before %s; want 1m30s before %s", now.Ran, now.Since, c.clock.now())
 	}
 	c.wantCalls(func() {
 		c.judge(id, canary.Decision{Action: canary.Pause, Reason: "too_few_requests", Explanation: "3 requests in 24 h"})
@@ -207,7 +210,7 @@ func TestCallersAreJudgedByTheTimeBeforeCanaries(t *testing.T) {
 func TestResumeAfterADay(t *testing.T) {
 	c := newCanaries(t)
 	id := c.start(nil).ID
-	c.must(c.JudgeCanary(ctx(), id, 1, canary.Lead{}, canary.Progress{}, 24*time.Hour, canary.Decision{Action: canary.Pause, Reason: "too_few_requests"}))
+	c.must(c.JudgeCanary(ctx(), id, 1, canary.Lead{}, canary.Progress{}, c.ran(24*time.Hour), canary.Decision{Action: canary.Pause, Reason: "too_few_requests"}))
 	if now := must[*canary.Canary](c.harness)(c.ResumeCanary(ctx(), c.caller, c.id, id, nil)); now.Ran != 0 {
 		t.Errorf("the step ran for %s, want nothing", now.Ran)
 	}
@@ -230,22 +233,31 @@ func TestCanaryOfAFileWaitsForItsLines(t *testing.T) {
 	for _, repository := range []bool{false, true} {
 		c := newCanaries(t)
 		if repository {
-			c.must(second(c.PutRepository(ctx(), c.caller, c.id, input(nil), nil)))
+			c.must(second(c.PutRepository(ctx(), c.caller, c.id, input(func(in *control.RepositoryInput) { in.Kind = "config" }), nil)))
 		} else {
-			c.configure(c.caller, c.id, "gateway: {name: of a file}\nroutes:\n- {path: /a, methods: [GET, POST]}\n- {path: '/b/{id}', methods: [GET]}\n")
+			c.configure(c.caller, c.id, "gateway: {name: of a file}\nroutes:\n- {path: /a, methods: [GET, POST], auth: none, rate_limit: {sustained: 5/s}, concurrency: {max: 3}, cost: [{meter: tokens, from: {request: 3}}]}\n- {path: '/b/{id}', methods: [GET], split: []}\n")
 		}
 		id := c.start(nil).ID
 		c.wantCalls(func() { c.must(second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.promote"}, []string{"canary.advanced"})
 		c.wantShare("100 2 false")
-		c.wantState(id, canary.Held, "give them upstream: next there")
-		if got := c.of(id).Lines; !slices.Equal(got, []string{"{path: /a, methods: [GET, POST], upstream: next}", "{path: '/b/{id}', methods: [GET], upstream: next}"}) {
-			t.Fatalf("got the lines %q", got)
+		c.wantState(id, canary.Held, "replace their entries there by the lines, and push it")
+		want := []string{`{path: /a, methods: [GET, POST], rate_limit: {sustained: 5/s}, concurrency: {max: 3}, cost: [{"meter":"tokens","reserve":3,"max":3,"from":{"request":3}}], upstream: next, auth: none}`, `{path: "/b/{id}", methods: [GET], upstream: next, split: []}`}
+		if repository {
+			want = []string{`{path: /a, methods: [GET, POST], upstream: next}`, `{path: "/b/{id}", methods: [GET], upstream: next}`}
+		}
+		if got := c.of(id).Lines; !slices.Equal(got, want) {
+			t.Fatalf("got the lines %q, want %q", got, want)
 		}
 		c.wantRefused(func() error { return second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil)) }, fault.Conflict, "")
 		doc := "routes:\n- " + strings.Join(c.of(id).Lines, "\n- ") + "\n"
 		dry := must[*control.PushResult](c.harness)(c.PushConfiguration(ctx(), c.caller, c.id, []byte(doc), true, nil))
 		if !strings.Contains(strings.Join(dry.Warnings, "\n"), "the push ends the canary "+id+" as promoted") {
 			t.Errorf("got the warnings %q", dry.Warnings)
+		}
+		for _, r := range dry.Changed {
+			if len(r.Changes) != 1 || r.Changes[0].Field != "upstream" {
+				t.Errorf("the lines change %+v of %s, want nothing but the upstream", r.Changes, r.Path)
+			}
 		}
 		c.configure(c.caller, c.id, doc)
 		c.wantShare("")
@@ -256,8 +268,68 @@ func TestCanaryOfAFileWaitsForItsLines(t *testing.T) {
 	}
 }
 
-// Guarantee: a change of a canary's routes or upstreams pauses it, whoever makes it, and says why; a change of anything else
-// leaves it running.
+// Guarantee: a canary of routes that come from an OpenAPI document shows what to add to their operations; the push with that ends it,
+// and changes nothing else.
+func TestCanaryOfADocumentWaitsForItsLines(t *testing.T) {
+	const with = "openapi: 3.1.0\ninfo: {title: x, version: '1'}\nservers: [{url: /v1}]\npaths:\n  /a:\n    get: {x-keygate-auth: none, x-keygate-upstream: next}\n    post: {x-keygate-rate-limit: {sustained: 5/s}, x-keygate-upstream: next}\n"
+	c := newCanaries(t)
+	c.must(second(c.PushSpec(ctx(), c.caller, c.id, []byte(strings.ReplaceAll(with, ", x-keygate-upstream: next", "")), false, nil)))
+	id := c.start(nil).ID
+	c.must(second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil)))
+	c.wantState(id, canary.Held, "The routes come from an OpenAPI document: give each of their operations x-keygate-upstream: next there, and push it")
+	if got := c.of(id).Lines; !slices.Equal(got, []string{"GET /v1/a: x-keygate-upstream: next", "POST /v1/a: x-keygate-upstream: next"}) {
+		t.Errorf("got the lines %q", got)
+	}
+	pushed := must[*control.PushResult](c.harness)(c.PushSpec(ctx(), c.caller, c.id, []byte(with), false, nil))
+	if len(pushed.Changed) != 2 || len(pushed.Changed[0].Changes) != 1 || len(pushed.Changed[1].Changes) != 1 {
+		t.Errorf("the push changed %+v, want the upstream of two routes", pushed.Changed)
+	}
+	c.wantState(id, canary.Promoted, "with revision 2")
+}
+
+// Guarantee: the lines of a canary are bounded; the explanation says how many routes have none.
+func TestLinesOfCanariesAreBounded(t *testing.T) {
+	c := newCanaries(t)
+	doc, long := "routes:\n", strings.Repeat("x", gateway.MaxTemplate-4)
+	for i := range 100 {
+		doc += fmt.Sprintf("- {path: /%03d%s, methods: [GET]}\n", i, long)
+	}
+	c.configure(c.caller, c.id, doc)
+	id := c.start(nil).ID
+	c.must(second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil)))
+	lines := c.of(id).Lines
+	if size := len(strings.Join(lines, "")); size > canary.MaxLines || size < canary.MaxLines-2*gateway.MaxTemplate {
+		t.Errorf("got %d bytes of lines, want up to %d", size, canary.MaxLines)
+	}
+	c.wantState(id, canary.Held, fmt.Sprintf("by the lines, and %d more of its routes the upstream next", 100-len(lines)))
+}
+
+// Guarantee: the routes of a canary at 100 % may get its upstream in several pushes. One that is paused there keeps all callers, and is
+// held again when it is resumed, with the lines that are left.
+func TestLinesInSeveralPushes(t *testing.T) {
+	const doc = "routes:\n- {path: /a, methods: [GET, POST], upstream: next}\n- {path: '/b/{id}', methods: [GET]}\n- {path: /c, methods: [GET]}\n"
+	c := newCanaries(t)
+	c.configure(c.caller, c.id, strings.Replace(doc, ", upstream: next", "", 1))
+	id := c.start(nil).ID
+	c.must(second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil)))
+	c.configure(c.caller, c.id, doc)
+	c.wantState(id, canary.Held, "all callers go to next")
+	split := strings.Replace(doc, "/c, methods: [GET]", "/c, methods: [GET], split: [{upstream: next, weight: 5}]", 1)
+	c.configure(c.caller, c.id, split)
+	c.wantState(id, canary.Paused, "revision 3 changes the route /c")
+	c.wantShare("100 2 false")
+	c.must(second(c.ResumeCanary(ctx(), c.caller, c.id, id, nil)))
+	c.wantState(id, canary.Held, "resumed, without 2 of its routes")
+	c.wantShare("100 3 false")
+	if got := c.of(id).Lines; !slices.Equal(got, []string{`{path: "/b/{id}", methods: [GET], upstream: next}`}) {
+		t.Errorf("got the lines %q, want that of the route that is left", got)
+	}
+	c.configure(c.caller, c.id, strings.Replace(split, "[GET]}", "[GET], upstream: next}", 1))
+	c.wantState(id, canary.Promoted, "with revision 4")
+}
+
+// Guarantee: a change of a canary's routes or upstreams pauses it, whoever makes it, and says why, also while it is held; a change
+// of anything else leaves it as it is.
 func TestChangesPauseCanaries(t *testing.T) {
 	const kept = "routes:\n- {path: /a, methods: [GET, POST]}\n- {path: '/b/{id}', methods: [GET]}\n"
 	config := func(doc string) func(c *canaries) error {
@@ -302,24 +374,52 @@ func TestChangesPauseCanaries(t *testing.T) {
 			return second(c.UpdateGateway(ctx(), c.caller, c.id, gateway.Patch{Name: value("x")}, nil))
 		}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCanaries(t)
-			c.configure(c.caller, c.id, kept+"gateway: {name: of a file}\n")
-			id := c.start(nil).ID
-			c.must(test.change(c))
-			if test.why == "" {
-				c.wantState(id, canary.Running, "")
-				c.wantShare("1 1 true")
-				return
-			}
-			c.wantState(id, canary.Paused, test.why)
-			c.wantShare("1 1 false")
-			events := c.newest(c.caller.Account.ID, 1, 3).events
-			if !strings.Contains(fmt.Sprint(events[0].Type, events[len(events)-1].Type), "canary.paused") {
-				t.Errorf("got the events %v, want canary.paused", events)
-			}
-		})
+		for _, of := range []struct {
+			state canary.State
+			share string
+			begin func(c *canaries, id string)
+		}{
+			{canary.Running, "25.5 1", func(*canaries, string) {}},
+			{canary.Held, "25.5 2", func(c *canaries, id string) { c.judge(id, canary.Decision{Action: canary.Advance}) }},
+			{canary.Held, "100 2", func(c *canaries, id string) { c.must(second(c.PromoteCanary(ctx(), c.caller, c.id, id, nil))) }},
+		} {
+			t.Run(fmt.Sprint(name, " ", of.state, " ", of.share), func(t *testing.T) {
+				c := newCanaries(t)
+				c.configure(c.caller, c.id, kept+"gateway: {name: of a file}\n")
+				id := c.start(func(in *control.CanaryInput) { in.Steps = []gateway.Percent{25_50} }).ID
+				of.begin(c, id)
+				c.must(test.change(c))
+				if test.why == "" {
+					c.wantState(id, of.state, "")
+					c.wantShare(fmt.Sprint(of.share, " ", of.state == canary.Running))
+					return
+				}
+				c.wantState(id, canary.Paused, test.why)
+				c.wantShare(of.share + " false")
+				events := c.newest(c.caller.Account.ID, 1, 3).events
+				if !strings.Contains(fmt.Sprint(events[0].Type, events[len(events)-1].Type), "canary.paused") {
+					t.Errorf("got the events %v, want canary.paused", events)
+				}
+			})
+		}
 	}
+}
+
+// Guarantee: a canary that was paused while it was held after its last step begins that step again when it is resumed.
+func TestHeldCanaryIsJudgedAgain(t *testing.T) {
+	c := newCanaries(t)
+	id := c.start(func(in *control.CanaryInput) { in.Steps = []gateway.Percent{25_50} }).ID
+	c.judge(id, canary.Decision{Action: canary.Advance})
+	c.must(second(c.UpdateRoute(ctx(), c.caller, c.id, c.routes[0], control.RoutePatch{RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})}, nil)))
+	c.wantState(id, canary.Paused, "the route /a was changed")
+	c.clock.advance(time.Hour)
+	now := must[*canary.Canary](c.harness)(c.ResumeCanary(ctx(), c.caller, c.id, id, nil))
+	if now.Step != 0 || now.Ran != 0 || !now.Since.Equal(c.clock.now()) {
+		t.Errorf("got %+v, want its last step from now on", now)
+	}
+	c.wantShare("25.5 3 true")
+	c.judge(id, canary.Decision{Action: canary.Advance})
+	c.wantState(id, canary.Held, "held at 25.5 % after the last step")
 }
 
 // Guarantee: a canary that is resumed goes on without the routes that are gone or have another upstream, and cannot if none is
@@ -514,11 +614,13 @@ func TestOnlyTheLeaderJudges(t *testing.T) {
 	for _, action := range []canary.Action{canary.Wait, canary.Advance, canary.Abort, canary.Pause} {
 		d := canary.Decision{Action: action, Explanation: "x"}
 		c.wantRefused(func() error {
-			return c.JudgeCanary(ctx(), id, 1, canary.Lead{Claimant: "other", Epoch: 1}, canary.Progress{}, time.Minute, d)
+			return c.JudgeCanary(ctx(), id, 1, canary.Lead{Claimant: "other", Epoch: 1}, canary.Progress{}, c.ran(time.Minute), d)
 		}, fault.Conflict, "")
-		c.wantRefused(func() error { return c.JudgeCanary(ctx(), id, 2, canary.Lead{}, canary.Progress{}, time.Minute, d) }, fault.Conflict, "")
 		c.wantRefused(func() error {
-			return c.JudgeCanary(ctx(), "can_x", 1, canary.Lead{}, canary.Progress{}, time.Minute, d)
+			return c.JudgeCanary(ctx(), id, 2, canary.Lead{}, canary.Progress{}, c.ran(time.Minute), d)
+		}, fault.Conflict, "")
+		c.wantRefused(func() error {
+			return c.JudgeCanary(ctx(), "can_x", 1, canary.Lead{}, canary.Progress{}, c.ran(time.Minute), d)
 		}, fault.NotFound, "")
 	}
 	running := must[[]canary.Canary](c.harness)(c.RunningCanaries(ctx(), "", 10))

@@ -49,9 +49,9 @@ func inCanary(c *gateway.CanaryShare, routeID string) bool {
 	return is
 }
 
-// pauseFor pauses the canary c of g, if it runs.
+// pauseFor pauses the canary c of g, unless it is paused.
 func (w *work) pauseFor(ctx context.Context, g *gateway.Gateway, c *canary.Canary, why string) error {
-	if c.State != canary.Running {
+	if !c.Pausable() {
 		return nil
 	}
 	return w.pauseCanary(ctx, g, c, why+": resume the canary to go on, or abort it")
@@ -63,7 +63,7 @@ func (w *work) besideCanary(ctx context.Context, r *gateway.Route, what string, 
 	if err != nil {
 		return err
 	}
-	if err := change(); err != nil || !inCanary(g.Canary, r.ID) || !g.Canary.Counts {
+	if err := change(); err != nil || !inCanary(g.Canary, r.ID) {
 		return err
 	}
 	c, err := w.CanaryByID(ctx, g.Canary.ID)
@@ -76,7 +76,7 @@ func (w *work) besideCanary(ctx context.Context, r *gateway.Route, what string, 
 // canaryMeetsSettings pauses the canary of a gateway if its settings changed from those of before to those of g in what concerns one
 // of the canary's upstreams.
 func (w *work) canaryMeetsSettings(ctx context.Context, before, g *gateway.Gateway) error {
-	if before.Canary == nil || !before.Canary.Counts {
+	if before.Canary == nil {
 		return nil
 	}
 	c, err := w.CanaryByID(ctx, before.Canary.ID)
@@ -129,21 +129,27 @@ func (w *work) canaryMeetsPush(ctx context.Context, p *pushChange, now *gateway.
 	return w.raiseCanary(ctx, event.CanaryPromoted, c, before.Weight())
 }
 
-// meets returns what of a canary p changes, or "", and whether all of its routes that are left have its upstream then.
+// meets returns what of a canary p changes, or "", and whether all of its routes that are left have its upstream then. The routes of
+// one that waits for a push of its lines may get the upstream one after the other.
 func (p *pushChange) meets(c *canary.Canary) (what string, moved bool) {
+	has := func(r *gateway.Route) bool {
+		return upstreamName(r) == c.Plan.Upstream && len(p.after.SplitOf(r.Split)) == 0
+	}
 	var routes []string // that p changes or removes
-	for _, list := range [][]gateway.Route{p.delta.removed, p.delta.changed} {
+	note := func(list []gateway.Route, expected func(*gateway.Route) bool) {
 		for i := range list {
-			if _, is := slices.BinarySearch(c.Plan.Routes, list[i].ID); is {
+			if _, is := slices.BinarySearch(c.Plan.Routes, list[i].ID); is && !expected(&list[i]) {
 				routes = append(routes, list[i].Path)
 			}
 		}
 	}
+	note(p.delta.removed, func(*gateway.Route) bool { return false })
+	note(p.delta.changed, func(r *gateway.Route) bool { return c.Whole() && has(r) })
 	left, have := 0, 0
 	for i := range p.delta.table {
 		r := &p.delta.table[i]
 		if _, is := slices.BinarySearch(c.Plan.Routes, r.ID); is {
-			if left++; upstreamName(r) == c.Plan.Upstream && len(p.after.SplitOf(r.Split)) == 0 {
+			if left++; has(r) {
 				have++
 			}
 		}
@@ -174,11 +180,15 @@ func (p *pushChange) warnOfCanary(ctx context.Context, tx CanaryReader) (string,
 	if err != nil {
 		return "", err
 	}
+	what := "push"
+	if p.doc.rollback {
+		what = "rollback"
+	}
 	switch why, moved := p.meets(c); {
 	case moved:
-		return fmt.Sprintf("the push ends the canary %s as promoted: its routes have the upstream %s then", c.ID, c.Plan.Upstream), nil
-	case why != "" && c.State == canary.Running:
-		return fmt.Sprintf("the push pauses the canary %s, because it changes %s", c.ID, why), nil
+		return fmt.Sprintf("the %s ends the canary %s as promoted: its routes have the upstream %s then", what, c.ID, c.Plan.Upstream), nil
+	case why != "" && c.Pausable():
+		return fmt.Sprintf("the %s pauses the canary %s, because it changes %s", what, c.ID, why), nil
 	}
 	return "", nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
@@ -325,22 +324,6 @@ func (s *Service) callersOf(ctx context.Context, actor *Actor, gatewayID string,
 		return many
 	}
 	return len(top)
-}
-
-// line returns what a configuration file says of a route that has the upstream.
-func line(r *gateway.Route, upstream string) string {
-	return fmt.Sprintf("{path: %s, methods: [%s], upstream: %s}", yamlText(r.Path), strings.Join(r.Methods, ", "), upstream)
-}
-
-// yamlText returns a text as YAML has it within braces.
-func yamlText(s string) string {
-	plain := func(r rune) bool {
-		return r == '/' || r == '-' || r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
-	}
-	if strings.HasPrefix(s, "/") && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", "''") + "'"
 }
 
 // lookedBack is how many canaries of a gateway beforeCanaries looks at.

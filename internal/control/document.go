@@ -137,7 +137,7 @@ func readRevision(rev *gateway.Revision) (*document, error) {
 func checkRestored(routes []gateway.Route) error {
 	specs := make([]gateway.RouteSpec, len(routes))
 	for i := range routes {
-		specs[i] = specOf(&routes[i])
+		specs[i] = routes[i].Spec()
 	}
 	var problems []error
 	for _, bad := range gateway.CheckTable(specs) {

@@ -38,7 +38,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 			}
 			r := *before
 			_ = edit(&r) // the transaction says what is wrong with it
-			return fits(ctx, tx, gatewayID, before, specOf(&r))
+			return fits(ctx, tx, gatewayID, before, r.Spec())
 		}
 	}
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {

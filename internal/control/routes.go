@@ -316,7 +316,7 @@ func fits(ctx context.Context, tx RouteReader, gatewayID string, before *gateway
 			path = before.Path
 			continue
 		}
-		specs = append(specs, specOf(&table[i]))
+		specs = append(specs, table[i].Spec())
 	}
 	return ofRoute(gateway.CheckRoute(specs, in, path))
 }
@@ -333,10 +333,6 @@ func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, mor
 		return err
 	}
 	return fault.Invalid(field, "the account would have %d routes, and may have at most %d in all its gateways: fold routes with parameters or /*, or delete routes or gateways that are no longer used", have+more, most)
-}
-
-func specOf(r *gateway.Route) gateway.RouteSpec {
-	return gateway.RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
 }
 
 // DeleteRoute deletes a route and returns it as it was.

@@ -20,8 +20,8 @@ func Export(g *Gateway, routes []Route) *Document {
 		s.values.export(&d.Gateway, g)
 	}
 	d.Gateway.exportUpstreams(g)
-	for i, r := range routes {
-		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
+	for i := range routes {
+		d.Routes[i] = routes[i].Spec()
 	}
 	slices.SortFunc(d.Routes, func(a, b RouteSpec) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), slices.Compare(a.Methods, b.Methods))
@@ -48,31 +48,53 @@ func (d *Document) Encode() []byte {
 	return b.Bytes()
 }
 
-func (r *RouteSpec) encode(b *bytes.Buffer) {
+// member is a member of a route in a configuration file, in flow style. block writes it after its name in block style; nil if that
+// is the same.
+type member struct {
+	name, flow string
+	block      func(b *bytes.Buffer)
+}
+
+// members returns what a configuration file says of a route: all that is not at its default.
+func (r *RouteSpec) members() []member {
 	methods := make([]string, len(r.Methods))
 	for i, m := range r.Methods {
 		methods[i] = document.Scalar(m)
 	}
-	fmt.Fprintf(b, "  - path: %s\n    methods: [%s]\n", document.Scalar(r.Path), strings.Join(methods, ", "))
-	if !r.RateLimit.IsZero() {
-		fmt.Fprintf(b, "    rate_limit: %s\n", yamlLimit(r.RateLimit))
+	list := []member{{"path", inFlow(r.Path), func(b *bytes.Buffer) { b.WriteString(" " + document.Scalar(r.Path) + "\n") }}, {"methods", "[" + strings.Join(methods, ", ") + "]", nil}}
+	add := func(is bool, m member) {
+		if is {
+			list = append(list, m)
+		}
 	}
-	if !r.Concurrency.IsZero() {
-		fmt.Fprintf(b, "    concurrency: %s\n", yamlConcurrency(r.Concurrency))
+	add(!r.RateLimit.IsZero(), member{"rate_limit", yamlLimit(r.RateLimit), nil})
+	add(!r.Concurrency.IsZero(), member{"concurrency", yamlConcurrency(r.Concurrency), nil})
+	add(len(r.Cost) > 0, member{"cost", string(r.Cost.AppendJSON(nil)), func(b *bytes.Buffer) { b.WriteString("\n" + r.Cost.YAML(6)) }})
+	add(r.Upstream != "", member{"upstream", document.Scalar(r.Upstream), nil})
+	add(r.Split != nil, member{"split", flowSplit(r.Split), func(b *bytes.Buffer) { encodeSplit(b, r.Split, "      ") }})
+	add(r.Auth != AuthKey && r.Auth != "", member{"auth", string(r.Auth), nil})
+	return list
+}
+
+func (r *RouteSpec) encode(b *bytes.Buffer) {
+	bullet := "  - "
+	for _, m := range r.members() {
+		b.WriteString(bullet + m.name + ":")
+		if bullet = "    "; m.block != nil {
+			m.block(b)
+		} else {
+			b.WriteString(" " + m.flow + "\n")
+		}
 	}
-	if len(r.Cost) > 0 {
-		b.WriteString("    cost:\n" + r.Cost.YAML(6))
+}
+
+// Line returns the entry of a route in a configuration file, on one line.
+func (r *RouteSpec) Line() string {
+	var texts []string
+	for _, m := range r.members() {
+		texts = append(texts, m.name+": "+m.flow)
 	}
-	if r.Upstream != "" {
-		fmt.Fprintf(b, "    upstream: %s\n", document.Scalar(r.Upstream))
-	}
-	if r.Split != nil {
-		b.WriteString("    split:")
-		encodeSplit(b, r.Split, "      ")
-	}
-	if r.Auth != AuthKey && r.Auth != "" {
-		fmt.Fprintf(b, "    auth: %s\n", r.Auth)
-	}
+	return "{" + strings.Join(texts, ", ") + "}"
 }
 
 // yamlConcurrency returns a bound of requests in flight as a flow mapping.

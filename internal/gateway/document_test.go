@@ -253,6 +253,7 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 			Upstream: rapid.SampledFrom([]string{"", "next", "1"}).Draw(t, "upstream"),
 		}
 		slices.Sort(r.Methods)
+		r.Concurrency = rapid.SampledFrom([]ratelimit.Concurrency{{}, {Max: 3}, {Max: 1, Per: "key"}}).Draw(t, "concurrency")
 		daily := rapid.SampledFrom([]string{"", "7/day"}).Draw(t, "daily")
 		sustained, burst := maybe(rates()).Draw(t, "sustained"), maybe(rates()).Draw(t, "burst")
 		if sustained+burst+daily != "" {
@@ -270,7 +271,7 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 	})
 }
 
-// Guarantee: the exported configuration of any gateway parses to the same configuration.
+// Guarantee: the exported configuration of any gateway parses to the same configuration, and so does a route on one line.
 func TestExportRoundTrip(t *testing.T) {
 	pair := certificatetest.New(t, "client")
 	rapid.Check(t, func(t *rapid.T) {
@@ -281,7 +282,8 @@ func TestExportRoundTrip(t *testing.T) {
 		}
 		routes := make([]gateway.Route, len(specs))
 		for i, s := range specs {
-			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Cost: s.Cost, Auth: s.Auth, Upstream: s.Upstream}
+			routes[i] = gateway.Route{Path: s.Path, Methods: s.Methods, RateLimit: s.RateLimit, Concurrency: s.Concurrency, Cost: s.Cost, Auth: s.Auth, Upstream: s.Upstream}
+			wantLine(t, &s)
 		}
 		exported := gateway.Export(g, routes)
 		text := exported.Encode()
@@ -296,6 +298,15 @@ func TestExportRoundTrip(t *testing.T) {
 			t.Fatalf("got encoded again:\n%s\nwant:\n%s", again, text)
 		}
 	})
+}
+
+// wantLine fails unless a route on one line parses to the same route.
+func wantLine(t rapid.TB, r *gateway.RouteSpec) {
+	t.Helper()
+	text := "routes:\n- " + r.Line() + "\n"
+	if read, err := gateway.ParseDocument([]byte(text)); err != nil || !reflect.DeepEqual(read.Routes, []gateway.RouteSpec{*r}) || strings.Count(text, "\n") != 2 {
+		t.Fatalf("got %+v, %v; want %+v from\n%s", read, err, r, text)
+	}
 }
 
 // FuzzParseDocument looks for a configuration that makes ParseDocument panic or return an

@@ -125,6 +125,11 @@ type RouteSpec struct {
 	Auth        Auth
 }
 
+// Spec returns the route without its identifier.
+func (r *Route) Spec() RouteSpec {
+	return RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Concurrency: r.Concurrency, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
+}
+
 // DocumentKind is the kind of document that a revision came from.
 type DocumentKind string
 

@@ -54,6 +54,7 @@ func TestSplitsRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(got.Routes[0].Split, gateway.Split(split)) || len(split) > 0 && !reflect.DeepEqual(got.Gateway.Split.Value, gateway.Split(split)) {
 			t.Fatalf("got %+v\nwant %+v\nfrom\n%s", got, split, text)
 		}
+		wantLine(t, &d.Routes[0])
 		var stored gateway.Split
 		if err := json.Unmarshal(gateway.Split(split).AppendJSON(nil), &stored); err != nil || !stored.Equal(split) {
 			t.Fatalf("got stored %+v, %v; want %+v", stored, err, split)

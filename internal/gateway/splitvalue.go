@@ -127,22 +127,34 @@ func encodeSplit(b *bytes.Buffer, s Split, indent string) {
 	}
 	b.WriteByte('\n')
 	for i := range s {
-		e := &s[i]
-		b.WriteString(indent + "- {upstream: " + document.Scalar(e.Upstream))
-		if e.Weight != nil {
-			b.WriteString(", weight: " + e.Weight.String())
-		}
-		if e.When != nil {
-			b.WriteString(", when: {" + e.When.encode() + "}")
-		}
-		if e.Random {
-			b.WriteString(", sticky: false")
-		}
-		if e.Fallback {
-			b.WriteString(", fallback: true")
-		}
-		b.WriteString("}\n")
+		b.WriteString(indent + "- " + s[i].encode() + "\n")
 	}
+}
+
+// flowSplit returns a split in flow style.
+func flowSplit(s Split) string {
+	items := make([]string, len(s))
+	for i := range s {
+		items[i] = s[i].encode()
+	}
+	return "[" + strings.Join(items, ", ") + "]"
+}
+
+func (e *SplitEntry) encode() string {
+	text := "{upstream: " + document.Scalar(e.Upstream)
+	if e.Weight != nil {
+		text += ", weight: " + e.Weight.String()
+	}
+	if e.When != nil {
+		text += ", when: {" + e.When.encode() + "}"
+	}
+	if e.Random {
+		text += ", sticky: false"
+	}
+	if e.Fallback {
+		text += ", fallback: true"
+	}
+	return text + "}"
 }
 
 func (w *SplitWhen) encode() string {

@@ -460,3 +460,15 @@ func TestAddressesThatAlternateMakeFewWrites(t *testing.T) {
 		t.Errorf("%d addresses are reported in the end, want %d", got, many)
 	}
 }
+
+// Guarantee: a report says since when and until when a target is ejected, and gives a target in another state no end.
+func TestEjectionsHaveAnEnd(t *testing.T) {
+	wall := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	now := reporting{time.Minute, wall}
+	for state, want := range map[balance.State]time.Time{balance.Ejected: wall.Add(5 * time.Second), balance.Healthy: {}, balance.Unhealthy: {}} {
+		got := now.of(balance.Name{}, &balance.Status{State: state, Since: 55 * time.Second, Until: 65 * time.Second})
+		if !got.Until.Equal(want) || !got.Since.Equal(wall.Add(-5*time.Second)) {
+			t.Errorf("%s: got since %s until %s, want until %s", state, got.Since, got.Until, want)
+		}
+	}
+}

@@ -15,9 +15,10 @@ type Report struct {
 	Draining     bool   // also if the upstream does not have it any more
 	Degraded     bool   // its name could not be looked up last
 	Since        time.Time
-	Reason       string // why it is unhealthy or ejected
-	InFlight     int64  // requests of the upstream
-	Requests     int64  // attempts since the node has started
+	Until        time.Time // of an ejection; otherwise zero
+	Reason       string    // why it is unhealthy or ejected
+	InFlight     int64     // requests of the upstream
+	Requests     int64     // attempts since the node has started
 	Failures     int64
 	LastCheck    time.Time // zero without checks
 }
@@ -97,6 +98,9 @@ func (r *reporting) of(n balance.Name, s *balance.Status) Report {
 	report := Report{
 		Name: n, URL: s.URL, Address: s.Address, State: s.State.String(), Draining: s.Draining, Degraded: s.Degraded, Since: r.timeOf(s.Since), Reason: s.Reason,
 		InFlight: s.Own, Requests: int64(s.Requests), Failures: int64(s.Failures),
+	}
+	if s.State == balance.Ejected {
+		report.Until = r.timeOf(s.Until)
 	}
 	if s.LastCheck.Known {
 		report.LastCheck = r.timeOf(s.LastCheck.At)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/sha256"
+	"database/sql"
 	"time"
 
 	"github.com/keygate/keygate/internal/balance"
@@ -68,43 +69,44 @@ func (t *tx) putTargetReports(ctx context.Context, b *targetreport.Batch) error 
 	var accounts, urls, addresses, states, reasons []string
 	var draining, degraded []bool
 	var since, inFlight, requests, failures []int64
-	var checks []*int64
+	var untils, checks []*int64
 	for i := range b.Put {
 		r := &b.Put[i]
 		k.add(r.Name, r.URL, r.Address)
 		accounts, urls, addresses, states, reasons = append(accounts, r.Account), append(urls, r.URL), append(addresses, r.Address), append(states, r.State), append(reasons, r.Reason)
 		draining, degraded = append(draining, r.Draining), append(degraded, r.Degraded)
 		since, inFlight, requests, failures = append(since, r.Since.UnixMicro()), append(inFlight, r.InFlight), append(requests, r.Requests), append(failures, r.Failures)
-		var check *int64
-		if !r.LastCheck.IsZero() {
-			check = new(r.LastCheck.UnixMicro())
-		}
-		checks = append(checks, check)
+		untils, checks = append(untils, maybeMicros(r.Until)), append(checks, maybeMicros(r.LastCheck))
 	}
-	return t.Queue(ctx, "put reports of targets", `INSERT INTO target_reports (claimant, gateway_id, upstream, target, account_id, url, address, state, reason, draining, degraded, since, in_flight, requests, failures, last_check)
+	return t.Queue(ctx, "put reports of targets", `INSERT INTO target_reports (claimant, gateway_id, upstream, target, account_id, url, address, state, reason, draining, degraded, since, until, in_flight, requests, failures, last_check)
 		SELECT $1, k.* FROM unnest($2::text[], $3::text[], $4::bytea[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[], $10::boolean[], $11::boolean[],
-			$12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[]) AS k
+			$12::bigint[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[], $17::bigint[]) AS k
 		ON CONFLICT (gateway_id, upstream, target, claimant) DO UPDATE SET state = excluded.state, reason = excluded.reason, draining = excluded.draining, degraded = excluded.degraded,
-			since = excluded.since, in_flight = excluded.in_flight, requests = excluded.requests, failures = excluded.failures, last_check = excluded.last_check`,
-		b.Claimant, k.gateways, k.upstreams, k.targets, accounts, urls, addresses, states, reasons, draining, degraded, since, inFlight, requests, failures, checks)
+			since = excluded.since, until = excluded.until, in_flight = excluded.in_flight, requests = excluded.requests, failures = excluded.failures, last_check = excluded.last_check`,
+		b.Claimant, k.gateways, k.upstreams, k.targets, accounts, urls, addresses, states, reasons, draining, degraded, since, untils, inFlight, requests, failures, checks)
+}
+
+// maybeMicros is rows.MaybeMicros as an item of an array.
+func maybeMicros(t time.Time) *int64 {
+	if t.IsZero() {
+		return nil
+	}
+	return new(rows.Micros(t))
 }
 
 // TargetReports implements targetreport.Store.
 func (db *DB) TargetReports(ctx context.Context, n balance.Name, except string, limit int) (list []targetreport.NodeReport, err error) {
 	err = db.statement(ctx, db.readers, reserveTime, func(t *readTx) error {
 		list = nil // it may be an attempt more
-		return t.Query(ctx, "read reports of targets", `SELECT n.name, r.url, r.address, r.state, r.reason, r.draining, r.degraded, r.since, r.in_flight, r.requests, r.failures, r.last_check
+		return t.Query(ctx, "read reports of targets", `SELECT n.name, r.url, r.address, r.state, r.reason, r.draining, r.degraded, r.since, r.until, r.in_flight, r.requests, r.failures, r.last_check
 			FROM target_reports r JOIN nodes n ON r.claimant = `+claimantOf+`
 			WHERE n.state = 'live' AND n.role <> 'control' AND r.claimant <> $1 AND r.account_id = $2 AND r.gateway_id = $3 AND r.upstream = $4
 			ORDER BY r.state = 'healthy' AND NOT r.draining, n.name, r.url, r.address LIMIT $5`, []any{except, n.Account, n.Gateway, n.Upstream, rows.Limit(limit)}, func(row *rows.Row) error {
 			r := targetreport.NodeReport{Report: targetreport.Report{Name: n}}
 			var since int64
-			var check *int64
-			err := row.Scan(&r.Node, &r.URL, &r.Address, &r.State, &r.Reason, &r.Draining, &r.Degraded, &since, &r.InFlight, &r.Requests, &r.Failures, &check)
-			r.Since = time.UnixMicro(since).UTC()
-			if check != nil {
-				r.LastCheck = time.UnixMicro(*check).UTC()
-			}
+			var until, check sql.NullInt64
+			err := row.Scan(&r.Node, &r.URL, &r.Address, &r.State, &r.Reason, &r.Draining, &r.Degraded, &since, &until, &r.InFlight, &r.Requests, &r.Failures, &check)
+			r.Since, r.Until, r.LastCheck = rows.Instant(since), rows.MaybeInstant(until), rows.MaybeInstant(check)
 			list = append(list, r)
 			return err
 		})

@@ -52,7 +52,7 @@ var orders = balance.Name{Account: "acct_1", Gateway: "gw_1", Upstream: "default
 
 func reportOf(n balance.Name, url, address string, inFlight int64) targetreport.Report {
 	at := time.Date(2026, 7, 1, 12, 0, 0, 1000, time.UTC)
-	return targetreport.Report{Name: n, URL: url, Address: address, State: "ejected", Draining: true, Degraded: true, Since: at, Reason: "connect", InFlight: inFlight, Requests: 7, Failures: 5, LastCheck: at}
+	return targetreport.Report{Name: n, URL: url, Address: address, State: "ejected", Draining: true, Degraded: true, Since: at, Until: at.Add(time.Minute), Reason: "connect", InFlight: inFlight, Requests: 7, Failures: 5, LastCheck: at}
 }
 
 // Guarantee: targets.md 3 and 6. What nodes with a lease have reported is read as it was written, by account, gateway and upstream;
@@ -61,7 +61,7 @@ func TestTargetReports(t *testing.T) {
 	h := &targetHarness{&quotaHarness{newClusterHarness(t)}}
 	a, b := h.claimant("a"), h.claimant("b")
 	first, second := reportOf(orders, "http://one", "1:80", 3), reportOf(orders, "http://one", "2:80", 4)
-	second.LastCheck = time.Time{}
+	second.Until, second.LastCheck = time.Time{}, time.Time{}
 	other := reportOf(balance.Name{Account: "acct_1", Gateway: "gw_1", Upstream: "next"}, "http://one", "1:80", 9)
 	h.put(&targetreport.Batch{Claimant: a, Put: []targetreport.Report{first, second, other}, Ends: true, Number: 12})
 	list, err := h.db.TargetReports(t.Context(), orders, b, 10)

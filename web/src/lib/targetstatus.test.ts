@@ -10,6 +10,7 @@ const status = (part: Partial<TargetStatus>): TargetStatus => ({
   state: 'healthy',
   draining: false,
   since: '2026-07-01T12:00:00Z',
+  until: null,
   reason: null,
   in_flight: 0,
   requests: 0,

@@ -56,6 +56,7 @@ CREATE TABLE target_reports (
     draining   boolean NOT NULL,
     degraded   boolean NOT NULL,
     since      bigint  NOT NULL,
+    until      bigint,                         -- of an ejection
     in_flight  bigint  NOT NULL,
     requests   bigint  NOT NULL,
     failures   bigint  NOT NULL,
