@@ -2942,7 +2942,7 @@ type LimitLevel struct {
 	// Example: 203.0.113.7
 	Address *string `json:"address"`
 
-	// KeyID Key that the limit applies to; null if several keys share it.
+	// KeyID Key that the limit applies to; null if several keys share it. For the tokens of an issuer with one subject, an identifier that begins with key_7zz and is of no key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`

@@ -447,7 +447,7 @@ func groupCounts(rows []map[string]any) string {
 }
 
 const (
-	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost attempts not_tried not_tried_count all_unhealthy side side_reason"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix credential issuer_id subject method path client_ip host status duration_ms decision left_out cost attempts not_tried not_tried_count all_unhealthy side side_reason"
 	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
 

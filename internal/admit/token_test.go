@@ -28,7 +28,11 @@ type signer struct {
 // issuer stores an issuer; edit may change it first.
 func (h *harness) issuer(name string, edit func(*issuer.Issuer)) *signer {
 	h.t.Helper()
-	s := &signer{Signer: tokentest.New(h.t, h.random), h: h}
+	var seed [32]byte
+	if _, err := h.random.Read(seed[:]); err != nil {
+		h.t.Fatal(err)
+	}
+	s := &signer{Signer: tokentest.New(seed), h: h}
 	s.record = issuer.Issuer{
 		ID: id.New(id.Issuer), AccountID: h.account.ID, Name: name,
 		Settings: issuer.Settings{URL: "https://" + name + ".example", Audiences: []string{"api"}, JWKS: s.JWKS()},

@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"crypto/sha256"
 	"sync"
 
 	"github.com/keygate/keygate/internal/id"
@@ -22,7 +21,7 @@ func (f *Follower) CallerOf(accountID string, p *token.Principal) *Caller {
 		return &known.Caller
 	}
 	c := &tokenCaller{names: names}
-	c.id = hashed("token", p.IssuerID, p.Subject)
+	c.id = id.Hashed("token", p.IssuerID, p.Subject)
 	c.rights = &rights{plan: f.plans.named(accountID, p.Plan)}
 	if len(p.Scopes) > 0 {
 		c.rights.first, c.rights.more = p.Scopes[0], p.Scopes[1:]
@@ -31,22 +30,11 @@ func (f *Follower) CallerOf(accountID string, p *token.Principal) *Caller {
 	c.expires = p.RefusedAt.UnixMicro()
 	if p.Owner != "" {
 		if c.owner = f.ownerNames.find(accountID, p.Owner); c.owner == nil {
-			c.owner = &ownerSlot{externalID: p.Owner, id: hashed("owner", accountID, p.Owner), unrecorded: true}
+			c.owner = &ownerSlot{externalID: p.Owner, id: id.Hashed("owner", accountID, p.Owner), unrecorded: true}
 		}
 	}
 	p.Caller.Store(c)
 	return &c.Caller
-}
-
-// hashed returns an identifier for what has a name and no record.
-func hashed(parts ...string) (u [16]byte) {
-	h := sha256.New()
-	for _, part := range parts {
-		h.Write([]byte(part))
-		h.Write([]byte{0}) // which is in no identifier, and in the last part at most
-	}
-	copy(u[:], h.Sum(nil))
-	return u
 }
 
 // ownerNames finds owners by their external identifiers, for the accounts whose tokens name owners. It is safe for

@@ -36,6 +36,9 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		if g.Requests = rapid.Make[gateway.Requests]().Draw(t, "requests"); len(g.Requests.KeyHeaders) == 0 {
 			g.Requests.KeyHeaders = nil
 		}
+		if len(g.Requests.Issuers) == 0 {
+			g.Requests.Issuers = nil
+		}
 		if g.Requests.Split = nil; rapid.Bool().Draw(t, "has a split") {
 			g.Requests.Split = aSplit()
 		}

@@ -4453,7 +4453,7 @@ export interface components {
              */
             address: string | null;
             /**
-             * @description Key that the limit applies to; null if several keys share it.
+             * @description Key that the limit applies to; null if several keys share it. For the tokens of an issuer with one subject, an identifier that begins with key_7zz and is of no key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id: string | null;
