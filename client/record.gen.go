@@ -2973,6 +2973,29 @@ type KeyRotatedEvent struct {
 // KeyRotatedEventBy is an enumerated string; see its constants.
 type KeyRotatedEventBy string
 
+// KeysUnreachableEvent is the schema KeysUnreachableEvent of the OpenAPI document.
+type KeysUnreachableEvent struct {
+	// Issuer The claim iss of its tokens.
+	//
+	// Example: https://login.example.com/
+	Issuer string `json:"issuer"`
+
+	// IssuerID The issuer.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0aa
+	IssuerID string `json:"issuer_id"`
+
+	// Message Why its keys could not be fetched, as in last_error of the issuer.
+	//
+	// Example: the provider refused the connection
+	Message string `json:"message"`
+
+	// Name Name of the issuer.
+	//
+	// Example: login
+	Name string `json:"name"`
+}
+
 // Latencies is the schema Latencies of the OpenAPI document.
 type Latencies struct {
 	// P50 50th percentile, in milliseconds.

@@ -13,12 +13,13 @@ import (
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/token"
 )
 
-// Config configures an Admitter. Every field but Mono and Lease is required.
+// Config configures an Admitter. Every field but Mono, Lease and Renewer is required.
 type Config struct {
 	Follower *snapshot.Follower
 	// Now reads the monotonic and the wall clock. It must be the same function as
@@ -28,6 +29,8 @@ type Config struct {
 	Mono func() int64
 	// Lease says whether this node may decide at all. Nil means that it always may.
 	Lease Lease
+	// Renewer fetches newer keys for tokens that need them. Nil means that there are none.
+	Renewer issuer.Renewer
 }
 
 // Admitter decides requests. It is safe for concurrent use.
@@ -51,7 +54,19 @@ func New(cfg Config) (*Admitter, error) {
 		cfg.Mono = func() int64 { return cfg.Now().Mono }
 	}
 	now := func() time.Time { return wallOf(cfg.Now()) }
-	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono), failures: newFailures(), tokens: token.New(token.Config{Now: now})}, nil
+	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono), failures: newFailures(), tokens: token.New(token.Config{Now: now, Renew: cfg.renew()})}, nil
+}
+
+// renew returns what waits for newer keys of an issuer, or nil.
+func (cfg *Config) renew() func(ctx context.Context, i *token.Issuer) bool {
+	if cfg.Renewer == nil {
+		return nil
+	}
+	follower, renewer := cfg.Follower, cfg.Renewer
+	return func(ctx context.Context, i *token.Issuer) bool {
+		renewer.Renew(ctx, i.AccountID(), i.ID())
+		return follower.IssuerByID(i.ID()) != i
+	}
 }
 
 // Decide makes the checks of contract 4.2, in their order, and fills v with the verdict on

@@ -49,6 +49,9 @@ func (a *Admitter) verify(ctx context.Context, v *Verdict) error {
 		a.limiter.Release(&v.Charge)
 		return ctx.Err()
 	}
+	if errors.Is(err, token.ErrChanged) {
+		return nil // the next decision finds the issuer as it is now
+	}
 	v.verified = verified{sum: sha256.Sum256([]byte(of.compact)), version: of.version, gateway: of.gateway, principal: p, err: err}
 	a.trim()
 	return nil

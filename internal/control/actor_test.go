@@ -133,7 +133,8 @@ func callsOnIssuers(h *harness, c *control.Actor) map[string]func(ctx context.Co
 		"UpdateIssuer": func(ctx context.Context) error {
 			return second(h.UpdateIssuer(ctx, c, "iss_x", func(i *issuer.Issuer) { i.Name = "n" }, nil))
 		},
-		"DeleteIssuer": func(ctx context.Context) error { return second(h.DeleteIssuer(ctx, c, "iss_x", nil)) },
+		"RefreshIssuer": func(ctx context.Context) error { return second(h.RefreshIssuer(ctx, c, "iss_x")) },
+		"DeleteIssuer":  func(ctx context.Context) error { return second(h.DeleteIssuer(ctx, c, "iss_x", nil)) },
 	}
 }
 

@@ -41,10 +41,11 @@ func (a *Actor) mayIssueTokens() error {
 // CreateIssuer creates an issuer with the name and the settings. A name that is in use is fault.Conflict.
 func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, settings *issuer.Settings) (*issuer.Issuer, error) {
 	made := issuer.Issuer{Name: name, Settings: *settings}
-	invalid := validIssuer(&made)
+	invalid := made.Validate()
 	if onlyChecks(ctx) {
 		return nil, s.checked(ctx, actor, invalid, func(ReadTx) error { return nil })
 	}
+	defer s.fetchDueKeys()
 	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
 		i := made
 		if err := actor.mayIssueTokens(); err != nil {
@@ -54,7 +55,7 @@ func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, s
 			return nil, invalid
 		}
 		i.ID, i.AccountID, i.CreatedAt, i.Version = id.NewAt(id.Issuer, w.now), actor.Account.ID, w.now, 1
-		if err := w.seeGivenKeys(&i); err != nil {
+		if err := w.seeKeys(nil, &i); err != nil {
 			return nil, err
 		}
 		if err := w.roomForIssuer(ctx, nil, &i); err != nil {
@@ -70,21 +71,25 @@ func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, s
 	})
 }
 
-// validIssuer checks the fields that a user sets. The keys of every issuer are given by hand.
-func validIssuer(i *issuer.Issuer) error {
-	if i.JWKS == "" {
-		return fault.Join(i.Validate(), fault.Invalid("jwks", "is required: give the public keys of the issuer, a JWK Set"))
+// seeKeys notes the keys of an issuer in place of before, which is nil for a new one. Keys that are given by hand are its
+// present keys; others are to be fetched at once if they come from elsewhere than those of before, which then count no more.
+func (w *work) seeKeys(before, i *issuer.Issuer) error {
+	source, fetched := i.FetchedFrom()
+	if !fetched {
+		set, err := i.GivenKeys()
+		if err != nil {
+			return err
+		}
+		i.Fetched = issuer.Fetched{}
+		i.See(set, w.now)
+		return nil
 	}
-	return i.Validate()
-}
-
-// seeGivenKeys notes the keys that are given by hand.
-func (w *work) seeGivenKeys(i *issuer.Issuer) error {
-	set, err := i.Keys()
-	if err != nil {
-		return err
+	if before != nil {
+		if had, was := before.FetchedFrom(); was && had == source {
+			return nil
+		}
 	}
-	i.See(set, w.now)
+	i.Fetched, i.Seen = issuer.Fetched{FetchAt: w.now}, nil
 	return nil
 }
 
@@ -123,6 +128,7 @@ func (s *Service) UpdateIssuer(ctx context.Context, actor *Actor, issuerID strin
 		change(&sample)
 		return nil, s.checked(ctx, actor, sample.Validate(), func(ReadTx) error { return nil })
 	}
+	defer s.fetchDueKeys()
 	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
 		if err := actor.mayIssueTokens(); err != nil {
 			return nil, err
@@ -136,17 +142,15 @@ func (s *Service) UpdateIssuer(ctx context.Context, actor *Actor, issuerID strin
 		}
 		after := *before
 		change(&after)
-		if err := validIssuer(&after); err != nil {
+		if err := after.Validate(); err != nil {
 			return nil, err
 		}
 		diff := issuerDiff(before, &after)
 		if len(diff) == 0 {
 			return before, nil
 		}
-		if after.JWKS != before.JWKS {
-			if err := w.seeGivenKeys(&after); err != nil {
-				return nil, err
-			}
+		if err := w.seeKeys(before, &after); err != nil {
+			return nil, err
 		}
 		if err := w.roomForIssuer(ctx, before, &after); err != nil {
 			return nil, err

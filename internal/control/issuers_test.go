@@ -110,7 +110,7 @@ func TestMistakesInIssuers(t *testing.T) {
 		_, takenLater := h.UpdateIssuer(ctx(), c, i.ID, func(i *issuer.Issuer) { i.Name = "other" }, nil)
 		_, old := h.UpdateIssuer(ctx(), c, i.ID, func(i *issuer.Issuer) { i.Name = "x" }, func(version int64) bool { return version == 7 })
 		_, invalid := h.CreateIssuer(ctx(), c, "x", &issuer.Settings{URL: "http://x", Audiences: []string{"a"}})
-		_, invalidLater := h.UpdateIssuer(ctx(), c, i.ID, func(i *issuer.Issuer) { i.JWKS = "" }, nil)
+		_, invalidLater := h.UpdateIssuer(ctx(), c, i.ID, func(i *issuer.Issuer) { i.JWKSURL = "https://login.example.com/keys" }, nil)
 		got := []fault.Code{fault.CodeOf(taken), fault.CodeOf(takenLater), fault.CodeOf(old), fault.CodeOf(invalid), fault.CodeOf(invalidLater)}
 		if want := []fault.Code{fault.Conflict, fault.Conflict, fault.PreconditionFailed, fault.ValidationFailed, fault.ValidationFailed}; !slices.Equal(got, want) {
 			t.Errorf("got %v, want %v", got, want)

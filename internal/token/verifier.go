@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/clientip"
@@ -32,7 +33,14 @@ type Config struct {
 	Now func() time.Time
 	// Signatures is how many signatures are checked at once; 0 means half of the processors, and at least one.
 	Signatures int
+	// Renew waits, for a bounded time, for newer keys of an issuer whose keys do not verify a token, and reports whether
+	// the issuer has changed meanwhile. Nil means that it has not.
+	Renew func(ctx context.Context, i *Issuer) (changed bool)
 }
+
+// ErrChanged means that a token could not be verified, and that its issuer has changed meanwhile: it is to be verified
+// with the issuers that the gateway has now.
+var ErrChanged = errors.New("the issuer of the token has changed: verify it once more")
 
 // Verifier verifies tokens and remembers those that it has verified. It is safe for concurrent use.
 type Verifier struct {
@@ -40,6 +48,7 @@ type Verifier struct {
 	memory   *Memory
 	failures *Failures
 	slots    *fairslots.Slots
+	renew    func(ctx context.Context, i *Issuer) (changed bool)
 }
 
 // New returns a Verifier.
@@ -49,7 +58,7 @@ func New(cfg Config) *Verifier {
 		n = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	return &Verifier{
-		now: cfg.Now, memory: NewMemory(), failures: NewFailures(cfg.Now()),
+		now: cfg.Now, memory: NewMemory(), failures: NewFailures(cfg.Now()), renew: cfg.Renew,
 		slots: fairslots.New(fairslots.Config{PerAccount: n, All: n, Waiting: maxWaiting, Wait: MaxSignatureWait}),
 	}
 }
@@ -59,7 +68,7 @@ func (v *Verifier) Memory() *Memory { return v.memory }
 
 // Verify returns whom a token identifies that a client at an address sent to a gateway with the issuers. For a token
 // that is remembered it takes less than a microsecond and does not allocate. The error is a *Refusal, a
-// *TooManyFailures, ErrBusy, or that of ctx. Accounts take turns with the work on signatures.
+// *TooManyFailures, ErrBusy, ErrChanged, or that of ctx. Accounts take turns with the work on signatures.
 func (v *Verifier) Verify(ctx context.Context, compact string, issuers []*Issuer, client clientip.Group) (*Principal, error) {
 	now := v.now()
 	sum := digestOf(compact)
@@ -72,9 +81,21 @@ func (v *Verifier) Verify(ctx context.Context, compact string, issuers []*Issuer
 	p, err := v.check(ctx, compact, sum, issuers, client)
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
+		if v.renews(ctx, refusal, issuers) {
+			return nil, ErrChanged // which is no failure of the client
+		}
 		v.failures.Add(client, v.now())
 	}
 	return p, err
+}
+
+// renews waits for newer keys if they could make a token valid, and reports whether its issuer has changed.
+func (v *Verifier) renews(ctx context.Context, refusal *Refusal, issuers []*Issuer) bool {
+	if v.renew == nil || !refusal.NeedsKeys() {
+		return false
+	}
+	n := slices.IndexFunc(issuers, func(i *Issuer) bool { return i.ID() == refusal.IssuerID })
+	return n >= 0 && v.renew(ctx, issuers[n])
 }
 
 // Remembered returns whom a token identifies that was verified for one of the issuers as they are now, and would not be

@@ -840,6 +840,26 @@ export interface paths {
         patch: operations["updateIssuer"];
         trace?: never;
     };
+    "/v1/issuers/{issuer_id}/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fetch the keys of an issuer
+         * @description Fetches the keys of an issuer now, and returns the issuer when that has ended, after 10 seconds at most. If the fetch failed, last_error says why, and the keys stay as they were. Keys that are given by hand are a 409.
+         */
+        post: operations["refreshIssuer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/keys": {
         parameters: {
             query?: never;
@@ -1744,6 +1764,26 @@ export interface webhooks {
          * @description An upstream returned a 5xx status, could not be reached or timed out. There is at most one event per second for each route and status.
          */
         post: operations["onUpstreamError"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "issuer.unreachable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Issuer unreachable
+         * @description The keys of an issuer could not be fetched. Those that were fetched before stay, so its tokens pass as before until it has others. There is one event until the keys can be fetched again.
+         */
+        post: operations["onIssuerUnreachable"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2907,6 +2947,8 @@ export interface components {
              *     ]
              */
             audiences: string[];
+            /** @description Certificates in PEM that replace the system's roots when its keys are fetched. */
+            ca?: string | null;
             /** @description Claims by the headers in which the upstream gets them. */
             claim_headers?: {
                 [key: string]: string;
@@ -2927,15 +2969,20 @@ export interface components {
              * @example https://login.example.com/
              */
             issuer: string;
-            /** @description Its public keys, a JWK Set. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over. */
-            jwks: {
+            /** @description Its public keys, a JWK Set, given by hand: then none are fetched. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over. */
+            jwks?: ({
                 /** @description Public keys (RFC 7517). */
                 keys: {
                     [key: string]: unknown;
                 }[];
             } & {
                 [key: string]: unknown;
-            };
+            }) | null;
+            /**
+             * @description Where its keys are fetched, a JWK Set, over https and without redirects. With neither jwks_url nor jwks, discovery at issuer says where (/.well-known/openid-configuration).
+             * @example https://login.example.com/keys
+             */
+            jwks_url?: string | null;
             /**
              * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m. Default: 60s.
              * @example 30s
@@ -3183,7 +3230,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -3470,7 +3517,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -4116,6 +4163,8 @@ export interface components {
              *     ]
              */
             audiences: string[];
+            /** @description Certificates in PEM that replace the system's roots when its keys are fetched; null for these. */
+            ca: string | null;
             /** @description Claims by the headers in which the upstream gets them. */
             claim_headers: {
                 [key: string]: string;
@@ -4146,16 +4195,21 @@ export interface components {
              * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             issuer_id: string;
-            /** @description Its public keys, a JWK Set. */
-            jwks: {
+            /** @description Its public keys, a JWK Set, if they are given by hand; null if they are fetched. */
+            jwks: ({
                 /** @description Public keys (RFC 7517). */
                 keys: {
                     [key: string]: unknown;
                 }[];
             } & {
                 [key: string]: unknown;
-            };
-            /** @description Its present keys. */
+            }) | null;
+            /**
+             * @description Where its keys are fetched; null for discovery, or if they are given by hand.
+             * @example https://login.example.com/keys
+             */
+            jwks_url: string | null;
+            /** @description Its present keys; none as long as none were fetched. */
             keys: components["schemas"]["IssuerKey"][];
             /** @description Why the keys could not be fetched the last time; null for nothing. */
             last_error: string | null;
@@ -4179,7 +4233,7 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description unreachable if the keys could not be fetched; ok with keys that are given by hand.
+             * @description unreachable if the keys could not be fetched the last time: then those that were fetched before stay. ok with keys that are given by hand.
              * @enum {string}
              */
             state: "ok" | "unreachable";
@@ -4454,6 +4508,28 @@ export interface components {
              * @example 7
              */
             overlap_days: number;
+        };
+        KeysUnreachableEvent: {
+            /**
+             * @description Name of the issuer.
+             * @example login
+             */
+            name: string;
+            /**
+             * @description The claim iss of its tokens.
+             * @example https://login.example.com/
+             */
+            issuer: string;
+            /**
+             * @description The issuer.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id: string;
+            /**
+             * @description Why its keys could not be fetched, as in last_error of the issuer.
+             * @example the provider refused the connection
+             */
+            message: string;
         };
         Latencies: {
             /**
@@ -7608,6 +7684,8 @@ export interface components {
              *     ]
              */
             audiences?: string[];
+            /** @description Certificates in PEM for fetching its keys; null for the system's roots. */
+            ca?: string | null;
             /** @description Claims by the headers in which the upstream gets them; replaced as a whole. null for none. */
             claim_headers?: {
                 [key: string]: string;
@@ -7628,15 +7706,20 @@ export interface components {
              * @example https://login.example.com/
              */
             issuer?: string;
-            /** @description Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. */
-            jwks?: {
+            /** @description Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. null lets keys be fetched. */
+            jwks?: ({
                 /** @description Public keys (RFC 7517). */
                 keys: {
                     [key: string]: unknown;
                 }[];
             } & {
                 [key: string]: unknown;
-            };
+            }) | null;
+            /**
+             * @description Where its keys are fetched; null for discovery. Keys that come from elsewhere than before are fetched at once, and the former ones count no more.
+             * @example https://login.example.com/keys
+             */
+            jwks_url?: string | null;
             /**
              * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m; null for 60s.
              * @example 30s
@@ -7834,7 +7917,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -9272,7 +9355,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -12230,6 +12313,52 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    refreshIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listKeys: {
         parameters: {
             query?: {
@@ -14316,7 +14445,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -15381,6 +15510,77 @@ export interface operations {
                     /** @enum {string} */
                     type?: "gateway.upstream_error";
                     data?: components["schemas"]["UpstreamErrorEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onIssuerUnreachable: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "issuer.unreachable";
+                    data?: components["schemas"]["KeysUnreachableEvent"];
                 };
             };
         };
