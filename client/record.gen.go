@@ -1332,6 +1332,8 @@ const (
 	VerificationCodeKeyInvalid        VerificationCode = "key_invalid"
 	VerificationCodeOwnerSuspended    VerificationCode = "owner_suspended"
 	VerificationCodeScopeInsufficient VerificationCode = "scope_insufficient"
+	VerificationCodeTokenExpired      VerificationCode = "token_expired"
+	VerificationCodeTokenInvalid      VerificationCode = "token_invalid"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -1344,6 +1346,10 @@ func (e VerificationCode) Valid() bool {
 	case VerificationCodeOwnerSuspended:
 		return true
 	case VerificationCodeScopeInsufficient:
+		return true
+	case VerificationCodeTokenExpired:
+		return true
+	case VerificationCodeTokenInvalid:
 		return true
 	default:
 		return false
@@ -5696,19 +5702,40 @@ type Verification struct {
 	// Why the request would be refused; null if valid is true.
 	Code *VerificationCode `json:"code"`
 
+	// When the token expires; null for keys and for a token that was refused.
+	ExpiresAt *time.Time `json:"expires_at"`
+
+	// IssuerID Issuer of the token; null for keys, and if the token was refused before its issuer was known.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0bb
+	IssuerID *string `json:"issuer_id"`
+
 	// Identifier of the key; null if the account has no such key.
 	KeyID *string `json:"key_id"`
 
-	// Owner of the key; null if none was set.
+	// Owner of the key, or the one that the token names; null if there is none.
 	Owner *string `json:"owner"`
 
-	// Scope Scopes of the key, separated by spaces.
+	// Plan that the token names; null for keys, and if it names none.
+	Plan *string `json:"plan"`
+
+	// Reason Why a token was refused, which its bearer is not told; null for keys, and for a token that passes its checks.
+	//
+	// Example: the claim aud has none of the issuer's audiences: it has "web"
+	Reason *string `json:"reason"`
+
+	// Scope Scopes of the key or of the token, separated by spaces.
 	//
 	// Example: read
 	Scope *string `json:"scope"`
 
 	// State of the key.
 	State *VerificationState `json:"state"`
+
+	// Subject Subject of the token; null for keys and for a token that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+	//
+	// Example: ada
+	Subject *string `json:"subject"`
 
 	// Whether the request would pass the checks of key, gateway and scope.
 	Valid bool `json:"valid"`
@@ -5727,10 +5754,10 @@ type VerifyKeyRequest struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Key The key to verify.
+	// Key The key to verify. Give either key or token.
 	//
 	// Example: kg_4tQx9ZexampleexampleexampleexAmple
-	Key string `json:"key"`
+	Key *string `json:"key,omitempty"`
 
 	// Method HTTP method of the request.
 	//
@@ -5741,6 +5768,11 @@ type VerifyKeyRequest struct {
 	//
 	// Example: /orders/17
 	Path *string `json:"path,omitempty"`
+
+	// Token The token to verify, of an issuer that the gateway names; without gateway_id, of any issuer of the account. It is checked with the keys of the issuer that are stored.
+	//
+	// Example: eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl
+	Token *string `json:"token,omitempty"`
 }
 
 // Webhook is the schema Webhook of the OpenAPI document.

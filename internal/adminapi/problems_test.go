@@ -36,8 +36,11 @@ type bodyCase struct {
 
 // required returns the fields that a body without a valid config must have.
 func (c *bodyCase) required() []string {
-	if c.id == "createGateway" {
+	switch c.id {
+	case "createGateway":
 		return []string{"name", "upstream_url"}
+	case "verifyKey": // or token
+		return []string{"key"}
 	}
 	return c.schema.Required
 }

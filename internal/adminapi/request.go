@@ -129,7 +129,8 @@ type rotateKeyRequest struct {
 }
 
 type verifyKeyRequest struct {
-	Key       string  `json:"key" minLength:"1" maxLength:"512" doc:"The key to verify." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
+	Key       *string `json:"key,omitempty" nullable:"true" minLength:"1" maxLength:"512" doc:"The key to verify. Give either key or token." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
+	Token     *string `json:"token,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"The token to verify, of an issuer that the gateway names; without gateway_id, of any issuer of the account. It is checked with the keys of the issuer that are stored." example:"eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl"`
 	GatewayID *string `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the request would be sent to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Method    *string `json:"method,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"HTTP method of the request." example:"GET"`
 	Path      *string `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"Path of the request." example:"/orders/17"`

@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/token"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -186,9 +187,12 @@ type NewKey struct {
 // Verification reports whether a key would be accepted.
 type Verification struct {
 	Valid bool
-	Code  string // "" or key_invalid, key_expired, scope_insufficient, owner_suspended
+	Code  string // "" or key_invalid, key_expired, token_invalid, token_expired, scope_insufficient, owner_suspended
 	Key   *apikey.Key
 	State apikey.State
+	// Of a token: whom it identifies, and if it was refused why, and by which issuer if that is known.
+	Principal *token.Principal
+	Refusal   *token.Refusal
 }
 
 // RouteChange is one changed route of a push.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fairslots"
+	"github.com/keygate/keygate/internal/jwk"
 )
 
 // The bounds of the work on signatures (docs/limits.md).
@@ -130,14 +131,49 @@ func (v *Verifier) check(ctx context.Context, compact string, sum digest, issuer
 	if until := v.failures.RefusedUntil(client, now); !until.IsZero() {
 		return nil, &TooManyFailures{Until: until}
 	}
-	if !k.Verify(t.Algorithm, compact) {
-		return nil, refuse(BadSignature, "").of(i)
-	}
 	version := i.denials.Version() // before the check of the denials, which may change meanwhile
-	p, refusal := i.principal(t, now)
+	p, refusal := t.verify(i, k, now)
 	if refusal != nil {
 		return nil, refusal
 	}
 	v.memory.remember(sum, i, version, p)
 	return p, nil
+}
+
+// verify checks the signature, and then the claims.
+func (t *Token) verify(i *Issuer, k *jwk.Key, now time.Time) (*Principal, *Refusal) {
+	if !k.Verify(t.Algorithm, t.compact) {
+		return nil, refuse(BadSignature, "").of(i)
+	}
+	return i.principal(t, now)
+}
+
+// Check returns whom a token identifies, or a *Refusal, as Verify does, but does the work at once and remembers nothing: it
+// is for management, whose calls are bounded. issuedBy returns the issuers with the claim iss, of which one must accept the
+// token; its error is returned.
+func Check(compact string, issuedBy func(iss string) ([]*Issuer, error), now time.Time) (*Principal, error) {
+	t, refusal := Parse(compact)
+	if refusal != nil {
+		return nil, refusal
+	}
+	name, _ := t.claims.text("iss")
+	issuers, err := issuedBy(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(issuers) == 0 {
+		_, _, refusal = t.issuedBy(nil)
+	}
+	for n := range issuers {
+		var i *Issuer
+		var k *jwk.Key
+		if i, k, refusal = t.issuedBy(issuers[n : n+1]); refusal != nil {
+			continue
+		}
+		var p *Principal
+		if p, refusal = t.verify(i, k, now); refusal == nil {
+			return p, nil
+		}
+	}
+	return nil, refusal
 }
