@@ -4,11 +4,10 @@ import { changed } from '../../api/hooks';
 import { useForm } from '../../lib/form';
 import { plural } from '../../lib/format';
 import { hashed, readKeys } from '../../lib/importkeys';
-import { AsCode } from '../../ui/ascode';
 import { Button, Notice, Warnings } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { DocumentField } from '../../ui/document';
-import { Submit } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 
 const sample = '{"keys": [{"key": "…", "name": "mobile", "scope": "read", "owner": "customer-42"}]}';
 
@@ -48,48 +47,35 @@ export function ImportKeys({ onClose }: { onClose: () => void }) {
       </Dialog>
     );
   return (
-    <Dialog title="Import keys" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          submit();
-        }}>
-        <p className="text-muted">
-          Keys that callers have already, such as those of another gateway, are accepted from now on. Keygate gets only their hashes. All of
-          them are imported, or none.
-        </p>
-        {!secure && (
-          <Notice>
-            This page is not loaded by https, so the browser cannot hash keys here. Use the command line: keygate keys import.
-          </Notice>
-        )}
-        <DocumentField
-          label="Keys as JSON"
-          value={form.values.text}
-          onChange={(t) => form.set('text', t)}
-          error={problem}
-          hint={`${sample}, with the fields of a key; sha256 in place of key, if only the hash is known.`}
-        />
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: 'keygate keys import keys.json',
-                method: 'POST',
-                path: '/v1/keys/import',
-                body: { keys: [{ sha256: '…', name: 'mobile', scope: 'read' }] },
-              }}
-            />
-          }
-          label="Import the keys"
-          busy={form.busy}
-          why={secure ? null : 'The browser cannot hash keys on a page without https.'}
-          error={form.rest}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Import keys"
+      wide
+      form={form}
+      submit={submit}
+      command={{
+        cli: 'keygate keys import keys.json',
+        method: 'POST',
+        path: '/v1/keys/import',
+        body: { keys: [{ sha256: '…', name: 'mobile', scope: 'read' }] },
+      }}
+      label="Import the keys"
+      why={secure ? null : 'The browser cannot hash keys on a page without https.'}
+      onClose={onClose}>
+      <p className="text-muted">
+        Keys that callers have already, such as those of another gateway, are accepted from now on. Keygate gets only their hashes. All of
+        them are imported, or none.
+      </p>
+      {!secure && (
+        <Notice>This page is not loaded by https, so the browser cannot hash keys here. Use the command line: keygate keys import.</Notice>
+      )}
+      <DocumentField
+        label="Keys as JSON"
+        value={form.values.text}
+        onChange={(t) => form.set('text', t)}
+        error={problem}
+        hint={`${sample}, with the fields of a key; sha256 in place of key, if only the hash is known.`}
+      />
+    </FormDialog>
   );
 }
 
