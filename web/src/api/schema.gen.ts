@@ -327,7 +327,7 @@ export interface paths {
         put?: never;
         /**
          * Resume a canary
-         * @description A paused canary goes on with its step where it was, without routes that are gone or have a split or another upstream now. If none is left, it is a 409. Takes no request body.
+         * @description A paused canary goes on with its step where it was, without routes that are gone or have a split or another upstream now; one that was held begins its last step again, or is held at 100 % again. If no route is left, it is a 409. Takes no request body.
          */
         post: operations["resumeCanary"];
         delete?: never;
@@ -2306,7 +2306,7 @@ export interface components {
              */
             hold: string;
             /**
-             * @description What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+             * @description What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty.
              * @example [
              *       "{path: /orders",
              *       "methods: [GET]",
@@ -6514,7 +6514,7 @@ export interface components {
              */
             hold: string;
             /**
-             * @description What to commit to the file of the routes, once the canary is held at 100 %; otherwise empty.
+             * @description What to commit, once the canary is held at 100 %: the entries of the routes in a configuration file, which change nothing but the upstream, or what to add to the operations of an OpenAPI document. At most 256 KiB; the explanation says how many routes have no line. Otherwise empty.
              * @example [
              *       "{path: /orders",
              *       "methods: [GET]",
@@ -6775,6 +6775,12 @@ export interface components {
              * @example https://10.0.0.1:8443
              */
             target: string;
+            /**
+             * Format: date-time
+             * @description Until when an ejected target gets no requests; from then on it is tried with one at a time, and stays ejected until one succeeds. Null for a target that is not ejected.
+             * @example 2026-07-01T12:00:10.000000Z
+             */
+            until: string | null;
         };
         Top: {
             /** @description One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out. */
