@@ -54,7 +54,7 @@ test('what is left at a target is said by node', () => {
 // Guarantee: a target is in service unless it drains or is out on every node, and the others are counted by why they are not.
 test('an upstream says how many of its targets are in service', () => {
   const target = (url: string, drain = false) => ({ url, weight: 1, backup: false, drain, resolve: 'none' as const });
-  const out = (target: string, state: TargetStatus['state'], node = 'node-1') => status({ target, state, node });
+  const out = (url: string, state: TargetStatus['state'], node = 'node-1') => status({ target: url, state, node });
   const of = (targets: ReturnType<typeof target>[], list: TargetStatus[]) => {
     const { serving, words, others } = serviceOf({ targets, status: list });
     return [serving, words, ...others];

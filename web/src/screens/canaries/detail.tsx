@@ -143,8 +143,8 @@ function Charts({ canary: c }: { canary: Canary }) {
   );
 }
 
-const cells = 'align-top px-1.5 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-4';
-const heads = 'px-1.5 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-4';
+const cells = 'align-top px-1 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-4';
+const heads = 'px-1 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-4';
 
 function StepTable({ canary: c }: { canary: Canary }) {
   return (
@@ -187,7 +187,7 @@ function StepTable({ canary: c }: { canary: Canary }) {
                     </span>
                   </th>
                 )}
-                <th scope="row" className="max-w-24 px-1.5 py-1.5 @sm:px-3 text-left align-top font-normal @2xl:max-w-40">
+                <th scope="row" className="max-w-16 px-1 py-1.5 @sm:max-w-24 @sm:px-3 text-left align-top font-normal @2xl:max-w-40">
                   <span className="block truncate font-mono text-sm" title={side === 'next' ? c.upstream : c.other}>
                     {side === 'next' ? c.upstream : c.other}
                   </span>

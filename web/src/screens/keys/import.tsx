@@ -3,7 +3,7 @@ import { api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useForm } from '../../lib/form';
 import { plural } from '../../lib/format';
-import { hashed, readKeys } from '../../lib/importkeys';
+import { hashedKeys, problemLines, readKeys } from '../../lib/importkeys';
 import { Button, Notice, Warnings } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { DocumentField } from '../../ui/document';
@@ -27,7 +27,7 @@ export function ImportKeys({ onClose }: { onClose: () => void }) {
       return;
     }
     void form.submit(async () => {
-      const keys = await Promise.all(requests.map(hashed));
+      const keys = await hashedKeys(requests);
       const { data } = await api.post('/v1/keys/import', { body: { keys } });
       setMade({ keys: data.data, unknown: requests.filter((r) => r.sha256).length });
       form.reset({ text: '' });
@@ -72,7 +72,13 @@ export function ImportKeys({ onClose }: { onClose: () => void }) {
         label="Keys as JSON"
         value={form.values.text}
         onChange={(t) => form.set('text', t)}
-        error={problem}
+        error={
+          problem ||
+          problemLines(
+            form.errorsAt((f) => f.startsWith('keys')),
+            form.values.text,
+          )
+        }
         hint={`${sample}, with the fields of a key; sha256 in place of key, if only the hash is known.`}
       />
     </FormDialog>

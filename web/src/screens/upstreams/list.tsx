@@ -47,7 +47,7 @@ export default function Upstreams() {
     { title: 'State', cell: (u) => <InService gatewayId={gatewayId} upstream={u} /> },
     {
       title: 'Balance',
-      className: 'hidden @3xl:table-cell',
+      className: 'hidden @4xl:table-cell',
       cell: (u) => <span className="whitespace-nowrap text-muted">{balanceWords(u)}</span>,
     },
   ];

@@ -84,6 +84,7 @@ export function NodeTable({ url, list }: { url: string; list: TargetStatus[] }) 
   const several = new Set(list.map((s) => s.address)).size > 1;
   return (
     <Table
+      plain
       label={`State of ${url}`}
       rows={list}
       rowKey={(s) => `${s.node} ${s.address}`}

@@ -1,5 +1,6 @@
 import { Link, useParams } from '@tanstack/react-router';
 import type { Answer } from '../../api/client';
+import { useRecord } from '../../api/hooks';
 import { refusal, useAccount } from '../../api/session';
 import { shareMeaning, useShares } from '../../api/shares';
 import { useTraffic } from '../../api/traffic';
@@ -39,7 +40,7 @@ export default function TargetPage() {
       </div>
       {target ? (
         <>
-          <TargetService answer={query.data} target={target} />
+          <TargetService gatewayId={gatewayId} answer={query.data} target={target} />
           <TargetTraffic key={url} gatewayId={gatewayId} upstream={upstream} target={target} />
         </>
       ) : (
@@ -54,14 +55,17 @@ export default function TargetPage() {
 }
 
 // TargetService shows the state of a target on each node and, while it drains, what is left there.
-function TargetService({ answer, target }: { answer: Answer<Upstream>; target: Target }) {
+function TargetService({ gatewayId, answer, target }: { gatewayId: string; answer: Answer<Upstream>; target: Target }) {
+  const gateway = useRecord('/v1/gateways/{gateway_id}', { path: { gateway_id: gatewayId } }, { enabled: target.drain });
   const list = statusOf(answer.data, target.url);
   return (
     <Panel flush title="State">
       {target.drain && (
         <p role="status" className="border-b border-line px-4 py-2">
           It gets no more requests, and has {leftWords(list)}.
-          {inFlight(list) > 0 ? ' They have the gateway’s drain timeout to end.' : ' It can be stopped.'}
+          {inFlight(list) > 0
+            ? ` What is left ends within the gateway’s drain timeout, ${gateway.data?.data.drain_timeout ?? '…'}.`
+            : ' It can be stopped.'}
         </p>
       )}
       <NodeTable url={target.url} list={list} />
