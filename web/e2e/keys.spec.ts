@@ -351,7 +351,7 @@ test('keys are imported, and only their hashes leave the browser', async ({ page
   for (const s of strings) expect(await page.evaluate(() => document.documentElement.outerHTML)).not.toContain(s);
   await dialog.getByRole('button', { name: 'Close' }).last().click();
   await expect(dialog).toHaveCount(0);
-  await expect(page.getByRole('row').filter({ hasText: 'mobile' })).toContainText('Imported');
+  await expect(page.getByRole('row').filter({ hasText: 'mobile' })).toContainText('imported');
   for (const s of strings) expect(await keygate.request('/a', s)).toBe(200);
 
   await page.getByRole('button', { name: 'Import keys' }).first().click();
