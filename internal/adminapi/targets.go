@@ -61,7 +61,7 @@ func drainParam() queryParam {
 		doc: "Wait for up to this long, from 1s to 10m as a Go duration, until each node has reported that nothing is in flight at the target any more: the response is 202 if that is not so. The change stands in any case.",
 		check: func(text string) error {
 			if d, err := time.ParseDuration(text); err != nil || d < minDrain || d > maxDrain {
-				return fault.Invalid("drain", "must be a Go duration from 1s to 10m, such as 30s")
+				return fault.Invalid("drain", "must be from 1s to 10m, such as 30s")
 			}
 			return nil
 		},

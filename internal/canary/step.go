@@ -31,8 +31,12 @@ const (
 func (c *Config) Warnings(steps []float64, callers int) (warnings []string) {
 	for _, s := range steps {
 		if of := s / 100 * float64(callers); of < fewCallers {
-			warnings = append(warnings, fmt.Sprintf("the step of %s %% has about %.0f of the %s callers of the last hour: fewer than %d say little",
-				strconv.FormatFloat(s, 'f', -1, 64), of, thousands(uint64(callers)), fewCallers))
+			all := thousands(uint64(callers)) + " callers"
+			if callers == 1 {
+				all = "only caller"
+			}
+			warnings = append(warnings, fmt.Sprintf("the step of %s %% has about %.0f of the %s of the last hour: fewer than %d say little",
+				strconv.FormatFloat(s, 'f', -1, 64), of, all, fewCallers))
 			break
 		}
 	}
@@ -210,9 +214,9 @@ func (s *Step) Decide(c *Config, age time.Duration) Decision {
 	case age >= c.Hold && !few:
 		return Decision{Advance, "", figures}
 	case age >= longestStep:
-		return Decision{Pause, "too_few_requests", fmt.Sprintf("%s requests on %s and %s on %s in 24 h; min_requests is %s", thousands(next.Requests), c.Next, thousands(other.Requests), c.Other, thousands(c.MinRequests))}
+		return Decision{Pause, "too_few_requests", fmt.Sprintf("%s on %s and %s on %s in 24 h; min_requests is %s", requests(next.Requests), c.Next, thousands(other.Requests), c.Other, thousands(c.MinRequests))}
 	case age >= c.Hold:
-		return Decision{Wait, "", fmt.Sprintf("%s requests on %s and %s on %s; waits until both have %s", thousands(next.Requests), c.Next, thousands(other.Requests), c.Other, thousands(c.MinRequests))}
+		return Decision{Wait, "", fmt.Sprintf("%s on %s and %s on %s; waits until both have %s", requests(next.Requests), c.Next, thousands(other.Requests), c.Other, thousands(c.MinRequests))}
 	default:
 		return Decision{Wait, "", figures}
 	}
@@ -317,6 +321,13 @@ func (c *Config) figures(next, other Counts) string {
 // atLeast formats percent rounded down, since it says at least.
 func atLeast(percent float64) string {
 	return strconv.FormatFloat(math.Floor(percent*10)/10, 'f', 1, 64)
+}
+
+func requests(n uint64) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return thousands(n) + " requests"
 }
 
 // thousands formats n with commas between groups of three digits.

@@ -34,6 +34,19 @@ func TestExplanation(t *testing.T) {
 	}
 }
 
+// Guarantee: one request and one caller are not said in the plural.
+func TestOneIsSaidAsOne(t *testing.T) {
+	s, cfg := NewStep(), testConfig()
+	addCallers(s, Next, 1, 1, 0)
+	addCallers(s, Other, 2, 1_200, 0)
+	if got, want := s.Decide(cfg, cfg.Hold).Explanation, "1 request on next and 1,200 on default; waits until both have 1,000"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := cfg.Warnings([]float64{50}, 1), "the step of 50 % has about 0 of the only caller of the last hour: fewer than 5 say little"; len(got) != 1 || got[0] != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Guarantee: the bounds are those of the contract: just inside of them the inequality holds, just outside it does not.
 func TestBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -41,7 +41,7 @@ func (a *app) accountID(api *client.Client, ref string) (string, error) {
 func accountFields(a *client.Account) []terminal.Field {
 	return []terminal.Field{
 		{"ACCOUNT ID", a.AccountID}, {"NAME", a.Name}, {"PLAN", string(a.Plan)}, {"STATE", string(a.State)}, {"HOSTS", strings.Join(a.Hosts, ", ")},
-		{"AUDIT LOG KEPT", fmt.Sprintf("%d days", a.AuditRetentionDays)}, {"CREATED", terminal.Moment(&a.CreatedAt)},
+		{"AUDIT LOG KEPT", terminal.NumberOf(a.AuditRetentionDays, "day", "days")}, {"CREATED", terminal.Moment(&a.CreatedAt)},
 	}
 }
 

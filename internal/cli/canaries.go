@@ -101,7 +101,7 @@ func canaryState(c *client.Canary) string {
 }
 
 func sideText(name string, f *client.CanaryFigures) string {
-	text := fmt.Sprintf("%s %d requests, %d bad", name, f.Requests, f.Bad)
+	text := fmt.Sprintf("%s %s, %d bad", name, terminal.NumberOf(f.Requests, "request", "requests"), f.Bad)
 	if f.P95Ms != nil {
 		text += fmt.Sprintf(", p95 %s ms", strconv.FormatFloat(*f.P95Ms, 'f', 1, 64))
 	}
@@ -111,7 +111,11 @@ func sideText(name string, f *client.CanaryFigures) string {
 func abortText(a *client.CanaryAbort) string {
 	var parts []string
 	if a.Errors != nil {
-		parts = append(parts, "errors "+percent(a.Errors.MoreThan)+" points more")
+		points := " points more"
+		if a.Errors.MoreThan == 1 {
+			points = " point more"
+		}
+		parts = append(parts, "errors "+percent(a.Errors.MoreThan)+points)
 	}
 	if a.Latency != nil {
 		parts = append(parts, "latency "+percent(a.Latency.P95Ratio)+" × p95")

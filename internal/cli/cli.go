@@ -151,6 +151,10 @@ func newRoot(a *app) *cobra.Command {
 		if near := nearestFlag(c, err); near != "" {
 			return usagef("%s: did you mean --%s?\nSee %s --help.", err, near, c.CommandPath())
 		}
+		var bad *pflag.InvalidValueError
+		if errors.As(err, &bad) {
+			err = badValue(bad)
+		}
 		return usagef("%s\nSee %s --help.", err, c.CommandPath())
 	})
 	flags := root.PersistentFlags()
@@ -270,11 +274,15 @@ func idOf(flag, value string, args []string) (string, error) {
 	default:
 		hint := ""
 		if list, ok := map[string]string{
-			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "plan": "plans", "owner": "owners", "issuer-id": "issuers", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events",
+			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "plan": "plans", "owner": "owners", "issuer-id": "issuers", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events", "target": "targets",
 		}[flag]; ok {
 			hint = "; see keygate " + list + " list"
 		}
-		return "", usagef("no identifier given: give it as the argument or with --%s%s", flag, hint)
+		what := "identifier"
+		if flag == "target" {
+			what = "URL of a target"
+		}
+		return "", usagef("no %s given: give it as the argument or with --%s%s", what, flag, hint)
 	}
 }
 

@@ -227,7 +227,7 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		limit = fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)
 	}
 	if r.LeftOut > 0 {
-		leftOut = fmt.Sprintf("%d other requests of the same second", r.LeftOut)
+		leftOut = terminal.NumberOf(r.LeftOut, "other request of the same second", "other requests of the same second")
 	}
 	for _, text := range costs(r, func(_ string, c *client.RequestCost) string { return c.Explanation }) {
 		fields = append(fields, terminal.Field{"COST", text})

@@ -28,6 +28,8 @@ func identityOf(path string) identity {
 		return identity{"name", "name"} // by which commands find an upstream
 	case "keygate targets list":
 		return identity{"url", ""} // by which commands find a target
+	case "keygate canary":
+		return identity{"canary_id", ""}
 	case "keygate plans":
 		return identity{"plan_id", "name"}
 	case "keygate owners":

@@ -25,10 +25,28 @@ func given[T ~string](s T) *T {
 func noneEmpty(c *cobra.Command) (err error) {
 	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if err == nil && f.Changed && f.Value.String() == "" {
-			err = usagef("--%s is empty: give it a value or omit it", f.Name)
+			err = emptyFlag(f.Name)
 		}
 	})
 	return err
+}
+
+func emptyFlag(name string) error { return usagef("--%s is empty: give it a value or omit it", name) }
+
+// badValue returns the error of a value that is not of the type of its flag.
+func badValue(err *pflag.InvalidValueError) error {
+	f := err.GetFlag()
+	form, known := map[string]string{
+		"bool": "true or false", "duration": "a duration such as 30s or 5m", "float64": "a number such as 1.5",
+		"float64Slice": "numbers separated by commas, such as 1,5,25", "int": "a whole number", "int64": "a whole number",
+	}[f.Value.Type()]
+	switch {
+	case !known:
+		return err
+	case err.GetValue() == "":
+		return emptyFlag(f.Name)
+	}
+	return usagef("--%s must be %s, not %q", f.Name, form, err.GetValue())
 }
 
 // pairs parses the values of a flag of the form NAME=VALUE.

@@ -115,12 +115,15 @@ type listedTarget struct {
 	Status []client.TargetStatus `json:"status"`
 }
 
-// statesText returns the state of a target, node by node if it differs.
+// statesText returns the state of a target, node by node if it differs, with the time of an ejection.
 func statesText(list []client.TargetStatus) string {
 	words := func(s *client.TargetStatus) string {
 		text := string(s.State)
 		if s.Reason != nil {
 			text += " (" + *s.Reason + ")"
+		}
+		if s.Until != nil {
+			text += " since " + terminal.Moment(&s.Since) + " until " + terminal.Moment(s.Until)
 		}
 		if s.Degraded {
 			text += ", degraded"
@@ -229,7 +232,7 @@ func newTargetsList(a *app) *cobra.Command {
 			}
 			return targetsIn(names, func(name string) (*client.Upstream, error) { return api.Upstream(ctx, id, name) }), nil
 		},
-		columns: []terminal.Column{{Name: "UPSTREAM"}, {Name: "TARGET", Flex: true}, {Name: "WEIGHT", Rank: 1}, {Name: "BACKUP", Rank: 2}, {Name: "DRAIN", Rank: 1}, {Name: "RESOLVE", Rank: 2}, {Name: "STATE"}, {Name: "IN FLIGHT"}},
+		columns: []terminal.Column{{Name: "UPSTREAM"}, {Name: "TARGET", Flex: true}, {Name: "WEIGHT", Rank: 1}, {Name: "BACKUP", Rank: 2}, {Name: "DRAIN", Rank: 1}, {Name: "RESOLVE", Rank: 2}, {Name: "STATE", Flex: true}, {Name: "IN FLIGHT"}},
 		row: func(t *listedTarget) []string {
 			return []string{t.Upstream, t.URL, strconv.FormatInt(t.Weight, 10), yesNo(t.Backup), yesNo(t.Drain), string(t.Resolve), statesText(t.Status), inFlightText(t.Status)}
 		},
@@ -369,7 +372,7 @@ func newTargetsDrain(a *app) *cobra.Command {
 command also waits until the requests that were in flight there have ended, on every node. If some
 are left then, it says on which node, and the exit status is 1.
 keygate targets update --drain=false lets the target take part again.`,
-		Example: "  keygate targets drain --gateway orders https://10.0.0.3:8443 --wait 30s",
+		Example: "  keygate targets drain --gateway orders https://10.0.0.3:8443 --wait 35s",
 	})
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
 		return wait.call(ctx, api, url, func(options ...client.Option) (*client.Upstream, error) {
@@ -382,11 +385,24 @@ func newTargetsReturn(a *app) *cobra.Command {
 	o := targetOf(a)
 	c := o.of(&cobra.Command{
 		Use: "return --gateway ID TARGET", Short: "End an ejection of a target by hand, on every node",
-		Long: "End an ejection of a target by hand, on every node. If it is not ejected, nothing happens.",
+		Long: "End an ejection of a target by hand, on every node. If it is not ejected, nothing happens, and the command says so.",
 	})
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, url string) (*client.Upstream, error) {
-		return api.ReturnTarget(ctx, o.gateway, o.upstream, url)
+		before, err := api.Upstream(ctx, o.gateway, o.upstream)
+		if err != nil {
+			return nil, err
+		}
+		u, err := api.ReturnTarget(ctx, o.gateway, o.upstream, url)
+		if known := statusOf(before, url); err == nil && len(known) > 0 && !isEjected(known) {
+			o.Say("%s was not ejected on any node: there was nothing to return.", terminal.Clean(url))
+		}
+		return u, err
 	}, upstreamFields)
+}
+
+// isEjected reports whether a target is ejected on some node.
+func isEjected(list []client.TargetStatus) bool {
+	return slices.ContainsFunc(list, func(s client.TargetStatus) bool { return s.State == client.TargetStatusStateEjected })
 }
 
 // drainWait is the flag of commands that wait until nothing is in flight at a target.
@@ -400,8 +416,20 @@ type drainWait struct {
 func (w *drainWait) of(c *cobra.Command) *cobra.Command {
 	c.Flags().DurationVar(&w.within, "wait", 0, "wait for up to this `duration`, from 1s to 10m, until nothing is in flight at the target any more")
 	w.given = func() bool { return c.Flags().Changed("wait") }
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if w.given() && (w.within < minWait || w.within > maxWait) {
+			return usagef("--wait must be from 1s to 10m, such as 35s, not %s", w.within)
+		}
+		return nil
+	}
 	return w.targetCommand.of(c)
 }
+
+// The bounds of --wait, which are those of the API.
+const (
+	minWait = time.Second
+	maxWait = 10 * time.Minute
+)
 
 // drainShown is how often the command looks what is in flight while it waits.
 const drainShown = 2 * time.Second

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // waitingAfter is how long a command waits for a response without a word.
@@ -35,10 +37,12 @@ func (w *waiting) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // waitingFor says what the response to r waits for.
 func waitingFor(r *http.Request) string {
-	switch path := r.URL.Path; {
+	switch path, query := r.URL.Path, r.URL.Query(); {
+	case query.Has("drain"):
+		return "Waiting until nothing is in flight at " + terminal.Clean(query.Get("url")) + " any more…"
 	case strings.HasSuffix(path, "/try"):
 		return "Waiting for the response to the request…"
-	case strings.HasSuffix(path, "/simulate"), strings.HasSuffix(path, "/verify"), r.URL.Query().Get("dry_run") == "true":
+	case strings.HasSuffix(path, "/simulate"), strings.HasSuffix(path, "/verify"), query.Get("dry_run") == "true":
 		return "Waiting for the server…"
 	}
 	return "Waiting for the server, which confirms a change when every node has it (keygate nodes shows the nodes)…"

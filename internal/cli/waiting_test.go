@@ -32,6 +32,7 @@ func TestWaitingIsSaid(t *testing.T) {
 		"a slow push":        {"PUT", "http://x/v1/gateways/gw_1/spec", 1001 * time.Millisecond, false, "Waiting for the server, which confirms"},
 		"a slow dry run":     {"PUT", "http://x/v1/gateways/gw_1/spec?dry_run=true", 4 * time.Second, false, "Waiting for the server…"},
 		"a slow try":         {"POST", "http://x/v1/gateways/gw_1/try", 4 * time.Second, false, "Waiting for the response to the request…"},
+		"a slow drain":       {"PATCH", "http://x/v1/gateways/gw_1/upstreams/default/targets?url=http%3A%2F%2Fa&drain=35s", 4 * time.Second, false, "Waiting until nothing is in flight at http://a any more…"},
 		"a quick revocation": {"DELETE", "http://x/v1/keys/key_1", 999 * time.Millisecond, false, ""},
 		"a slow list":        {"GET", "http://x/v1/keys", 4 * time.Second, false, ""},
 		"a completion":       {"POST", "http://x/v1/keys/verify", 4 * time.Second, true, ""},

@@ -266,7 +266,7 @@ func routesHave(n int) string {
 	if n == 1 {
 		return "the route has"
 	}
-	return fmt.Sprintf("%d routes have", n)
+	return numberOfRoutes(n) + " have"
 }
 
 // moveRoutes gives routes the upstream of a canary. If they are many, the audit log has them as a number, as it has those of a

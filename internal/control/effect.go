@@ -424,8 +424,8 @@ func costWarning(paths []string) []string {
 	if len(paths) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the cost of %d routes that had requests changes (%s): the effect does not count what limits of plans would refuse because of it, since the recorded counts have no costs",
-		len(paths), someOf(paths))}
+	return []string{fmt.Sprintf("the cost of %s that had requests changes (%s): the effect does not count what limits of plans would refuse because of it, since the recorded counts have no costs",
+		numberOfRoutes(len(paths)), someOf(paths))}
 }
 
 // concurrencyWarning returns a warning if the bounds of requests in flight of routes with requests change.
@@ -433,8 +433,15 @@ func concurrencyWarning(paths []string) []string {
 	if len(paths) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("the concurrency of %d routes that had requests changes (%s): the effect does not count what it would refuse, since it is not recorded how long requests took",
-		len(paths), someOf(paths))}
+	return []string{fmt.Sprintf("the concurrency of %s that had requests changes (%s): the effect does not count what it would refuse, since it is not recorded how long requests took",
+		numberOfRoutes(len(paths)), someOf(paths))}
+}
+
+func numberOfRoutes(n int) string {
+	if n == 1 {
+		return "1 route"
+	}
+	return fmt.Sprintf("%d routes", n)
 }
 
 // someOf returns the first three of paths, in order.
@@ -449,6 +456,6 @@ func takenWarning(taken []string) []string {
 		return nil
 	}
 	slices.Sort(taken)
-	return []string{fmt.Sprintf("added routes are more specific than %d routes that had requests, and take some of them (%s): the effect counts these requests with the routes that they used",
-		len(taken), strings.Join(taken[:min(3, len(taken))], ", "))}
+	return []string{fmt.Sprintf("added routes are more specific than %s that had requests, and take some of them (%s): the effect counts these requests with the routes that they used",
+		numberOfRoutes(len(taken)), strings.Join(taken[:min(3, len(taken))], ", "))}
 }
