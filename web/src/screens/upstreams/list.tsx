@@ -23,7 +23,7 @@ export default function Upstreams() {
   const columns: Column<Upstream>[] = [
     {
       title: 'Name',
-      className: 'max-w-40',
+      className: 'max-w-32 @lg:max-w-40',
       cell: (u) => (
         <Link
           to="/gateways/$gatewayId/upstreams/$upstream"
@@ -34,7 +34,7 @@ export default function Upstreams() {
         </Link>
       ),
     },
-    { title: 'Targets', number: true, cell: (u) => u.targets.length },
+    { title: 'Targets', number: true, className: 'hidden @md:table-cell', cell: (u) => u.targets.length },
     {
       title: 'Addresses',
       className: 'hidden @lg:table-cell w-full max-w-0',
