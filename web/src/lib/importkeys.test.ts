@@ -53,6 +53,7 @@ describe('an import of keys', () => {
       [{ sha256: digest, key_prefix: key }, 'key_prefix'],
       [{ sha256: key }, 'sha256'],
       [{ secret: key }, 'secret'],
+      [{ constructor: key }, 'constructor'],
     ] as const) {
       const failed = await hashedKeys(keys({ key }, { name: 'a', ...wrong })).catch((e: unknown) => e);
       expect(failed, JSON.stringify(wrong)).toBeInstanceOf(ApiError);

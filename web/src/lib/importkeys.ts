@@ -47,7 +47,7 @@ const sha256 = /^([0-9a-f]{64}|[\w+/-]{43}=?)$/i;
 // a string in clear, and what may be one where none belongs.
 function problemOf(request: Request): [string, string] | undefined {
   if (typeof request !== 'object' || request === null || Array.isArray(request)) return ['', 'must be an object'];
-  const unknown = Object.keys(request).find((name) => !(name in fields));
+  const unknown = Object.keys(request).find((name) => !Object.hasOwn(fields, name));
   if (unknown !== undefined) return [unknown, 'is not a field of a key: leave it out'];
   const { key, sha256: hash, key_prefix: prefix } = request as Record<string, unknown>;
   if (hash != null && (typeof hash !== 'string' || !sha256.test(hash)))
