@@ -1,45 +1,22 @@
 package cluster
 
 import (
-	"crypto/rand"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
-	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
 // Guarantee: plans.md, section 6: with a key that may have one request in flight, three nodes serve a caller that goes round
 // them and refuse it never; a request in flight on one node is in the way on the others, until it ends, or until two seconds
 // after the lease of the node that was killed.
 func TestConcurrencyOverNodes(t *testing.T) {
-	operator, err := apikey.Generate(apikey.AccountLevel, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := postgrestest.Start(t, postgrestest.Config{}).Database(t, "")
-	secret := filepath.Join(t.TempDir(), "secret.key")
-	text := make([]byte, 32)
-	_, _ = rand.Read(text)
-	if err := os.WriteFile(secret, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var nodes []*node
-	for _, name := range []string{"one", "two", "three"} {
-		n := newNode(t, name, operator, "--database-url", url, "--secret-key-file", secret, "--lease-ttl", leaseTTL.String())
-		nodes = append(nodes, n)
-		n.run()
-	}
-	for _, n := range nodes {
-		n.awaitReady()
-	}
+	f, operator := newNodes(t, leaseTTL.String())
+	nodes := f.nodes
 	held, release := make(chan struct{}, 1), make(chan struct{})
 	upstream := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/held" {

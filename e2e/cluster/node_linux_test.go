@@ -3,6 +3,7 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io"
 	"net/http"
@@ -16,9 +17,11 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
 // node is a keygate process. Its cables lead to the stores.
@@ -79,6 +82,31 @@ func newNode(t *testing.T, name, operator string, args ...string) *node {
 	}, args...)
 	t.Cleanup(func() { n.end(syscall.SIGKILL) })
 	return n
+}
+
+// newNodes starts three nodes on one database, without a limit store. operator is the key of the account default.
+func newNodes(t *testing.T, leaseTTL string) (f *fleet, operator string) {
+	t.Helper()
+	operator, err := apikey.Generate(apikey.AccountLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f = &fleet{T: t, url: postgrestest.Start(t, postgrestest.Config{}).Database(t, "")}
+	secret := filepath.Join(t.TempDir(), "secret.key")
+	text := make([]byte, 32)
+	_, _ = rand.Read(text)
+	if err := os.WriteFile(secret, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		n := newNode(t, name, operator, "--database-url", f.url, "--secret-key-file", secret, "--lease-ttl", leaseTTL)
+		f.nodes = append(f.nodes, n)
+		n.run()
+	}
+	for _, n := range f.nodes {
+		n.awaitReady()
+	}
+	return f, operator
 }
 
 // run starts the process.
@@ -161,10 +189,13 @@ func (n *node) end(sig syscall.Signal) {
 }
 
 // api returns a client of the management API.
-func (n *node) api(key string) *client.Client {
+func (n *node) api(key string) *client.Client { return n.client(key, managementTimeout) }
+
+// client returns a client of the management API whose calls may take so long.
+func (n *node) client(key string, timeout time.Duration) *client.Client {
 	n.t.Helper()
 	c, err := client.New(client.Config{
-		URL: "http://" + n.admin, Key: key, Retries: -1, Timeout: managementTimeout,
+		URL: "http://" + n.admin, Key: key, Retries: -1, Timeout: timeout,
 		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	})
 	if err != nil {

@@ -210,7 +210,9 @@ func (a *API) startCanary(c *call, req startCanaryRequest) (response, error) {
 		res := withETag(startedCanaryRecord{presentCanary(&s.Canary), s.Warnings}, s.Version)
 		return res.created("/v1/gateways/" + s.GatewayID + "/canaries/" + s.ID)
 	}
-	return respond(present)(a.cfg.Control.StartCanary(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in))
+	return respond(present)(searching(c, func() (*control.StartedCanary, error) { // it counts the callers of the last hour
+		return a.cfg.Control.StartCanary(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in)
+	}))
 }
 
 // canaryChange is an operation that changes a canary.

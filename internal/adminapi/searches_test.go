@@ -97,6 +97,30 @@ func TestLongSearchIsStopped(t *testing.T) {
 	})
 }
 
+// Guarantee: a start of a canary, which counts the callers of the last hour, waits in turn as a search does.
+func TestStartOfACanaryIsASearch(t *testing.T) {
+	s, path, _ := startCanaries(t)
+	synctest.Test(t, func(t *testing.T) {
+		h := holdSearches(s)
+		search := find(s, "/v1/keys?q=a", s.admin)
+		h.want(t, 1)
+		const body = `{"upstream": "next"}`
+		done := send(s.handler, "POST", path, s.admin, int64(len(body)), strings.NewReader(body))
+		synctest.Wait()
+		select {
+		case w := <-done:
+			t.Errorf("beside a search: got %d %s, want it to wait", w.Code, w.Body)
+			close(h.end)
+		default:
+			close(h.end)
+			if w := <-done; w.Code != 201 {
+				t.Errorf("got %d %s, want 201", w.Code, w.Body)
+			}
+		}
+		<-search
+	})
+}
+
 // Guarantee: a fifth account waits while the searches of four run, until one of them ends.
 func TestFifthSearchOfAllWaits(t *testing.T) {
 	s := start(t)

@@ -27,7 +27,10 @@ const (
 	MaxRoutes = 1_000 // of a canary
 	MaxSteps  = 20
 	MinHold   = time.Minute
-	MaxHold   = 24 * time.Hour
+	// MostIdle is how much of a time in which nobody judges is time of a step: what it takes until another process leads. If all nodes
+	// were down for longer, nothing was counted that a step could be judged by.
+	MostIdle = 2 * time.Minute
+	MaxHold  = 24 * time.Hour
 	// LeftOutFor is the time before a canary in which callers had bad requests for which they are left out.
 	LeftOutFor = time.Hour
 	// MaxLeftOut is how many callers a canary leaves out: those with most bad requests in the hour before.
@@ -53,7 +56,8 @@ type Canary struct {
 	State     State
 	Step      int // index of the present step in Plan.Steps
 	Number    int // CanaryShare.Step of the present step
-	// Ran is how long the step had run when it was last paused; Since is when it began, or went on. A paused step only has Ran.
+	// Ran is how long the step had run at Since, which is when it began, went on, or was noted last, as it is each minute. A paused step
+	// only has Ran.
 	Ran         time.Duration
 	Since       time.Time
 	Progress    []Progress // one for each step that has begun
@@ -101,7 +105,7 @@ func (c *Canary) Advance(now time.Time) {
 
 // Pause stops the time of the present step. The step of a held canary has ended: it begins its time anew.
 func (c *Canary) Pause(now time.Time) {
-	ran := c.Ran + max(0, now.Sub(c.Since))
+	ran := c.Ran + min(max(0, now.Sub(c.Since)), MostIdle)
 	if c.State == Held {
 		ran = 0
 	}
@@ -150,6 +154,12 @@ type Figures struct {
 	Requests uint64   `json:"requests"`
 	Bad      uint64   `json:"bad"`
 	P95      *float64 `json:"p95_ms"` // nil without requests
+}
+
+// Ran is how long a step has run, and until when.
+type Ran struct {
+	For   time.Duration
+	Until time.Time
 }
 
 // Lead is the right of a process to judge canaries.

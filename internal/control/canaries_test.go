@@ -55,8 +55,11 @@ func (c *canaries) judge(canaryID string, d canary.Decision) {
 func (c *canaries) tryJudge(canaryID string, d canary.Decision) error {
 	now := c.of(canaryID)
 	p := canary.Progress{Next: canary.Figures{Requests: 100, Bad: 1}, Other: canary.Figures{Requests: 900}}
-	return c.JudgeCanary(ctx(), canaryID, now.Number, canary.Lead{}, p, 10*time.Minute, d)
+	return c.JudgeCanary(ctx(), canaryID, now.Number, canary.Lead{}, p, c.ran(10*time.Minute), d)
 }
+
+// ran is that a step has run for a time until now.
+func (c *canaries) ran(d time.Duration) canary.Ran { return canary.Ran{For: d, Until: c.clock.now()} }
 
 // wantShare fails unless the gateway has this share of a canary, as "weight step counts", or none for "".
 func (c *canaries) wantShare(want string) {
@@ -155,14 +158,14 @@ func TestCanaryIsPromoted(t *testing.T) {
 func TestCanaryIsAbortedAndPaused(t *testing.T) {
 	c := newCanaries(t)
 	id := c.start(nil).ID
-	c.clock.advance(4 * time.Minute)
+	c.clock.advance(90 * time.Second)
 	c.wantCalls(func() { c.must(second(c.PauseCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.pause"}, []string{"canary.paused"})
 	c.wantShare("1 1 false")
 	c.clock.advance(time.Hour)
 	c.wantCalls(func() { c.must(second(c.ResumeCanary(ctx(), c.caller, c.id, id, nil))) }, []string{"canary.resume"}, nil)
 	c.wantShare("1 2 true")
-	if now := c.of(id); now.Ran != 4*time.Minute || !now.Since.Equal(c.clock.now()) || now.Step != 0 {
-		t.Errorf("got a step that ran for %s before %s; want 4m before %s", now.Ran, now.Since, c.clock.now())
+	if now := c.of(id); now.Ran != 90*time.Second || !now.Since.Equal(c.clock.now()) || now.Step != 0 {
+		t.Errorf("got a step that ran for %s before %s; want 1m30s before %s", now.Ran, now.Since, c.clock.now())
 	}
 	c.wantCalls(func() {
 		c.judge(id, canary.Decision{Action: canary.Pause, Reason: "too_few_requests", Explanation: "3 requests in 24 h"})
@@ -207,7 +210,7 @@ func TestCallersAreJudgedByTheTimeBeforeCanaries(t *testing.T) {
 func TestResumeAfterADay(t *testing.T) {
 	c := newCanaries(t)
 	id := c.start(nil).ID
-	c.must(c.JudgeCanary(ctx(), id, 1, canary.Lead{}, canary.Progress{}, 24*time.Hour, canary.Decision{Action: canary.Pause, Reason: "too_few_requests"}))
+	c.must(c.JudgeCanary(ctx(), id, 1, canary.Lead{}, canary.Progress{}, c.ran(24*time.Hour), canary.Decision{Action: canary.Pause, Reason: "too_few_requests"}))
 	if now := must[*canary.Canary](c.harness)(c.ResumeCanary(ctx(), c.caller, c.id, id, nil)); now.Ran != 0 {
 		t.Errorf("the step ran for %s, want nothing", now.Ran)
 	}
@@ -402,6 +405,23 @@ func TestChangesPauseCanaries(t *testing.T) {
 	}
 }
 
+// Guarantee: a canary that was paused while it was held after its last step begins that step again when it is resumed.
+func TestHeldCanaryIsJudgedAgain(t *testing.T) {
+	c := newCanaries(t)
+	id := c.start(func(in *control.CanaryInput) { in.Steps = []gateway.Percent{25_50} }).ID
+	c.judge(id, canary.Decision{Action: canary.Advance})
+	c.must(second(c.UpdateRoute(ctx(), c.caller, c.id, c.routes[0], control.RoutePatch{RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})}, nil)))
+	c.wantState(id, canary.Paused, "the route /a was changed")
+	c.clock.advance(time.Hour)
+	now := must[*canary.Canary](c.harness)(c.ResumeCanary(ctx(), c.caller, c.id, id, nil))
+	if now.Step != 0 || now.Ran != 0 || !now.Since.Equal(c.clock.now()) {
+		t.Errorf("got %+v, want its last step from now on", now)
+	}
+	c.wantShare("25.5 3 true")
+	c.judge(id, canary.Decision{Action: canary.Advance})
+	c.wantState(id, canary.Held, "held at 25.5 % after the last step")
+}
+
 // Guarantee: a canary that is resumed goes on without the routes that are gone or have another upstream, and cannot if none is
 // left.
 func TestResumeWithoutRoutes(t *testing.T) {
@@ -594,11 +614,13 @@ func TestOnlyTheLeaderJudges(t *testing.T) {
 	for _, action := range []canary.Action{canary.Wait, canary.Advance, canary.Abort, canary.Pause} {
 		d := canary.Decision{Action: action, Explanation: "x"}
 		c.wantRefused(func() error {
-			return c.JudgeCanary(ctx(), id, 1, canary.Lead{Claimant: "other", Epoch: 1}, canary.Progress{}, time.Minute, d)
+			return c.JudgeCanary(ctx(), id, 1, canary.Lead{Claimant: "other", Epoch: 1}, canary.Progress{}, c.ran(time.Minute), d)
 		}, fault.Conflict, "")
-		c.wantRefused(func() error { return c.JudgeCanary(ctx(), id, 2, canary.Lead{}, canary.Progress{}, time.Minute, d) }, fault.Conflict, "")
 		c.wantRefused(func() error {
-			return c.JudgeCanary(ctx(), "can_x", 1, canary.Lead{}, canary.Progress{}, time.Minute, d)
+			return c.JudgeCanary(ctx(), id, 2, canary.Lead{}, canary.Progress{}, c.ran(time.Minute), d)
+		}, fault.Conflict, "")
+		c.wantRefused(func() error {
+			return c.JudgeCanary(ctx(), "can_x", 1, canary.Lead{}, canary.Progress{}, c.ran(time.Minute), d)
 		}, fault.NotFound, "")
 	}
 	running := must[[]canary.Canary](c.harness)(c.RunningCanaries(ctx(), "", 10))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/audit"
@@ -22,7 +21,7 @@ func (s *Service) RunningCanaries(ctx context.Context, after string, limit int) 
 // JudgeCanary stores what the present step, with its number, has counted while it ran so long, and does what d says: nothing,
 // advance, abort, pause, or what follows after the last step. A canary that does not run that step any more, and a process that
 // does not lead any more, are fault.Conflict; a canary that is gone is fault.NotFound. Then nothing is changed.
-func (s *Service) JudgeCanary(ctx context.Context, canaryID string, number int, lead canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error {
+func (s *Service) JudgeCanary(ctx context.Context, canaryID string, number int, lead canary.Lead, p canary.Progress, ran canary.Ran, d canary.Decision) error {
 	present := func(tx ReadTx) (*canary.Canary, error) {
 		switch now, err := tx.CanaryLead(ctx); {
 		case err != nil:
@@ -40,8 +39,7 @@ func (s *Service) JudgeCanary(ctx context.Context, canaryID string, number int, 
 		c.Progress = slices.Clone(c.Progress)
 		of := &c.Progress[len(c.Progress)-1]
 		of.Next, of.Other = p.Next, p.Other
-		c.Since = c.Since.Add(ran - c.Ran) // what the judgement takes is time of the step as well
-		c.Ran = ran
+		c.Ran, c.Since = ran.For, ran.Until // what the judgement takes is time of the step as well
 	}
 	if d.Action == canary.Wait { // the configuration does not change, so no node waits for another one
 		return s.cfg.Store.Update(ctx, func(tx Tx) error {

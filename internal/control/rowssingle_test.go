@@ -97,7 +97,7 @@ func (h *rowHarness) canaries() {
 	h.do("start canary", start)
 	for i, d := range []canary.Decision{{Action: canary.Wait}, {Action: canary.Advance}, {Action: canary.Advance}} {
 		h.do([]string{"count for a canary", "advance canary", "promote canary"}[i], func() error {
-			return h.JudgeCanary(ctx(), c.ID, max(1, i), canary.Lead{}, canary.Progress{}, time.Minute, d)
+			return h.JudgeCanary(ctx(), c.ID, max(1, i), canary.Lead{}, canary.Progress{}, canary.Ran{For: time.Minute, Until: h.clock.now()}, d)
 		})
 	}
 }

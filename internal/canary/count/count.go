@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,8 +36,13 @@ const (
 	// nodes, in all. Others count together.
 	MaxCallers      = 20_000
 	MaxCallersInAll = 200_000
-	// MaxTallies is how many steps of canaries are counted between two writes. Requests of others are lost.
+	// MaxTallies is how many steps of canaries are counted between two writes. Requests of others are lost. It is also of how many
+	// canaries the lists are kept.
 	MaxTallies = 2_000
+	// MaxSlots is how many callers the lists have room for, in all. A list for which there is none leaves out nobody.
+	MaxSlots = 8 << 20
+	// learnAtOnce is how many lists are read at once.
+	learnAtOnce = 50
 	// maxRows is how many rows a transaction writes at most, and maxBytes about how many bytes.
 	maxRows  = 2_000
 	maxBytes = 4 << 20
@@ -75,7 +81,10 @@ type Counter struct {
 	tallies map[step]*tally
 	last    *tally                     // of the last request
 	callers fairslots.Shares[[16]byte] // told apart
+	counted fairslots.Shares[[16]byte] // tallies
 	lists   map[[16]byte]*list
+	kept    fairslots.Shares[[16]byte] // lists
+	slots   fairslots.Shares[[16]byte] // of them
 	spare   []*canary.Tally
 
 	// writing is a mutex of writes, as a channel so that a wait for it can end with a context.
@@ -109,7 +118,12 @@ type list struct {
 	slots []uint64 // a hash table, whose length is a power of two; nil without callers. Callers are hashes already.
 	zero  bool     // it has the caller 0, which the table does not have
 	used  time.Time
+
+	account [16]byte
 }
+
+// slotsFor returns the length of the table for a number of callers.
+func slotsFor(callers int) int { return 1 << bits.Len(uint(callers+callers/2)) }
 
 // put makes the list one of callers.
 func (l *list) put(callers []uint64) {
@@ -117,7 +131,7 @@ func (l *list) put(callers []uint64) {
 	if len(callers) == 0 {
 		return
 	}
-	l.slots = make([]uint64, 1<<bits.Len(uint(len(callers)+len(callers)/2)))
+	l.slots = make([]uint64, slotsFor(len(callers)))
 	for _, caller := range callers {
 		if caller == 0 {
 			l.zero = true
@@ -158,6 +172,7 @@ func New(cfg Config) (*Counter, error) {
 	}
 	return &Counter{
 		cfg: cfg, tallies: map[step]*tally{}, callers: fairslots.NewShares[[16]byte](MaxCallersInAll), lists: map[[16]byte]*list{}, writing: make(chan struct{}, 1),
+		counted: fairslots.NewShares[[16]byte](MaxTallies), kept: fairslots.NewShares[[16]byte](MaxTallies), slots: fairslots.NewShares[[16]byte](MaxSlots),
 		batches: accesslog.NewBatches(),
 	}, nil
 }
@@ -232,14 +247,15 @@ func (c *Counter) tally(r *accesslog.Record) *tally {
 	}
 	t := c.tallies[of]
 	if t == nil {
-		l := c.list(r.Canary)
+		l := c.list(r)
 		switch {
 		case !l.known:
 			return nil
-		case len(c.tallies) >= MaxTallies:
+		case !c.counted.MayTake(r.Account, 1):
 			c.lost.Add(1)
 			return nil
 		}
+		c.counted.Take(r.Account, 1)
 		t = &tally{step: of, account: r.Account, list: l, Tally: &canary.Tally{}}
 		if last := len(c.spare) - 1; last >= 0 {
 			t.Tally, c.spare = c.spare[last], c.spare[:last]
@@ -250,16 +266,17 @@ func (c *Counter) tally(r *accesslog.Record) *tally {
 	return t
 }
 
-// list returns the list of a canary, which Learn reads if it is not known yet.
-func (c *Counter) list(canaryID [16]byte) *list {
-	l := c.lists[canaryID]
+// list returns the list of the canary of a request, which Learn reads if it is not known yet.
+func (c *Counter) list(r *accesslog.Record) *list {
+	l := c.lists[r.Canary]
 	if l == nil {
-		l = &list{}
-		if len(c.lists) >= MaxTallies {
+		l = &list{account: r.Account}
+		if !c.kept.MayTake(l.account, 1) {
 			c.lost.Add(1)
 			return l
 		}
-		c.lists[canaryID] = l
+		c.kept.Take(l.account, 1)
+		c.lists[r.Canary] = l
 	}
 	l.used = c.cfg.Now()
 	return l
@@ -309,20 +326,19 @@ func (c *Counter) Learn(ctx context.Context) error {
 		}
 	}
 	c.mu.Unlock()
-	if len(wanted) == 0 {
-		return nil
-	}
-	lists, err := c.cfg.Store.CanaryCallersLeftOut(ctx, wanted)
-	if err != nil {
-		return fmt.Errorf("read whom canaries leave out: %w", err)
-	}
 	var errs []error
-	for canaryID, data := range lists {
-		callers, err := canary.DecodeCallers(data)
-		if err != nil { // nobody is left out, as if the hour before had no reports
-			errs = append(errs, fmt.Errorf("canary %s: %w", canaryID, err))
+	for some := range slices.Chunk(wanted, learnAtOnce) {
+		lists, err := c.cfg.Store.CanaryCallersLeftOut(ctx, some)
+		if err != nil {
+			return fmt.Errorf("read whom canaries leave out: %w", err)
 		}
-		c.learn(canaryID, callers)
+		for canaryID, data := range lists {
+			callers, err := canary.DecodeCallers(data)
+			if err != nil { // nobody is left out, as if the hour before had no reports
+				errs = append(errs, fmt.Errorf("canary %s: %w", canaryID, err))
+			}
+			c.learn(canaryID, callers)
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -331,9 +347,15 @@ func (c *Counter) learn(canaryID string, callers []uint64) {
 	of, _ := id.Parse(id.Canary, canaryID)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l := c.lists[of]; l != nil && !l.known {
-		l.put(callers)
+	l := c.lists[of]
+	if l == nil || l.known {
+		return
 	}
+	if !c.slots.MayTake(l.account, slotsFor(len(callers))) {
+		callers = nil
+	}
+	l.put(callers)
+	c.slots.Take(l.account, len(l.slots))
 }
 
 // Sync stores everything that was counted before the call.
@@ -358,11 +380,14 @@ func (c *Counter) collect() {
 	tallies := c.tallies
 	c.tallies, c.last = map[step]*tally{}, nil
 	c.callers.Reset()
+	c.counted.Reset()
 	for _, t := range tallies {
 		t.list.used = now
 	}
 	for canaryID, l := range c.lists {
 		if now.Sub(l.used) >= forgetAfter {
+			c.kept.Give(l.account, 1)
+			c.slots.Give(l.account, len(l.slots))
 			delete(c.lists, canaryID)
 		}
 	}

@@ -65,10 +65,16 @@ func newHarness(t *testing.T) *harness {
 // canary returns a canary that leaves out callers.
 func (h *harness) canary(leftOut ...uint64) (canaryID [16]byte) {
 	h.Helper()
+	return h.canaryOf([16]byte{}, leftOut...)
+}
+
+// canaryOf returns a canary of an account that leaves out callers.
+func (h *harness) canaryOf(account [16]byte, leftOut ...uint64) (canaryID [16]byte) {
+	h.Helper()
 	text := id.New(id.Canary)
 	canaryID, _ = id.Parse(id.Canary, text)
 	h.store.lists[text] = canary.EncodeCallers(leftOut)
-	h.Take([]accesslog.Entry{{Record: accesslog.Record{Canary: canaryID}}})
+	h.Take([]accesslog.Entry{{Record: accesslog.Record{Canary: canaryID, Account: account}}})
 	if err := h.Learn(h.Context()); err != nil {
 		h.Fatal(err)
 	}
@@ -241,16 +247,6 @@ func TestCountsAreBounded(t *testing.T) {
 		t.Errorf("got %d callers of the large account, %d of the small one, and %d in all; want 1,500, 350 at least, and 2,000 at most", h.callers.Of(large), h.callers.Of(small), h.callers.Taken())
 	}
 
-	h = newHarness(t)
-	for range MaxTallies + 5 {
-		h.take(h.canary(), 1, nil)
-	}
-	if err := h.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if len(h.store.rows) != MaxTallies || h.Lost() == 0 {
-		t.Errorf("got %d rows, and %d lost; want %d and some", len(h.store.rows), h.Lost(), MaxTallies)
-	}
 	rows := make([]canary.CountRow, 3*maxRows)
 	if n := batchLen(rows); n != maxRows {
 		t.Errorf("a batch has %d rows, want %d", n, maxRows)
@@ -258,6 +254,55 @@ func TestCountsAreBounded(t *testing.T) {
 	rows[0].Data, rows[1].Data = make([]byte, 2*maxBytes), make([]byte, 1)
 	if n := batchLen(rows); n != 1 {
 		t.Errorf("a batch with a large row has %d rows, want 1", n)
+	}
+}
+
+// Guarantee: a node counts a bounded number of steps, and keeps a bounded number of lists, and of callers in them. However many canaries
+// an account starts, those of other accounts are counted. A list for which there is no room leaves out nobody. Lists without requests
+// are forgotten.
+func TestListsAreBounded(t *testing.T) {
+	large, small := [16]byte{1}, [16]byte{2}
+	h := newHarness(t)
+	take := func(account [16]byte, of [16]byte) {
+		h.take(of, 1, func(r *accesslog.Record) { r.Account = account })
+	}
+	for range MaxTallies + 5 {
+		take(large, h.canaryOf(large))
+	}
+	lost := h.Lost()
+	take(small, h.canaryOf(small))
+	if err := h.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := MaxTallies*3/4 + 1; len(h.store.rows) != want || lost == 0 || h.Lost() != lost || len(h.lists) != want {
+		t.Errorf("got %d rows and %d lists, and %d and %d lost; want %d, and none of the small account", len(h.store.rows), len(h.lists), lost, h.Lost(), want)
+	}
+	h.now = h.now.Add(forgetAfter)
+	if err := h.Sync(t.Context()); err != nil || len(h.lists)+h.kept.Taken()+h.counted.Taken() != 0 {
+		t.Errorf("%d lists are kept without requests, or %d; %v", len(h.lists), h.kept.Taken(), err)
+	}
+
+	callers := make([]uint64, canary.MaxLeftOut)
+	for i := range callers {
+		callers[i] = uint64(i+1) * 0x9e3779b97f4a7c15
+	}
+	var last [16]byte
+	for range 400 {
+		last = h.canaryOf(large, callers...)
+	}
+	slots := 0
+	for _, l := range h.lists {
+		slots += len(l.slots)
+	}
+	if slots != MaxSlots*3/4 || h.slots.Taken() != slots || h.lists[last].has(callers[0]) || !h.lists[last].known {
+		t.Errorf("the lists have %d slots, want %d, and none in the last one", slots, MaxSlots*3/4)
+	}
+	if of := h.lists[h.canaryOf(small, callers...)]; !of.has(callers[0]) {
+		t.Error("the list of the small account has no callers")
+	}
+	h.now = h.now.Add(forgetAfter)
+	if err := h.Sync(t.Context()); err != nil || h.slots.Taken() != 0 {
+		t.Errorf("%d slots are taken without lists; %v", h.slots.Taken(), err)
 	}
 }
 

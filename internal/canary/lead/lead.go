@@ -37,6 +37,8 @@ const (
 	turnRows  = 500
 	// MaxMemory bounds what the steps of all canaries tell apart, in bytes.
 	MaxMemory = 256 << 20
+	// noteEvery is the time between two notes of how long a step has run. It is well below canary.MostIdle.
+	noteEvery = time.Minute
 	// foldEvery is the time between two rows of a step. foldRows is how many rows of counts make one early.
 	foldEvery = time.Minute
 	foldRows  = 1_500
@@ -71,7 +73,8 @@ type Store interface {
 	CanaryStep(ctx context.Context, canaryID string) (*canary.StoredStep, error)
 	// FoldCanaryStep stores a step, and removes rows of counts of so many bytes in all.
 	FoldCanaryStep(ctx context.Context, l canary.Lead, s *canary.StoredStep, gone []int64, size int64) error
-	// TrimCanaryCounts removes up to limit rows of each kind that belong to canaries that are no longer judged.
+	// TrimCanaryCounts removes up to limit rows of each kind that belong to canaries that are no longer judged. If there are more than
+	// canary.MaxStored/2 bytes of counts, it removes those of paused canaries as well, which nobody adds up.
 	TrimCanaryCounts(ctx context.Context, l canary.Lead, limit int) (more bool, err error)
 	// UndecidedCanaries returns up to limit running canaries for which it is not decided whom they leave out, in the order of their
 	// identifiers, after one of them.
@@ -89,7 +92,7 @@ type Control interface {
 	RunningCanaries(ctx context.Context, after string, limit int) ([]canary.Canary, error)
 	// JudgeCanary stores what the present step (number) has counted, and does what d says: nothing, advance, abort, pause or
 	// promote. If the process no longer leads, nothing is changed (fault.Conflict).
-	JudgeCanary(ctx context.Context, canaryID string, number int, lead canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error
+	JudgeCanary(ctx context.Context, canaryID string, number int, lead canary.Lead, p canary.Progress, ran canary.Ran, d canary.Decision) error
 }
 
 // Config configures a Leader. Store, Control and Process are required.
@@ -258,7 +261,7 @@ func (l *Leader) seen(c *canary.Canary) {
 		if s != nil {
 			s.step.Release()
 		}
-		s = &state{first: first, step: canary.NewStepIn(l.room, c.AccountID), until: l.after, folded: l.cfg.Now()}
+		s = &state{first: first, step: canary.NewStepIn(l.room, c.AccountID), until: l.after}
 		l.states[c.ID] = s
 	}
 	s.canary, s.decided = *c, false

@@ -163,7 +163,7 @@ func (m *memory) RunningCanaries(_ context.Context, after string, limit int) ([]
 	return list[:min(limit, len(list))], nil
 }
 
-func (m *memory) JudgeCanary(_ context.Context, canaryID string, number int, l canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error {
+func (m *memory) JudgeCanary(_ context.Context, canaryID string, number int, l canary.Lead, p canary.Progress, ran canary.Ran, d canary.Decision) error {
 	c := m.canaries[canaryID]
 	if err := cmp.Or(m.holds(l), m.refused[canaryID]); err != nil {
 		return err
@@ -173,7 +173,7 @@ func (m *memory) JudgeCanary(_ context.Context, canaryID string, number int, l c
 	}
 	c.Progress = slices.Clone(c.Progress)
 	c.Progress[len(c.Progress)-1] = p
-	c.Since, c.Ran, c.Explanation = c.Since.Add(ran-c.Ran), ran, d.Explanation
+	c.Since, c.Ran, c.Explanation = ran.Until, ran.For, d.Explanation
 	m.judged = append(m.judged, fmt.Sprint(canaryID, " ", d.Action, " ", d.Reason))
 	switch d.Action {
 	case canary.Advance:
@@ -273,11 +273,54 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// pass lets time pass, in which the process looks.
+func (h *harness) pass(d time.Duration) {
+	h.Helper()
+	for ; d > 0; d -= Interval {
+		h.now = h.now.Add(Interval)
+		h.look(h.Leader)
+	}
+}
+
+// Guarantee: a time in which nobody judges is not time of a step, apart from what it takes until another process leads: when all nodes
+// come back after an hour, or the clock jumps by an hour, a step does not end that nodes have not counted for so long. Time without
+// requests is time of it, also if another process goes on.
+func TestTimeThatNobodyJudges(t *testing.T) {
+	h := newHarness(t)
+	c := h.canary("a")
+	h.count(c, canary.Counts{Requests: 500}, canary.Counts{Requests: 500}, 10)
+	h.pass(3 * time.Minute)
+	ran := func(want time.Duration) {
+		t.Helper()
+		h.pass(noteEvery) // in which it is stored
+		if got := c.Ran + h.now.Sub(c.Since); c.Step != 0 || got != want {
+			t.Fatalf("the step %d has run for %v, want %v of the first", c.Step+1, got, want)
+		}
+	}
+	ran(4 * time.Minute)
+	h.now = h.now.Add(time.Hour)
+	before := 4*time.Minute + canary.MostIdle + noteEvery - Interval // the first look is after the time that is left out
+	ran(before)
+	h.Leader = h.process("one")
+	h.now = h.now.Add(time.Minute)
+	ran(before + time.Minute + noteEvery)
+	h.now = h.now.Add(time.Hour)
+	paused := *c // before anybody judges again
+	if paused.Pause(h.now); paused.Ran != c.Ran+canary.MostIdle {
+		t.Errorf("paused after an hour, the step has run for %v, want %v and %v", paused.Ran, c.Ran, canary.MostIdle)
+	}
+	h.now = h.now.Add(-2 * time.Hour) // set back
+	h.pass(3 * time.Minute)
+	if c.Step != 1 {
+		t.Error("after the clock was set back, the step has not ended")
+	}
+}
+
 // Guarantee: while it is paused, the time of a step stands still, and with a resume it goes on with what it had.
 func TestPause(t *testing.T) {
 	h := newHarness(t)
 	c := h.canary("a")
-	h.now = h.now.Add(9 * time.Minute)
+	h.pass(9 * time.Minute)
 	h.count(c, canary.Counts{Requests: 500}, canary.Counts{Requests: 500}, 10)
 	h.look(h.Leader)
 	c.Pause(h.now)
@@ -327,7 +370,8 @@ func TestCountsOfOtherSteps(t *testing.T) {
 	}
 }
 
-// Guarantee: a process that leads no more changes nothing, and the next one goes on with what was counted.
+// Guarantee: a process that leads no more changes nothing, and the next one goes on with what was counted. It removes rows that it finds
+// at once, so that an account whose canaries pause and resume leaves no more of them.
 func TestOneLeads(t *testing.T) {
 	h := newHarness(t)
 	c := h.canary("a")
@@ -345,8 +389,8 @@ func TestOneLeads(t *testing.T) {
 	h.now = h.now.Add(time.Hour)
 	h.count(c, canary.Counts{Requests: 1}, canary.Counts{Requests: 1}, 1)
 	h.look(other)
-	if c.Progress[0].Next.Requests != 41 || other.Running() != 1 {
-		t.Errorf("got %+v, want 41 requests", c.Progress[0].Next)
+	if c.Progress[0].Next.Requests != 41 || other.Running() != 1 || len(h.store.rows) != 0 {
+		t.Errorf("got %+v, and %d rows are left; want 41 requests, and none", c.Progress[0].Next, len(h.store.rows))
 	}
 	h.look(h.Leader)
 	if h.Running() != 0 || h.room.Taken() != 0 || len(h.states) != 0 {
@@ -393,7 +437,9 @@ func TestAccountsTakeTurns(t *testing.T) {
 	}
 	small := h.canary("small")
 	h.count(small, canary.Counts{Requests: 100}, canary.Counts{Requests: 100}, 10)
-	h.now = h.now.Add(10 * time.Minute)
+	for _, c := range h.store.canaries {
+		c.Ran = 10 * time.Minute
+	}
 	h.look(h.Leader)
 	if small.Step != 1 {
 		t.Error("the canary of another account has not advanced at the first look")

@@ -27,10 +27,11 @@ type state struct {
 	queue         []canary.Listed // not read yet
 	later         []canary.Listed // of steps that the record does not have yet
 
-	added  []int64 // rows that the step has, and that are in the store
-	size   int64   // of them in bytes
-	folded time.Time
+	added  []int64   // rows that the step has, and that are in the store
+	size   int64     // of them in bytes
+	folded time.Time // zero at first, so that rows that others have left are removed at once
 
+	looked  time.Time // when it was judged last, without a time that was skipped since
 	turn    int64     // its last turn
 	wrote   time.Time // when its progress was stored
 	decided bool      // what was decided has been done since the record was read
@@ -201,15 +202,26 @@ func (l *Leader) judge(ctx context.Context, lead canary.Lead, now time.Time) err
 type judgement struct {
 	*state
 	progress canary.Progress
-	ran      time.Duration
+	ran      canary.Ran
+	isStale  bool // the record does not have ran, and it is time
 	canary.Decision
 }
 
 // judgement decides about the canary. While something is not read yet, it may only be aborted.
 func (s *state) judgement(now time.Time) *judgement {
-	j := &judgement{state: s, progress: lastProgress(&s.canary), ran: s.canary.Ran + max(0, now.Sub(s.canary.Since))}
+	since := s.canary.Since
+	last := since // time that was judged
+	if s.looked.After(since) {
+		last = s.looked
+	}
+	skipped := max(0, now.Sub(last)-canary.MostIdle)
+	if skipped == 0 {
+		s.looked = now
+	}
+	j := &judgement{state: s, progress: lastProgress(&s.canary), ran: canary.Ran{For: s.canary.Ran + max(0, now.Sub(since)-skipped), Until: now}}
+	j.isStale = skipped > 0 || now.Sub(since).Abs() >= noteEvery
 	cfg := s.canary.Plan.Config()
-	j.Decision = s.step.Decide(&cfg, j.ran)
+	j.Decision = s.step.Decide(&cfg, j.ran.For)
 	if s.isBehind() && j.Action != canary.Abort {
 		j.Action, j.Reason = canary.Wait, ""
 	}
@@ -221,7 +233,7 @@ func (s *state) judgement(now time.Time) *judgement {
 // isKnown reports whether the record has it already.
 func (j *judgement) isKnown() bool {
 	was := lastProgress(&j.canary)
-	return equal(&was.Next, &j.progress.Next) && equal(&was.Other, &j.progress.Other) && j.canary.Explanation == j.Explanation
+	return !j.isStale && equal(&was.Next, &j.progress.Next) && equal(&was.Other, &j.progress.Other) && j.canary.Explanation == j.Explanation
 }
 
 func equal(a, b *canary.Figures) bool {

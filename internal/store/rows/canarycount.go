@@ -174,14 +174,25 @@ func (s *Store) FoldCanaryStep(ctx context.Context, l canary.Lead, step *canary.
 
 // TrimCanaryCounts implements lead.Store.
 func (s *Store) TrimCanaryCounts(ctx context.Context, l canary.Lead, limit int) (more bool, err error) {
-	const judged = ` (SELECT id FROM canaries WHERE ended = false AND state <> 'held')`
+	const (
+		judged  = ` (SELECT id FROM canaries WHERE ended = false AND state <> 'held')`
+		running = ` (SELECT id FROM canaries WHERE state = 'running')`
+	)
 	err = s.engine.Write(ctx, OfTraffic, func(t *Writer) error {
 		more = false
 		if err := t.leading(ctx, l); err != nil {
 			return err
 		}
+		full, err := t.read.Exists(ctx, "look for room for counts of canaries", `SELECT 1 FROM canary_head WHERE bytes > $1`, int64(canary.MaxStored/2))
+		if err != nil {
+			return err
+		}
+		counted := judged
+		if full {
+			counted = running
+		}
 		for _, one := range [...]struct{ what, statement string }{
-			{"remove counts of canaries", `DELETE FROM canary_counts WHERE seq IN (SELECT seq FROM canary_counts WHERE canary_id NOT IN` + judged + ` ORDER BY seq LIMIT $1)`},
+			{"remove counts of canaries", `DELETE FROM canary_counts WHERE seq IN (SELECT seq FROM canary_counts WHERE canary_id NOT IN` + counted + ` ORDER BY seq LIMIT $1)`},
 			{"remove steps of canaries", `DELETE FROM canary_steps WHERE canary_id IN (SELECT canary_id FROM canary_steps WHERE canary_id NOT IN` + judged + ` ORDER BY canary_id LIMIT $1)`},
 			{"remove whom canaries leave out", `DELETE FROM canary_left_out WHERE canary_id IN
 				(SELECT canary_id FROM canary_left_out WHERE canary_id NOT IN` + judged + ` ORDER BY canary_id LIMIT $1)`},

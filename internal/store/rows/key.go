@@ -95,10 +95,11 @@ func (t *Reader) HaveDigests(ctx context.Context, accountID string, digests []ap
 	for i := range digests {
 		values[i] = digests[i][:]
 	}
-	err := inLists(accountID, values, func(list string, args []any) error {
-		return t.Query(ctx, "look digests up", `SELECT digest FROM keys WHERE account_id = $1 AND digest `+list, args, func(r *Row) error {
+	err := inLists(values, func(list string, args []any) error {
+		return t.Query(ctx, "look digests up", `SELECT account_id, digest FROM keys WHERE digest `+list, args, func(r *Row) error {
+			var of string
 			var d []byte
-			if err := r.Scan(&d); err != nil {
+			if err := r.Scan(&of, &d); err != nil || of != accountID {
 				return err
 			}
 			if len(d) != len(apikey.Digest{}) {
@@ -123,12 +124,13 @@ func (t *Reader) CountKeysOfBucket(ctx context.Context, accountID, bucketID stri
 	return n, err
 }
 
-// inBucket selects the keys of KeysOfBucket, for the bucket $1, the time $2 and the account $3.
+// inBucket selects the keys of KeysOfBucket, for the bucket $1, the time $2 and the account $3. The account is within the list:
+// beside it, SQLite would read all keys of the account in search of those of the list.
 const inBucket = `WHERE n IN (
-		SELECT n FROM keys WHERE id = $1 AND bucket_id IS NULL
-		UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at IS NULL
-		UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at >= $2
-	) AND account_id = $3 AND phase < 2 AND ended = false AND (expires_at IS NULL OR expires_at >= $2)` + NotEnded
+		SELECT n FROM keys WHERE id = $1 AND account_id = $3 AND bucket_id IS NULL
+		UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND account_id = $3 AND phase < 2 AND ended = false AND expires_at IS NULL
+		UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND account_id = $3 AND phase < 2 AND ended = false AND expires_at >= $2
+	) AND phase < 2 AND ended = false AND (expires_at IS NULL OR expires_at >= $2)` + NotEnded
 
 // KeysByHolders implements control.KeyReader.
 func (t *Reader) KeysByHolders(ctx context.Context, accountID, bucketID, root string, after time.Time, limit int) ([]apikey.Key, error) {

@@ -204,6 +204,45 @@ func TestCountPlans(t *testing.T) {
 	}
 }
 
+// Guarantee: the keys of an import are looked up one by one, however many the account has.
+func TestDigestPlans(t *testing.T) {
+	for _, used := range prepared(t, func(tx *tx) error {
+		_, err := tx.HaveDigests(t.Context(), "acct_1", make([]apikey.Digest, 300))
+		return err
+	}) {
+		args := make([]any, strings.Count(used, "?"))
+		for i := range args {
+			args[i] = []byte{1}
+		}
+		plan := planOf(t, freshReader(t), used, args)
+		if len(plan) != 1 || !strings.HasPrefix(plan[0], "SEARCH keys USING INDEX sqlite_autoindex_keys_") || !strings.HasSuffix(plan[0], " (digest=?)") {
+			t.Errorf("%.80s\nhas the plan %q, want a search for digests", used, plan)
+		}
+	}
+}
+
+// Guarantee: the keys that share their limits through rotations are found one by one, however many keys the account has.
+func TestBucketPlans(t *testing.T) {
+	for name, f := range map[string]func(tx *tx) error{
+		"keys": func(tx *tx) error {
+			_, err := tx.KeysOfBucket(t.Context(), "acct_1", "key_1", time.Now(), 9)
+			return err
+		},
+		"number": func(tx *tx) error {
+			_, err := tx.CountKeysOfBucket(t.Context(), "acct_1", "key_1", time.Now(), 9)
+			return err
+		},
+	} {
+		for _, used := range prepared(t, f) {
+			plan := planOf(t, freshReader(t), used, []any{"key_1", 1, "acct_1", 9})
+			if slices.ContainsFunc(plan, func(step string) bool { return strings.Contains(step, "(account_id=?)") }) ||
+				!slices.Contains(plan, "SEARCH keys USING INTEGER PRIMARY KEY (rowid=?)") {
+				t.Errorf("%s: got the plan\n%s", name, strings.Join(plan, "\n"))
+			}
+		}
+	}
+}
+
 // prepared returns the statements that f prepares on a new connection to an empty database.
 func prepared(t *testing.T, f func(*tx) error) []string {
 	t.Helper()

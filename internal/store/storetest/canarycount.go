@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -113,14 +114,16 @@ func (m *canaryModel) RunningCanaries(_ context.Context, after string, _ int) ([
 }
 
 // JudgeCanary implements lead.Control.
-func (m *canaryModel) JudgeCanary(ctx context.Context, canaryID string, number int, l canary.Lead, p canary.Progress, ran time.Duration, d canary.Decision) error {
+func (m *canaryModel) JudgeCanary(ctx context.Context, canaryID string, number int, l canary.Lead, p canary.Progress, ran canary.Ran, d canary.Decision) error {
 	held := get(m.h, func(ctx context.Context, tx control.ReadTx) (canary.Lead, error) { return tx.CanaryLead(ctx) })
 	if held != l || number != m.record.Number || !m.running {
 		return fault.New(fault.Conflict, "no")
 	}
-	if want := m.record.Ran + m.now.Sub(m.record.Since); canaryID != m.record.ID || ran != want || d.Action != canary.Wait || p.Number != m.first {
-		m.h.Fatalf("got %s, %v, %+v, %d; want %s, %v, to wait, %d", canaryID, ran, d, p.Number, m.record.ID, want, m.first)
+	most := m.record.Ran + m.now.Sub(m.record.Since)
+	if canaryID != m.record.ID || ran.For < m.record.Ran || ran.For > most || !ran.Until.Equal(m.now) || d.Action != canary.Wait || p.Number != m.first {
+		m.h.Fatalf("got %s, %v, %+v, %d; want %s, %v to %v until %v, to wait, %d", canaryID, ran, d, p.Number, m.record.ID, m.record.Ran, most, m.now, m.first)
 	}
+	m.record.Ran, m.record.Since = ran.For, ran.Until
 	m.record.Progress[len(m.record.Progress)-1] = p
 	m.record.Explanation = d.Explanation
 	return ctx.Err()
@@ -432,7 +435,8 @@ func testCanaryLead(h *harness) {
 	}
 }
 
-// Guarantee: counts that nobody adds up are refused beyond canary.MaxStored, and accepted again when they are added up.
+// Guarantee: counts that nobody adds up are refused beyond canary.MaxStored, and accepted again when they are added up. Those of paused
+// canaries go when they are more than half of that.
 func testCanaryCountsAreBounded(h *harness) {
 	ctx := h.Context()
 	l, _, err := h.TakeCanaryLead(ctx, "one")
@@ -440,6 +444,20 @@ func testCanaryCountsAreBounded(h *harness) {
 		h.Fatal(err)
 	}
 	c := h.insertCanary(h.insertGateway(h.insertAccount("many")), canary.Running)
+	paused := h.insertCanary(h.insertGateway(h.insertAccount("paused")), canary.Paused)
+	wantPaused := func(want int) {
+		h.Helper()
+		if _, err := h.TrimCanaryCounts(ctx, l, 10); err != nil {
+			h.Fatal(err)
+		}
+		if list, err := h.CanaryCountsOf(ctx, paused.ID, 0, math.MaxInt64, 10); err != nil || len(list) != want {
+			h.Errorf("got %d rows of a paused canary, and %v; want %d", len(list), err, want)
+		}
+	}
+	if err := h.AppendCanaryCounts(ctx, accesslog.BatchID{}, []canary.CountRow{{CanaryID: paused.ID, Number: 1, At: epoch(), Data: []byte("few")}}); err != nil {
+		h.Fatal(err)
+	}
+	wantPaused(1)
 	large := make([]byte, 8<<20)
 	stored := 0
 	for ; stored <= canary.MaxStored; stored += len(large) {
@@ -450,6 +468,10 @@ func testCanaryCountsAreBounded(h *harness) {
 	}
 	if fault.CodeOf(err) != fault.Unavailable || stored < canary.MaxStored-len(large) || stored > canary.MaxStored {
 		h.Fatalf("got the error %v with %d bytes, want that it is refused", err, stored)
+	}
+	wantPaused(0) // nobody adds them up, and there are many
+	if err := h.AppendCanaryCounts(ctx, accesslog.BatchID{}, []canary.CountRow{{CanaryID: c.ID, Number: 1, At: epoch(), Data: large}}); err != nil {
+		h.Fatal(err) // there is room for one
 	}
 	list, err := h.ListCanaryCounts(ctx, 0, 3)
 	if err != nil || len(list) != 3 {
