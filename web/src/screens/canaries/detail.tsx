@@ -143,8 +143,8 @@ function Charts({ canary: c }: { canary: Canary }) {
   );
 }
 
-const cells = 'align-top px-1 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-4';
-const heads = 'px-1 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-4';
+const cells = 'align-top px-1 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-2 @sm:last:pr-4';
+const heads = 'px-1 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-2 @sm:last:pr-4';
 
 function StepTable({ canary: c }: { canary: Canary }) {
   return (
@@ -159,13 +159,11 @@ function StepTable({ canary: c }: { canary: Canary }) {
             <th scope="col" className="px-1.5 text-left font-medium @sm:px-3">
               Side
             </th>
-            <th scope="col" className={`py-1 ${heads}`}>
+            <th scope="col" className={heads}>
               Requests
-              <span className="block @sm:hidden">p95</span>
             </th>
-            <th scope="col" className={`py-1 ${heads}`}>
-              Bad
-              <span className="block @2xl:hidden">Bounds</span>
+            <th scope="col" className={heads}>
+              Bad<span className="@2xl:hidden">, bounds</span>
             </th>
             <th scope="col" className={`hidden @2xl:table-cell ${heads}`}>
               Bounds
@@ -194,7 +192,7 @@ function StepTable({ canary: c }: { canary: Canary }) {
                 </th>
                 <td className={cells}>
                   {count(p[side].requests)}
-                  <span className="block text-sm text-muted @sm:hidden">{p95Words(p[side].p95_ms)}</span>
+                  <span className="block text-sm text-muted @sm:hidden">p95 {p95Words(p[side].p95_ms)}</span>
                 </td>
                 <td className={cells}>
                   {badWords(p[side])}
