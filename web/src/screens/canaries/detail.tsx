@@ -157,7 +157,7 @@ function StepTable({ canary: c }: { canary: Canary }) {
               Step
             </th>
             <th scope="col" className="px-1.5 text-left font-medium @sm:px-3">
-              Side
+              Side<span className="@sm:hidden">, p95</span>
             </th>
             <th scope="col" className={heads}>
               Requests
@@ -189,11 +189,9 @@ function StepTable({ canary: c }: { canary: Canary }) {
                   <span className="block truncate font-mono text-sm" title={side === 'next' ? c.upstream : c.other}>
                     {side === 'next' ? c.upstream : c.other}
                   </span>
+                  <span className="block text-sm whitespace-nowrap text-muted @sm:hidden">{p95Words(p[side].p95_ms)}</span>
                 </th>
-                <td className={cells}>
-                  {count(p[side].requests)}
-                  <span className="block text-sm text-muted @sm:hidden">p95 {p95Words(p[side].p95_ms)}</span>
-                </td>
+                <td className={cells}>{count(p[side].requests)}</td>
                 <td className={cells}>
                   {badWords(p[side])}
                   <span className="block text-sm text-muted @2xl:hidden">{boundsWords(shareOf(side, p[side]))}</span>

@@ -116,7 +116,7 @@ export function NodeTable({ url, list }: { url: string; list: TargetStatus[] }) 
           ),
         },
         { title: 'Last check', className: 'hidden @lg:table-cell', cell: (s) => <Time at={s.last_check} /> },
-        { title: 'In flight', number: true, cell: (s) => count(s.in_flight) },
+        { title: 'In flight', number: true, className: 'hidden @sm:table-cell', cell: (s) => count(s.in_flight) },
         { title: 'Attempts', number: true, className: 'hidden @sm:table-cell', cell: (s) => count(s.requests) },
         { title: 'Failed', number: true, className: 'hidden @sm:table-cell', cell: (s) => count(s.failures) },
       ]}
