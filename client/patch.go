@@ -25,14 +25,17 @@ type RateLimitPatch struct {
 // RoutePatch is the body of UpdateRoute and UpdateRouteLimit. Fields without a Change are
 // unchanged.
 type RoutePatch struct {
-	Path        Change[string]           `json:"path,omitzero"`        // cannot be cleared
-	Methods     Change[[]string]         `json:"methods,omitzero"`     // replaced as a whole; cannot be cleared
-	Auth        Change[string]           `json:"auth,omitzero"`        // key or none; cleared: key
-	RateLimit   Change[RateLimitPatch]   `json:"rate_limit,omitzero"`  // cleared: the route has no limit
-	Concurrency Change[ConcurrencyInput] `json:"concurrency,omitzero"` // replaced as a whole; cleared: no bound of requests in flight
-	Cost        Change[[]Cost]           `json:"cost,omitzero"`        // replaced as a whole; cleared: a request costs 1 of the meter requests
-	Upstream    Change[string]           `json:"upstream,omitzero"`    // by name; cleared: default
-	Split       Change[[]SplitInput]     `json:"split,omitzero"`       // replaced as a whole; cleared: that of the gateway
+	Path        Change[string]           `json:"path,omitzero"`         // cannot be cleared
+	Methods     Change[[]string]         `json:"methods,omitzero"`      // replaced as a whole; cannot be cleared
+	Auth        Change[string]           `json:"auth,omitzero"`         // key or none; cleared: key
+	RateLimit   Change[RateLimitPatch]   `json:"rate_limit,omitzero"`   // cleared: the route has no limit
+	Concurrency Change[ConcurrencyInput] `json:"concurrency,omitzero"`  // replaced as a whole; cleared: no bound of requests in flight
+	Cost        Change[[]Cost]           `json:"cost,omitzero"`         // replaced as a whole; cleared: a request costs 1 of the meter requests
+	Upstream    Change[string]           `json:"upstream,omitzero"`     // by name; cleared: default
+	Split       Change[[]SplitInput]     `json:"split,omitzero"`        // replaced as a whole; cleared: that of the gateway
+	StripPrefix Change[string]           `json:"strip_prefix,omitzero"` // cleared: the upstream gets the whole path
+	Redirect    Change[RedirectInput]    `json:"redirect,omitzero"`     // replaced as a whole; cleared: none
+	Respond     Change[RespondInput]     `json:"respond,omitzero"`      // replaced as a whole; cleared: none
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

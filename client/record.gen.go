@@ -941,8 +941,11 @@ const (
 	RouteEffectChangesGlobalRateLimit RouteEffectChanges = "global_rate_limit"
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
+	RouteEffectChangesRedirect        RouteEffectChanges = "redirect"
 	RouteEffectChangesRemoved         RouteEffectChanges = "removed"
+	RouteEffectChangesRespond         RouteEffectChanges = "respond"
 	RouteEffectChangesSplit           RouteEffectChanges = "split"
+	RouteEffectChangesStripPrefix     RouteEffectChanges = "strip_prefix"
 	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
 )
 
@@ -961,9 +964,15 @@ func (e RouteEffectChanges) Valid() bool {
 		return true
 	case RouteEffectChangesRateLimit:
 		return true
+	case RouteEffectChangesRedirect:
+		return true
 	case RouteEffectChangesRemoved:
 		return true
+	case RouteEffectChangesRespond:
+		return true
 	case RouteEffectChangesSplit:
+		return true
+	case RouteEffectChangesStripPrefix:
 		return true
 	case RouteEffectChangesUpstream:
 		return true
@@ -2084,10 +2093,17 @@ type CreateRouteRequest struct {
 	// Example: /orders/{id}
 	Path      string          `json:"path"`
 	RateLimit *RateLimitInput `json:"rate_limit,omitempty"`
+	Redirect  *RedirectInput  `json:"redirect,omitempty"`
+	Respond   *RespondInput   `json:"respond,omitempty"`
 
 	// Which requests go to another upstream: the first entry whose when holds decides, else
 	// the one with a weight. null or absent means the split of the gateway, [] none.
 	Split *[]SplitInput `json:"split,omitempty"`
+
+	// StripPrefix Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it.
+	//
+	// Example: /api
+	StripPrefix *string `json:"strip_prefix,omitempty"`
 
 	// Upstream Name of the upstream that gets the requests. Default: default.
 	//
@@ -3187,11 +3203,18 @@ type PatchRouteRequest struct {
 	// Example: /orders/{id}
 	Path      *string         `json:"path,omitempty"`
 	RateLimit *RateLimitPatch `json:"rate_limit,omitempty"`
+	Redirect  *RedirectInput  `json:"redirect,omitempty"`
+	Respond   *RespondInput   `json:"respond,omitempty"`
 
 	// Which requests go to another upstream: the first entry whose when holds decides, else
 	// the one with a weight. Replaces the whole list; null means the split of the gateway,
 	// [] none.
 	Split *[]SplitInput `json:"split,omitempty"`
+
+	// StripPrefix Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it. null cuts nothing.
+	//
+	// Example: /api
+	StripPrefix *string `json:"strip_prefix,omitempty"`
 
 	// Upstream Name of the upstream that gets the requests; null for default.
 	//
@@ -3709,6 +3732,52 @@ type RateLimitInput struct {
 // RateLimitInputPer is an enumerated string; see its constants.
 type RateLimitInputPer string
 
+// Redirect is the schema Redirect of the OpenAPI document.
+type Redirect struct {
+	// KeepPath Whether the path of the request is appended.
+	//
+	// Example: true
+	KeepPath bool `json:"keep_path"`
+
+	// KeepQuery Whether the query of the request is appended, without api_key.
+	//
+	// Example: true
+	KeepQuery bool `json:"keep_query"`
+
+	// Status Status of the redirect.
+	//
+	// Example: 308
+	Status int64 `json:"status"`
+
+	// To Value of Location.
+	//
+	// Example: https://example.com
+	To string `json:"to"`
+}
+
+// RedirectInput is the schema RedirectInput of the OpenAPI document.
+type RedirectInput struct {
+	// KeepPath Append the path of the request, as it came. to must then have neither a path nor a query. Default: false.
+	//
+	// Example: true
+	KeepPath *bool `json:"keep_path,omitempty"`
+
+	// KeepQuery Append the query of the request, without api_key. to must then have no query. Default: false.
+	//
+	// Example: true
+	KeepQuery *bool `json:"keep_query,omitempty"`
+
+	// Status Status of the redirect: 301, 302, 307 or 308. 307 and 308 keep the method and the body.
+	//
+	// Example: 308
+	Status int64 `json:"status"`
+
+	// To Value of Location, as it is: a URL, or a path with an optional query. It has no variables.
+	//
+	// Example: https://example.com
+	To string `json:"to"`
+}
+
 // Repository is the schema Repository of the OpenAPI document.
 type Repository struct {
 	// Branch Branch that is followed.
@@ -3880,6 +3949,49 @@ type RequestTarget struct {
 	Until *time.Time `json:"until"`
 }
 
+// Respond is the schema Respond of the OpenAPI document.
+type Respond struct {
+	// Body Body of the response.
+	//
+	// Example: {}
+	Body string `json:"body"`
+
+	// ContentType Media type of the body; null without a body.
+	//
+	// Example: application/json
+	ContentType *string `json:"content_type"`
+
+	// Headers of the response.
+	Headers map[string]string `json:"headers"`
+
+	// Status Status of the response.
+	//
+	// Example: 503
+	Status int64 `json:"status"`
+}
+
+// RespondInput is the schema RespondInput of the OpenAPI document.
+type RespondInput struct {
+	// Body Body of the response, at most 64 KiB. Default: none.
+	//
+	// Example: {}
+	Body *string `json:"body,omitempty"`
+
+	// ContentType Media type of the body. It is required if there is a body.
+	//
+	// Example: application/json
+	ContentType *string `json:"content_type,omitempty"`
+
+	// Headers of the response. Those that frame the message or that Keygate sets are
+	// refused.
+	Headers *map[string]string `json:"headers,omitempty"`
+
+	// Status Status of the response.
+	//
+	// Example: 503
+	Status int64 `json:"status"`
+}
+
 // Retries is the schema Retries of the OpenAPI document.
 type Retries struct {
 	// Attempts How often a request is tried again.
@@ -4013,6 +4125,8 @@ type Route struct {
 	// Example: /orders/{id}
 	Path      string     `json:"path"`
 	RateLimit *RateLimit `json:"rate_limit"`
+	Redirect  *Redirect  `json:"redirect"`
+	Respond   *Respond   `json:"respond"`
 
 	// RouteID Identifier of the route.
 	//
@@ -4025,6 +4139,11 @@ type Route struct {
 	// Which requests go to another upstream; null for the split of the gateway, [] for
 	// none.
 	Split *[]Split `json:"split"`
+
+	// StripPrefix Beginning of the path that the upstream does not get; null for none.
+	//
+	// Example: /api
+	StripPrefix *string `json:"strip_prefix"`
 
 	// Upstream Name of the upstream that gets the requests.
 	//
@@ -4076,8 +4195,8 @@ type RouteEffect struct {
 	// longer, rate_limit for another limit of a route, cost for another cost (what limits
 	// of plans refuse because of it is not counted), concurrency for another bound of
 	// requests in flight (what it refuses is not counted), upstream for another upstream,
-	// split for another split of the route or of the gateway, global_rate_limit for another
-	// global limit.
+	// split for another split of the route or of the gateway, strip_prefix, redirect or
+	// respond for another one of the route, global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.

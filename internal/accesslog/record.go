@@ -32,6 +32,8 @@ const (
 	Abandoned                    // the client closed its connection before a response began; Status is 499
 	OwnerSuspended               // 403: the owner of the key is suspended
 	SelfServed                   // the gateway's response to the holder of a key
+	Responded                    // the response of the route itself
+	Redirected                   // the redirect of the route itself
 	Results                      // the number of results
 )
 

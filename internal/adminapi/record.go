@@ -41,10 +41,11 @@ type routeRecord struct {
 	Cost        *costList          `json:"cost" doc:"What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests."`
 	Upstream    string             `json:"upstream" doc:"Name of the upstream that gets the requests." example:"default"`
 	Split       []SplitRecord      `json:"split" nullable:"true" doc:"Which requests go to another upstream; null for the split of the gateway, [] for none."`
-	Auth        string             `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
-	Source      string             `json:"source" enum:"api,spec,config" doc:"How the route was created."`
-	CreatedAt   time.Time          `json:"created_at" doc:"When the route was created."`
-	Warnings    []string           `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
+	HandlingRecord
+	Auth      string    `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
+	Source    string    `json:"source" enum:"api,spec,config" doc:"How the route was created."`
+	CreatedAt time.Time `json:"created_at" doc:"When the route was created."`
+	Warnings  []string  `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
 }
 
 type revisionRecord struct {
@@ -241,7 +242,7 @@ func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
 		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
-		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Upstream: routeUpstream(r), Split: presentSplit(r.Split), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
+		RateLimit: presentLimit(r.RateLimit), Concurrency: presentConcurrency(r.Concurrency), Cost: presentCost(r.Cost), Upstream: routeUpstream(r), Split: presentSplit(r.Split), HandlingRecord: presentHandling(r.Handling), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
 		Warnings: gateway.RouteWarnings(r.Methods),
 	}
 }

@@ -21,7 +21,8 @@ type createRouteRequest struct {
 	Cost        *costListInput    `json:"cost,omitempty" nullable:"true" doc:"What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests."`
 	Upstream    *string           `json:"upstream,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests. Default: default." example:"next"`
 	Split       []SplitInput      `json:"split,omitempty" nullable:"true" maxItems:"16" doc:"Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none."`
-	Auth        *string           `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
+	HandlingInput
+	Auth *string `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
 }
 
 type rateLimitInput struct {
@@ -62,7 +63,8 @@ type patchRouteRequest struct {
 	Cost        optional[costListInput]    `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
 	Upstream    optional[string]           `json:"upstream,omitempty" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests; null for default." example:"next"`
 	Split       optional[[]SplitInput]     `json:"split,omitempty" maxItems:"16" doc:"Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. Replaces the whole list; null means the split of the gateway, [] none."`
-	RateLimit   optional[rateLimitPatch]   `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
+	HandlingPatch
+	RateLimit optional[rateLimitPatch] `json:"rate_limit,omitempty" doc:"Changes to the route's rate limit; null removes the limit."`
 }
 
 type rateLimitPatch struct {

@@ -40,7 +40,7 @@ func (a *API) routeOperations() []operation {
 	}, {
 		id: "updateRoute", method: http.MethodPatch, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary: "Update a route",
-		description: "Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost, the upstream or the split of one route without a push. An absent field is unchanged. " +
+		description: "Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost, the upstream, the split, the prefix that is cut off, the redirect or the response of one route without a push. An absent field is unchanged. " +
 			"The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, " +
 			"including this one; it keeps the identifier of a route with the same path and methods.",
 		body: reflect.TypeFor[patchRouteRequest](), ifMatch: true,
@@ -83,7 +83,7 @@ func (a *API) getRoute(c *call) (response, error) {
 func (a *API) createRoute(c *call, req createRouteRequest) (response, error) {
 	in := gateway.RouteSpec{Path: req.Path, Methods: req.Methods, Auth: gateway.Auth(value(req.Auth))}
 	in.Auth = cmp.Or(in.Auth, gateway.AuthKey)
-	in.Upstream, in.Split = value(req.Upstream), splitOf(req.Split)
+	in.Upstream, in.Split, in.Handling = value(req.Upstream), splitOf(req.Split), req.handling()
 	in.Concurrency, in.Cost = req.Concurrency.concurrency(), c.costOf(req.Cost)
 	if req.RateLimit != nil {
 		var err error
@@ -103,7 +103,7 @@ func (a *API) updateRouteLimit(c *call, req updateRouteRequest) (response, error
 
 func (a *API) updateRoute(c *call, req patchRouteRequest) (response, error) {
 	p := control.RoutePatch{
-		Path: setTo(req.Path), Methods: setTo(req.Methods), Auth: req.Auth.Optional, RateLimit: limitPatch(&req.RateLimit), Cost: c.costPatch(&req.Cost), Upstream: req.Upstream.Optional, Split: splitPatch(&req.Split),
+		Path: setTo(req.Path), Methods: setTo(req.Methods), Auth: req.Auth.Optional, RateLimit: limitPatch(&req.RateLimit), Cost: c.costPatch(&req.Cost), Upstream: req.Upstream.Optional, Split: splitPatch(&req.Split), Handling: req.HandlingPatch.patch(),
 		Concurrency: control.Optional[ratelimit.Concurrency]{Present: req.Concurrency.Present, Null: req.Concurrency.Null, Value: req.Concurrency.Value.concurrency()},
 	}
 	return respond(routeResponse)(a.cfg.Control.UpdateRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], p, c.match))

@@ -401,9 +401,17 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 		d.peek(g)
 		return true
 	}
+	if !d.handle(r) {
+		d.peek(g)
+		return true
+	}
 	g.AddLimit(&v.Charge)
 	admitted, decided := d.take()
-	if admitted {
+	switch {
+	case !admitted:
+	case v.Response != nil:
+		v.Action, v.Cost = Respond, r.Cost()
+	default:
 		v.Action, v.Cost = Forward, r.Cost()
 		d.split(g, r)
 	}

@@ -52,6 +52,11 @@ func (v *Verdict) result() accesslog.Result {
 		return accesslog.Forwarded
 	case Preflight:
 		return accesslog.Preflight
+	case Respond:
+		if v.Response.Redirect != nil {
+			return accesslog.Redirected
+		}
+		return accesslog.Responded
 	case Serve:
 		return accesslog.SelfServed
 	case Wait:

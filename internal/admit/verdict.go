@@ -20,6 +20,7 @@ const (
 	Forward                 // forward to Verdict.Upstream: every limit is charged
 	Preflight               // respond with 204 and no body
 	Wait                    // call Admitter.Wait, then decide again
+	Respond                 // respond with Verdict.Response: every limit is charged
 	Serve                   // let the service Verdict.Service respond to the holder of the key; nothing is charged
 )
 
@@ -76,8 +77,10 @@ type Verdict struct {
 	// has been taken. The end of the exchange settles it, unless Admitter.GiveBack has released it before.
 	Charge ratelimit.Charge
 
-	// Path is the path to forward, byte for byte.
+	// Path is the path of the request, byte for byte.
 	Path string
+	// Response is the response of the route, if the action is Respond.
+	Response *snapshot.Response
 	// Host is the host by which no gateway, no route or no method was found, in lower case and without a port.
 	Host string
 	// Allow is the value of the Allow header of a 405.
@@ -92,6 +95,7 @@ type Verdict struct {
 	reason               string           // message of a refusal, if it does not follow from the code
 	queryHead, queryTail string           // together, the query to forward
 	hasQuery             bool
+	stripped             string // the path to forward, if the route cuts a prefix off; otherwise ""
 
 	holder      *snapshot.Caller // the caller that was authenticated, even if the request was withdrawn since
 	plan        string           // name of the first plan that there is of the key, its owner and the gateway
@@ -116,6 +120,7 @@ func (v *Verdict) resetDecision() {
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
 	v.Service, v.private, v.denied, v.Cost, v.SideReason = NoService, false, nil, nil, ""
 	v.Canary, v.CanaryNext, v.CanaryCaller = nil, false, 0
+	v.Response, v.stripped = nil, ""
 	v.Charge.Clear()
 }
 
@@ -158,10 +163,10 @@ func (v *Verdict) Unconfirmed() bool { return v.unconfirmed }
 // HasQuery reports whether the target to forward has a "?".
 func (v *Verdict) HasQuery() bool { return v.hasQuery }
 
-// AppendTarget appends the path and query to forward, which are the request's without api_key
-// parameters.
+// AppendTarget appends the path and query to forward, which are the request's without the prefix that the route
+// cuts off and without api_key parameters.
 func (v *Verdict) AppendTarget(dst []byte) []byte {
-	dst = append(dst, v.Path...)
+	dst = append(dst, cmp.Or(v.stripped, v.Path)...)
 	if v.hasQuery {
 		dst = append(dst, '?')
 		dst = v.AppendQuery(dst)

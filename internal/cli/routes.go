@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,7 +66,7 @@ func routeFields(r *client.Route) []terminal.Field {
 	if r.Split != nil {
 		fields = append(fields, terminal.Field{"SPLIT", splitText(*r.Split)})
 	}
-	return append(append(fields, costFields(r.Cost)...),
+	return append(append(append(fields, handlingFields(r)...), costFields(r.Cost)...),
 		terminal.Field{"AUTH", string(r.Auth)}, terminal.Field{"SOURCE", string(r.Source)}, terminal.Field{"CREATED", terminal.Moment(&r.CreatedAt)})
 }
 
@@ -125,6 +126,7 @@ type routesCreate struct {
 	path, auth, sustained, burst, daily, per, concurrency, upstream string
 	methods, split                                                  []string
 	cost                                                            costFlag
+	handling                                                        handlingFlags
 }
 
 func newRoutesCreate(a *app) *cobra.Command {
@@ -144,6 +146,7 @@ func newRoutesCreate(a *app) *cobra.Command {
 	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage)
 	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that gets the requests (default: default)")
 	f.StringArrayVar(&o.split, "split", nil, splitUsage)
+	o.handling.add(f, "")
 	o.cost.add(f, "")
 	return c
 }
@@ -161,6 +164,9 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err := o.cost.read(o.app); err != nil {
 		return err
 	}
+	if err := o.handling.read(o.app); err != nil {
+		return err
+	}
 	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods, Auth: given(client.CreateRouteRequestAuth(o.auth)), Cost: o.cost.cost, Upstream: given(o.upstream)}
 	if o.sustained+o.burst+o.daily+o.per != "" {
 		in.RateLimit = &client.RateLimitInput{
@@ -173,6 +179,9 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 		in.Concurrency = &concurrency
+	}
+	if err := o.handling.create(&in); err != nil {
+		return err
 	}
 	split, err := splitOf(o.split)
 	if err != nil {
@@ -239,6 +248,7 @@ type routesUpdate struct {
 	methods, split                                                  []string
 	noLimit                                                         bool
 	cost                                                            costFlag
+	handling                                                        handlingFlags
 	patch                                                           client.RoutePatch
 }
 
@@ -262,6 +272,7 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.concurrency, "concurrency", "", concurrencyUsage+"; an empty value removes the bound")
 	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that gets the requests; an empty value means default")
 	f.StringArrayVar(&o.split, "split", nil, splitUsage+", and an empty value means the split of the gateway")
+	o.handling.add(f, "; an empty value removes it")
 	o.cost.add(f, "; an empty value removes it")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)
@@ -289,6 +300,12 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		return err
 	}
 	p.Cost = o.cost.change(c)
+	if err := o.handling.read(o.app); err != nil {
+		return err
+	}
+	if err := o.handling.change(c, p); err != nil {
+		return err
+	}
 	if set.flags.Changed("split") {
 		split, err := splitOf(o.split)
 		if err != nil {
@@ -320,8 +337,8 @@ func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case changed:
 		p.RateLimit = client.Set(limit)
-	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Upstream.IsZero() && p.Split.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}):
-		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency, --cost, --upstream and --split")
+	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0 && p.Cost.IsZero() && p.Upstream.IsZero() && p.Split.IsZero() && p.Concurrency == (client.Change[client.ConcurrencyInput]{}) && !slices.ContainsFunc(handlingNames(), set.flags.Changed):
+		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per, --no-limit, --concurrency, --cost, --upstream, --split, --%s", strings.Join(handlingNames(), ", --"))
 	}
 	return nil
 }

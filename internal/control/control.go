@@ -121,9 +121,10 @@ type RoutePatch struct {
 	Auth        Optional[string]                // null means key
 	RateLimit   Optional[RateLimitPatch]        // null removes the whole limit
 	Concurrency Optional[ratelimit.Concurrency] // replaced as a whole; null removes it
-	Split       Optional[gateway.Split]         // replaced as a whole; null means that of the gateway
-	Cost        Optional[cost.Rules]            // replaced as a whole; null removes it
-	Upstream    Optional[string]                // by name; null means the default one
+	Handling    HandlingPatch
+	Split       Optional[gateway.Split] // replaced as a whole; null means that of the gateway
+	Cost        Optional[cost.Rules]    // replaced as a whole; null removes it
+	Upstream    Optional[string]        // by name; null means the default one
 }
 
 // RateLimitPatch is the field rate_limit of LimitPatch and RoutePatch.

@@ -15,7 +15,7 @@ import (
 type delta struct {
 	added     []gateway.Route
 	removed   []gateway.Route
-	changed   []gateway.Route  // with the new limit, authentication, upstream or split
+	changed   []gateway.Route  // with the new limit, authentication, upstream, split or handling
 	replaced  []*gateway.Route // what changed was before
 	unchanged int
 	table     []gateway.Route // the new table, in the document's order
@@ -72,7 +72,7 @@ type kept struct{ limit, cost, concurrency bool }
 func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.Route {
 	before := *was
 	after := before
-	after.Auth, after.Source, after.Upstream, after.Split = r.Auth, r.Source, r.Upstream, r.Split
+	after.Auth, after.Source, after.Upstream, after.Split, after.Handling = r.Auth, r.Source, r.Upstream, r.Split, r.Handling
 	if !keep.limit {
 		after.RateLimit, after.LimitByAPI = r.RateLimit, r.LimitByAPI
 	}
@@ -87,7 +87,7 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.R
 		after.CostByAPI = r.CostByAPI
 	}
 	switch {
-	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || after.Auth != before.Auth || after.Upstream != before.Upstream || !after.Split.Equal(before.Split):
+	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || after.Auth != before.Auth || after.Upstream != before.Upstream || !after.Split.Equal(before.Split) || !after.Handling.Equal(before.Handling):
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
 	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI || after.ConcurrencyByAPI != before.ConcurrencyByAPI:
@@ -132,6 +132,9 @@ func (d *delta) changes() []RouteChange {
 		}
 		if !before.Split.Equal(after.Split) {
 			list[i].Changes = append(list[i].Changes, SettingChange{"split", routeSplitOrNil(before.Split), routeSplitOrNil(after.Split)})
+		}
+		for _, name := range before.Handling.Differs(after.Handling) {
+			list[i].Changes = append(list[i].Changes, SettingChange{name, before.Handling.Value(name), after.Handling.Value(name)})
 		}
 	}
 	return list

@@ -68,11 +68,17 @@ func routeFields(r *gateway.Route) fields {
 	if r == nil {
 		return nil
 	}
-	return fields{
+	f := fields{
 		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
 		"rate_limit": limitOrNil(r.RateLimit), "concurrency": concurrencyOrNil(r.Concurrency), "cost": costOrNil(r.Cost),
 		"upstream": orNil(r.Upstream), "split": routeSplitOrNil(r.Split),
 	}
+	for _, name := range gateway.HandlingFields() {
+		if value := r.Handling.Value(name); value != nil {
+			f[name] = value
+		}
+	}
+	return f
 }
 
 func gatewayDiff(before, after *gateway.Gateway) audit.Diff {

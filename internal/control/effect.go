@@ -52,7 +52,7 @@ type RouteEffect struct {
 // EffectChange is what changes for the requests of a route.
 type EffectChange string
 
-// The changes.
+// The changes. Beside these, there is one for each of gateway.HandlingFields, with its name.
 const (
 	EffectRemoved     EffectChange = "removed"           // no other route takes its requests over
 	EffectMethods     EffectChange = "methods"           // some of its methods are no longer accepted
@@ -353,6 +353,11 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	}
 	if split {
 		e.changes = append(e.changes, EffectSplit)
+	}
+	for _, field := range gateway.HandlingFields() {
+		if slices.ContainsFunc(to, func(i int) bool { return slices.Contains(b.delta.table[i].Handling.Differs(e.Handling), field) }) {
+			e.changes = append(e.changes, EffectChange(field))
+		}
 	}
 }
 

@@ -30,7 +30,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value, p.Split.Value)), errOnlyChecked)
 	}
 	var check func(tx ReadTx) error // nil if nothing of it changes
-	if p.Path.Present || p.Methods.Present || p.Cost.Present || p.Split.Present {
+	if p.Path.Present || p.Methods.Present || p.Cost.Present || p.Split.Present || p.Handling.isGiven() {
 		check = func(tx ReadTx) error {
 			before, err := route(ctx, tx, actor, gatewayID, routeID)
 			if err != nil {
@@ -130,6 +130,7 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		set(&r.Auth, p.Auth.Present, given.Auth)
 		set(&r.Upstream, p.Upstream.Present, given.Upstream)
 		set(&r.Split, p.Split.Present, given.Split)
+		r.Handling = p.Handling.apply(r.Handling)
 		before := r.RateLimit
 		var err error
 		if r.RateLimit, err = limit(before); err != nil {

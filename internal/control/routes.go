@@ -109,7 +109,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
-			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Split: in.Split, Auth: in.Auth,
+			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Concurrency: in.Concurrency, ConcurrencyByAPI: !in.Concurrency.IsZero(), Cost: in.Cost, CostByAPI: len(in.Cost) > 0, Upstream: in.Upstream, Split: in.Split, Handling: in.Handling.Stored(), Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertRoutes(ctx, []gateway.Route{*r}); err != nil {

@@ -148,6 +148,7 @@ func (d *Document) readRoutes(n *document.Node) error {
 
 func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, error) {
 	r := RouteSpec{Auth: AuthKey}
+	var handling Handling
 	missing := func(name string) func() error {
 		return func() error {
 			if n.Member(name) == nil && !n.HasLike(name) {
@@ -181,10 +182,14 @@ func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, er
 		case splitField:
 			r.Split, err = ReadSplit(m, at)
 		default:
-			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost, auth, upstream or split")
+			var known bool
+			if known, err = ReadHandling(&handling, m.Name, m, at); !known {
+				err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit, concurrency, cost, auth, upstream, split, "+strings.Join(HandlingFields(), ", "))
+			}
 		}
 		return err
 	}, missing("path"), missing("methods"))
+	r.Handling = handling.Stored()
 	return r, err
 }
 

@@ -72,6 +72,7 @@ func (r *RouteSpec) members() []member {
 	add(len(r.Cost) > 0, member{"cost", string(r.Cost.AppendJSON(nil)), func(b *bytes.Buffer) { b.WriteString("\n" + r.Cost.YAML(6)) }})
 	add(r.Upstream != "", member{"upstream", document.Scalar(r.Upstream), nil})
 	add(r.Split != nil, member{"split", flowSplit(r.Split), func(b *bytes.Buffer) { encodeSplit(b, r.Split, "      ") }})
+	list = append(list, handlingMembers(r.Handling)...)
 	add(r.Auth == AuthNone, member{"auth", string(r.Auth), nil})
 	return list
 }

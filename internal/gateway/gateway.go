@@ -99,6 +99,7 @@ type Route struct {
 	ConcurrencyByAPI bool
 	Upstream         string // by name; "" for DefaultUpstream
 	Split            Split  // nil for that of the gateway
+	Handling         *Handling
 	Auth             Auth
 	Source           Source
 	CreatedAt        time.Time
@@ -114,12 +115,13 @@ type RouteSpec struct {
 	Concurrency ratelimit.Concurrency
 	Upstream    string // by name; "" for DefaultUpstream
 	Split       Split  // nil for that of the gateway
+	Handling    *Handling
 	Auth        Auth
 }
 
 // Spec returns the route without its identifier.
 func (r *Route) Spec() RouteSpec {
-	return RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Concurrency: r.Concurrency, Upstream: r.Upstream, Split: r.Split, Auth: r.Auth}
+	return RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Cost: r.Cost, Concurrency: r.Concurrency, Upstream: r.Upstream, Split: r.Split, Handling: r.Handling, Auth: r.Auth}
 }
 
 // DocumentKind is the kind of document that a revision came from.

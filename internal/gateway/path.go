@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"math/bits"
+	"strings"
 	"unicode/utf8"
 	"unsafe"
 )
@@ -58,6 +59,27 @@ func isUnreserved(c byte) bool {
 // EncodedSlash is the public message about a path with an encoded slash or backslash, for
 // a gateway that does not allow them.
 const EncodedSlash = "the path contains an encoded slash or backslash"
+
+// EncodedSlashFirst is the public message about a path that would begin with an encoded slash or backslash for the upstream.
+const EncodedSlashFirst = "the path has an encoded slash or backslash behind the prefix that the route cuts off"
+
+// StripSegments returns path, which is well formed, without its first n segments: "/" if nothing is left. ok is false if
+// the rest begins with an encoded slash or backslash, which some servers take for one that begins an authority.
+func StripSegments(path string, n int) (rest string, ok bool) {
+	for range n {
+		i := strings.IndexByte(path[1:], '/')
+		if i < 0 {
+			return "/", true
+		}
+		path = path[1+i:]
+	}
+	if len(path) > 3 && path[1] == '%' {
+		if c, is := unescape(path[1:]); is && (c == '/' || c == '\\') {
+			return "", false
+		}
+	}
+	return path, true
+}
 
 // InspectPath checks that a request's path is well formed (contract, 4.5). problem is ""
 // or a public message that says what is wrong. normal reports whether the path is already

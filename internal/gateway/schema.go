@@ -47,28 +47,27 @@ func Schema() []byte {
 }
 
 func routeSchema() schema {
-	return schema{
-		"type": "object", "additionalProperties": false, "required": []any{"path", "methods"},
-		"properties": schema{
-			"path": schema{"type": "string", "pattern": "^(/|.*\\$\\{env:)", "maxLength": MaxTemplate,
-				"description": "OpenAPI path template, or a path that ends in /* and matches everything below it.", "examples": []any{"/orders/{id}"}},
-			"methods": schema{"type": "array", "minItems": 1, "maxItems": MaxMethods, "items": schema{"type": "string", "pattern": "^([^a-z]+|.*\\$\\{env:.*)$"},
-				"description": "HTTP methods, in upper case.", "examples": []any{[]any{"GET", "POST"}}},
-			"rate_limit": orNull(limitSchema()),
-			"concurrency": orNull(schema{
-				"type": "object", "additionalProperties": false, "required": []any{"max"}, "description": "Bound of the requests of the route that are in flight.",
-				"properties": schema{
-					"max": ConcurrencySchema("How many requests may be in flight at once, streams and upgrades included."),
-					"per": orNull(schema{"enum": []any{ratelimit.PerKey}, "description": "key allows each key as many. If absent, all callers share them."}),
-				},
-			}),
-			"cost": costSchema(),
-			"upstream": orNull(schema{"type": "string", "pattern": `^([a-z0-9_-]+|.*\$\{env:.*)$`, "maxLength": maxUpstreamName,
-				"description": "Name of the upstream that gets the requests. Default: the upstream with the name default.", "examples": []any{"next"}}),
-			splitField: routeSplitSchema(),
-			"auth":     schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
-		},
+	properties := schema{
+		"path": schema{"type": "string", "pattern": "^(/|.*\\$\\{env:)", "maxLength": MaxTemplate,
+			"description": "OpenAPI path template, or a path that ends in /* and matches everything below it.", "examples": []any{"/orders/{id}"}},
+		"methods": schema{"type": "array", "minItems": 1, "maxItems": MaxMethods, "items": schema{"type": "string", "pattern": "^([^a-z]+|.*\\$\\{env:.*)$"},
+			"description": "HTTP methods, in upper case.", "examples": []any{[]any{"GET", "POST"}}},
+		"rate_limit": orNull(limitSchema()),
+		"concurrency": orNull(schema{
+			"type": "object", "additionalProperties": false, "required": []any{"max"}, "description": "Bound of the requests of the route that are in flight.",
+			"properties": schema{
+				"max": ConcurrencySchema("How many requests may be in flight at once, streams and upgrades included."),
+				"per": orNull(schema{"enum": []any{ratelimit.PerKey}, "description": "key allows each key as many. If absent, all callers share them."}),
+			},
+		}),
+		"cost": costSchema(),
+		"upstream": orNull(schema{"type": "string", "pattern": `^([a-z0-9_-]+|.*\$\{env:.*)$`, "maxLength": maxUpstreamName,
+			"description": "Name of the upstream that gets the requests. Default: the upstream with the name default.", "examples": []any{"next"}}),
+		splitField: routeSplitSchema(),
+		"auth":     schema{"enum": []any{string(AuthKey), string(AuthNone)}, "description": "key (the default) requires an API key; none makes the route public."},
 	}
+	handlingSchemas(properties)
+	return schema{"type": "object", "additionalProperties": false, "required": []any{"path", "methods"}, "properties": properties}
 }
 
 func routeSplitSchema() schema {

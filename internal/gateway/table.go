@@ -52,6 +52,7 @@ const (
 	manySplits    = "is one of more than 1000 different splits, the most that the routes of a gateway may have: give routes the same split, or give it to the gateway"
 	manySplitKeys = "makes the splits of the gateway's routes name more than 1000 different keys, the most that they may name together: name owners, or give the split to the gateway"
 	largeSplits   = "makes the different splits of the gateway's routes longer than 1 MiB as JSON, the most that they may have together: name fewer keys or owners, or give the split to the gateway"
+	largeHandling = "makes what the gateway's routes strip, redirect, respond and set in headers longer than 4 MiB as JSON, the most that it may have together: give routes the same, shorten bodies, or split the routes between several gateways"
 	manyRoutes    = "the gateway would have more than 100000 routes, the most that it may have: fold routes with parameters or /*, or split them between several gateways"
 )
 
@@ -99,6 +100,7 @@ type tableCheck struct {
 	texts    *TreeBuilder[struct{}] // the templates that have text around a parameter
 	costs    costSet
 	splits   splitSet
+	handling handlingSet
 	stored   bool // the rows are stored already, so their problems do not count
 	problems []RowProblem
 }
@@ -121,6 +123,9 @@ func (c *tableCheck) row(i int, bounded bool) {
 	if message := c.splits.add(r.Split); message != "" {
 		c.add(i, splitField, "%s", message)
 	}
+	if message := c.handling.add(r.Handling); message != "" {
+		c.add(i, HandlingFields()[0], "%s", message)
+	}
 	before := len(c.problems)
 	t, err := ParseTemplate(r.Path)
 	switch {
@@ -134,6 +139,11 @@ func (c *tableCheck) row(i int, bounded bool) {
 		c.add(i, "path", manyTexts)
 	}
 	badPath := len(c.problems) > before
+	for _, p := range fault.ProblemsOf(r.Handling.Check(r.Path)) {
+		if !badPath || p.Field != "strip_prefix" {
+			c.add(i, p.Field, "%s", p.Message)
+		}
+	}
 	if err := CheckMethods(r.Methods); err != nil {
 		c.add(i, "methods", "%s", messageOf(err))
 	}

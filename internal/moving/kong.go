@@ -382,7 +382,7 @@ func strip(path string, s *matcher) (base string, l reason) {
 	if rest, ok := strings.CutSuffix(path, s.prefix); ok && !s.regex && !strings.HasSuffix(s.prefix, "/") {
 		return rest, reason{} // the service has the path that was stripped
 	}
-	return path, reason{"it strips its path from requests (strip_path), and Keygate does not yet", "let the service take requests with the path, set strip_path: false and import again"}
+	return path, reason{"it strips its path from requests (strip_path), and Keygate cuts off whole segments alone", "add the route with strip_prefix; or let the service take requests with the path, set strip_path: false and import again"}
 }
 
 // build makes the tables of routes. A route that acl restricts is left out if the scopes of keys cannot say so; then the

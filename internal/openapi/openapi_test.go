@@ -39,6 +39,9 @@ func show(d *openapi.Document) string {
 		if r.Split != nil {
 			fmt.Fprintf(&b, " split=%s", r.Split.AppendJSON(nil))
 		}
+		if r.Handling != nil {
+			fmt.Fprintf(&b, " handling=%s", r.Handling.AppendJSON(nil))
+		}
 		b.WriteByte('\n')
 	}
 	for _, w := range d.Warnings("https://upstream.internal/api/v2/") {

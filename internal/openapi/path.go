@@ -3,6 +3,7 @@ package openapi
 import (
 	"cmp"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
@@ -306,7 +307,7 @@ func (r *reader) checkTable() {
 	for i := range r.doc.Routes {
 		p := r.origins[i].policy
 		route := &r.doc.Routes[i]
-		route.RateLimit, route.Concurrency, route.Cost, route.Auth = p.limit, p.concurrency, p.cost, p.authOrKey()
+		route.RateLimit, route.Concurrency, route.Cost, route.Auth, route.Handling = p.limit, p.concurrency, p.cost, p.authOrKey(), p.handling
 		if route.Upstream = gateway.StoredUpstreamName(p.upstream); route.Upstream != "" {
 			if r.doc.Upstreams == nil {
 				r.doc.Upstreams = map[int]Reference{}
@@ -330,7 +331,16 @@ func (r *reader) checkTable() {
 		case "split":
 			r.problems.Add(from.position.Invalid(from.field, "its %s %s", splitExtension, bad.Message))
 		default:
-			r.problems.Add(from.position.Invalid(from.field, "%s", bad.Message))
+			field, within, _ := strings.Cut(bad.Field, ".")
+			if !slices.Contains(gateway.HandlingFields(), field) {
+				r.problems.Add(from.position.Invalid(from.field, "%s", bad.Message))
+				break
+			}
+			of := handlingExtension(field)
+			if within != "" {
+				of += ": " + within
+			}
+			r.problems.Add(from.position.Invalid(from.field, "its %s %s", of, bad.Message))
 		}
 	}
 }

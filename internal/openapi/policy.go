@@ -20,6 +20,8 @@ const (
 	concurrencyExtension = "x-keygate-concurrency"
 	upstreamExtension    = "x-keygate-upstream"
 	splitExtension       = "x-keygate-split"
+
+	extensionPrefix = "x-keygate-" // of those of gateway.HandlingFields
 )
 
 // policy is the content of the extensions. Zero values are absent.
@@ -35,6 +37,8 @@ type policy struct {
 	upstreamAt Reference // where it is named
 	split      gateway.Split
 	splitAt    *SplitReference // nil without a split
+
+	handling *gateway.Handling
 }
 
 // or returns p with its absent fields taken from otherwise.
@@ -56,6 +60,11 @@ func (p policy) or(otherwise policy) policy {
 	}
 	if p.split == nil {
 		p.split, p.splitAt = otherwise.split, otherwise.splitAt
+	}
+	for _, field := range gateway.HandlingFields() {
+		if p.handling.Value(field) == nil && otherwise.handling.Value(field) != nil {
+			p.handling = p.handling.With(field, otherwise.handling)
+		}
 	}
 	return p
 }
@@ -85,7 +94,35 @@ func (p policy) differs(o policy) (extension string) {
 	case !p.split.Equal(o.split):
 		return splitExtension
 	}
+	if fields := p.handling.Differs(o.handling); len(fields) > 0 {
+		return handlingExtension(fields[0])
+	}
 	return ""
+}
+
+// handlingExtension returns the extension of a field of gateway.HandlingFields.
+func handlingExtension(field string) string {
+	return extensionPrefix + strings.ReplaceAll(field, "_", "-")
+}
+
+// handlingField returns the field of gateway.HandlingFields of an extension, or "".
+func handlingField(extension string) string {
+	for _, field := range gateway.HandlingFields() {
+		if handlingExtension(field) == extension {
+			return field
+		}
+	}
+	return ""
+}
+
+// extensionNames returns the names of the extensions for a message.
+func extensionNames() string {
+	names := []string{limitExtension, authExtension, costExtension, concurrencyExtension, upstreamExtension, splitExtension}
+	for _, field := range gateway.HandlingFields() {
+		names = append(names, handlingExtension(field))
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // isKeygate reports whether a name is, or is meant to be, one of the extensions.
@@ -128,7 +165,11 @@ func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy,
 					p.splitAt = &SplitReference{Field: at, Upstreams: gateway.SplitPositions(m)}
 				}
 			default:
-				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s, %s, %s, %s, %s or %s", limitExtension, authExtension, costExtension, concurrencyExtension, upstreamExtension, splitExtension)
+				if known := handlingField(m.Name); known != "" {
+					p.handling, err = readHandling(p.handling, known, m, at)
+					break
+				}
+				err = m.NamePosition.Invalid(at, "is not an extension of Keygate: use %s", extensionNames())
 			}
 			r.problems.Add(err)
 			ok = ok && err == nil
@@ -165,6 +206,21 @@ func readSplit(n *document.Node, field string) (gateway.Split, error) {
 		return nil, err
 	}
 	return gateway.ReadSplit(n, field)
+}
+
+// readHandling returns h with a field of gateway.HandlingFields from a document.
+func readHandling(h *gateway.Handling, name string, n *document.Node, field string) (*gateway.Handling, error) {
+	var variables document.Problems
+	refuseVariables(n, field, &variables)
+	if err := variables.Err(); err != nil {
+		return h, err
+	}
+	var read gateway.Handling
+	_, err := gateway.ReadHandling(&read, name, n, field)
+	if read.Value(name) == nil {
+		return h, err
+	}
+	return h.With(name, &read), err
 }
 
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {

@@ -63,6 +63,7 @@ type Exchange struct {
 	limit          time.Duration                  // that limit
 	ended          bool                           // the record of the end was emitted, or the exchange was handed over
 	logged         bool                           // why the exchange failed was logged
+	responds       bool                           // the response is the route's (admit.Respond)
 	served         bool                           // the response is a service's (admit.Serve)
 	record         accesslog.Record               // room for the record
 	metered        bool                           // limits or costs depend on the bytes of the bodies
@@ -202,8 +203,11 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	return status, body
 }
 
-// OwnType returns the media type of the bodies of Respond and Serve.
+// OwnType returns the media type of the bodies of Respond, RespondByRoute and Serve; "" for none.
 func (x *Exchange) OwnType() string {
+	if x.responds {
+		return x.Verdict.Response.ContentType
+	}
 	if x.served {
 		return fault.FormatKeygate.ContentType()
 	}

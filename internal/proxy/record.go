@@ -64,7 +64,7 @@ func (x *Exchange) settleCharge(bytesIn, bytesOut int64) {
 
 // settleCosts says what the exchange costs, when so many bytes have passed. The first call counts. meter.mu is not held.
 func (x *Exchange) settleCosts(bytesIn, bytesOut int64) {
-	if x.attempts == 0 {
+	if x.attempts == 0 && !x.responds {
 		x.costs.drop()
 		return
 	}

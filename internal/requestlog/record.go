@@ -208,6 +208,10 @@ func (r *Record) decision() Decision {
 			code = fault.Unavailable
 		}
 		say("internal", string(code), "%s", ReasonText(r.Reason, "Keygate failed: its log has the cause under this request_id"))
+	case accesslog.Responded:
+		say("route", "responded", "the request was answered by respond of its route with status %d, and did not reach an upstream", r.Status)
+	case accesslog.Redirected:
+		say("route", "redirected", "the request was redirected by its route with status %d, and did not reach an upstream", r.Status)
 	case accesslog.Abandoned:
 		say("client", "abandoned", "the client closed its connection before the response began")
 	default:

@@ -19,7 +19,8 @@ type Route struct {
 	cost    *cost.Program // nil if requests cost nothing but themselves
 	// upstream is the name of the upstream; the zero Handle for the default one.
 	upstream unique.Handle[string]
-	split    *Split // nil for that of the gateway
+	split    *Split    // nil for that of the gateway
+	handling *Handling // nil for none
 
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
@@ -35,6 +36,7 @@ func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
 		r.limits = &routeLimits{config: unique.Make(config)}
 	}
 	r.cost, r.split = shared.costs.of(s.Cost), compileSplit(s.Split, &shared.splits)
+	r.handling = shared.handlings.of(s.Handling)
 	if s.Upstream != "" && s.Upstream != gateway.DefaultUpstream {
 		r.upstream = unique.Make(strings.Clone(s.Upstream))
 	}
@@ -49,6 +51,9 @@ func (r *Route) Methods() []string { return strings.Split(r.methods.Value(), " "
 
 // Cost returns what a request costs beside itself, or nil if it costs nothing.
 func (r *Route) Cost() *cost.Program { return r.cost }
+
+// Handling returns what the route does with its requests beside forwarding them as they came; nil for nothing else.
+func (r *Route) Handling() *Handling { return r.handling }
 
 // lists reports whether the route has the method.
 func (r *Route) lists(method string) bool {

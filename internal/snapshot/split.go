@@ -328,14 +328,16 @@ func (s *sharedSplits) of(split gateway.Split) *splitRules {
 
 // sharedParts are parts of routes that many of them have.
 type sharedParts struct {
-	costs  sharedCosts
-	splits sharedSplits
+	costs     sharedCosts
+	splits    sharedSplits
+	handlings sharedHandlings
 }
 
 // forget lets go of what was asked for last.
 func (s *sharedParts) forget() {
 	s.costs.forget()
 	s.splits.forget()
+	s.handlings.forget()
 }
 
 // forget lets go of what was asked for last.

@@ -237,6 +237,10 @@ func resultName(r accesslog.Result) string {
 		return "preflight"
 	case accesslog.SelfServed:
 		return "self_service"
+	case accesslog.Responded:
+		return "responded"
+	case accesslog.Redirected:
+		return "redirected"
 	case accesslog.Malformed:
 		return "invalid_request"
 	case accesslog.NoGateway:

@@ -49,6 +49,8 @@ type setup struct {
 	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
 	cost            string       // what requests cost, as in a configuration file; a plan then limits the units of each meter
 	adjust          func(*gateway.Upstream)
+	routes          []gateway.Route   // beside the two
+	slashes         bool              // encoded slashes are allowed
 	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
 }
 
@@ -200,15 +202,16 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
-	stored.PutGateway(gateway.Gateway{
-		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
-		Upstream: up,
-		Requests: gateway.Requests{ErrorFormat: string(s.errors), SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
-		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
-	},
+	routes := append(s.routes[:len(s.routes):len(s.routes)],
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey, Cost: rules},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 	)
+	stored.PutGateway(gateway.Gateway{
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
+		Upstream: up,
+		Requests: gateway.Requests{ErrorFormat: string(s.errors), AllowEncodedSlashes: s.slashes, SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
+		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
+	}, routes...)
 	planID := id.Format(id.Plan, [16]byte{6})
 	switch {
 	case s.bytes:

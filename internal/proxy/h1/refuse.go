@@ -90,7 +90,10 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	out := appendStatusLine(buf.Data[:0], status, http1.StatusText(status))
 	out = append(append(append(out, "Date: "...), c.engine.clock.Date()...), "\r\n"...)
 	if body != nil {
-		out = append(append(append(out, "Content-Type: "...), x.OwnType()...), "\r\nContent-Length: "...)
+		if own := x.OwnType(); own != "" {
+			out = append(append(append(out, "Content-Type: "...), own...), "\r\n"...)
+		}
+		out = append(out, "Content-Length: "...)
 		out = append(strconv.AppendInt(out, int64(len(body)), 10), "\r\n"...)
 	}
 	switch {
@@ -99,6 +102,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	case x.req.Minor == 0:
 		out = append(out, "Connection: keep-alive\r\n"...)
 	}
+	out = x.AppendOwnFields(out)
 	out = append(append(append(out, "X-Request-Id: "...), x.RequestID()...), "\r\n"...)
 	if x.Verdict.Gateway != nil || x.Verdict.Code != "" {
 		out = x.Verdict.AppendFields(out)

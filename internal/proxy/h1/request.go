@@ -26,6 +26,9 @@ func (c *conn) request(x *exchange) step {
 	case admit.Preflight:
 		x.Result = accesslog.Preflight
 		return c.respond(x, http1.StatusNoContent, nil)
+	case admit.Respond:
+		status, body := x.RespondByRoute()
+		return c.respond(x, status, body)
 	case admit.Serve:
 		return c.serveHolder(x)
 	default:

@@ -25,6 +25,14 @@ func (s *stream) serveHolder() error {
 	return s.sendOwn(status, response)
 }
 
+// respondByRoute sends the response of the route itself (admit.Respond).
+func (s *stream) respondByRoute() error {
+	if s.tunnels {
+		return proxy.NoTunnel()
+	}
+	return s.sendOwn(s.RespondByRoute())
+}
+
 // holderBody waits until all of the request's body has arrived, and returns it.
 func (s *stream) holderBody() ([]byte, error) {
 	c := s.conn
@@ -66,7 +74,7 @@ func (s *stream) sendOwn(status int, body []byte) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	length := len(body)
+	length, bodyless := len(body), body == nil
 	if s.ask.Method == "HEAD" {
 		body = nil
 	}
@@ -75,8 +83,13 @@ func (s *stream) sendOwn(status int, body []byte) error {
 		return errCut
 	}
 	c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
-	c.proto.FieldString("content-type", s.OwnType(), false)
-	c.proto.FieldString("content-length", strconv.Itoa(length), false)
+	if own := s.OwnType(); own != "" {
+		c.proto.FieldString("content-type", own, false)
+	}
+	if !bodyless {
+		c.proto.FieldString("content-length", strconv.Itoa(length), false)
+	}
+	s.EachOwnField(func(name, value string) { c.proto.FieldString(name, value, false) })
 	s.ownFields()
 	c.proto.EndHead(len(body) == 0)
 	s.headed = true

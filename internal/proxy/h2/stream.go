@@ -293,7 +293,7 @@ func (c *conn) head(ev *http2.Event) {
 		return
 	}
 	switch s.Verdict.Action {
-	case admit.Forward, admit.Wait, admit.Serve:
+	case admit.Forward, admit.Wait, admit.Respond, admit.Serve:
 		if !s.hold() {
 			s.refuse(proxy.TooManyBodies())
 			return
@@ -398,6 +398,8 @@ func (s *stream) serve() (err error) {
 	case admit.Forward:
 	case admit.Preflight:
 		return errPreflight
+	case admit.Respond:
+		return s.respondByRoute()
 	case admit.Serve:
 		return s.serveHolder()
 	default:

@@ -31,7 +31,8 @@ const (
 	costForm        = 2 // routes may have costs
 	concurrencyForm = 3 // routes may have bounds of requests in flight
 	upstreamForm    = 4 // routes may name upstreams, and have splits
-	newestForm      = upstreamForm
+	handlingForm    = 5 // behind all routes, the page has the handlings of those that have one
+	newestForm      = handlingForm
 )
 
 // The flags of a route in a page.
@@ -100,9 +101,12 @@ func (c *PageCodec) pages(routes []gateway.Route, maxRoutes, maxBytes int) []Rou
 	for from := 0; from < len(routes); {
 		w.reset()
 		to := from
-		for to < len(routes) && to-from < maxRoutes && len(w.raw) < maxBytes {
-			w.add(&routes[to])
+		for to < len(routes) && to-from < maxRoutes && len(w.raw)+len(w.rest) < maxBytes {
+			w.add(to-from, &routes[to])
 			to++
+		}
+		if w.form == handlingForm {
+			w.raw = append(binary.AppendUvarint(w.raw, uint64(w.handled)), w.rest...)
 		}
 		head := binary.AppendUvarint([]byte{w.form}, uint64(to-from))
 		all = append(all, RoutePage{routes[from].ID, to - from, c.enc.EncodeAll(w.raw, head)})
@@ -118,9 +122,13 @@ type pageWriter struct {
 	raw    []byte
 	costs  pageTexts[cost.Rule]
 	splits pageTexts[gateway.SplitEntry]
+
+	rest      []byte // of handled routes: the index of each, and its handling
+	handled   int
+	handlings pageTexts[gateway.Handling]
 }
 
-// pageTexts are the texts of a page that several routes may have: costs, or splits. T is the type of their items.
+// pageTexts are the texts of a page that several routes may have: costs, splits or handlings. T is the type of their items.
 type pageTexts[T any] struct {
 	texts map[string]uint64 // the number of each text, from 1
 	known map[*T]uint64     // as texts, for lists that share memory, by their first item
@@ -157,9 +165,12 @@ func (w *pageWriter) reset() {
 	w.form, w.raw = plainForm, w.raw[:0]
 	w.costs.reset()
 	w.splits.reset()
+	w.rest, w.handled = w.rest[:0], 0
+	w.handlings.reset()
 }
 
-func (w *pageWriter) add(r *gateway.Route) {
+// add adds route i of the page.
+func (w *pageWriter) add(i int, r *gateway.Route) {
 	b := w.raw
 	l := &r.RateLimit
 	flags := byte(0)
@@ -189,7 +200,7 @@ func (w *pageWriter) add(r *gateway.Route) {
 	}
 	switch {
 	case flags&upstreamFlags != 0:
-		w.form = upstreamForm
+		w.form = max(w.form, upstreamForm)
 	case flags&concurrencyFlags != 0:
 		w.form = max(w.form, concurrencyForm)
 	case flags&costFlags != 0:
@@ -227,6 +238,11 @@ func (w *pageWriter) add(r *gateway.Route) {
 		b = w.splits.append(b, first, func() []byte { return r.Split.AppendJSON(nil) })
 	}
 	w.raw = b
+	if r.Handling != nil {
+		w.form = handlingForm
+		w.handled++
+		w.rest = w.handlings.append(binary.AppendUvarint(w.rest, uint64(i)), r.Handling, func() []byte { return r.Handling.AppendJSON(nil) })
+	}
 }
 
 var errDamagedPage = errors.New("a page of routes is damaged")
@@ -264,9 +280,15 @@ func (c *PageCodec) Routes(list []gateway.Route, gatewayID string, content []byt
 		return list, fmt.Errorf("%w: %w", errDamagedPage, err)
 	}
 	d := pageReader{form: content[0], rest: string(raw), methods: map[string][]string{}, costs: costs}
+	from := len(list)
 	for range n {
 		list = append(list, d.route(gatewayID))
 		if d.err != nil {
+			return list, d.err
+		}
+	}
+	if d.form == handlingForm {
+		if d.readHandlings(list[from:]); d.err != nil {
 			return list, d.err
 		}
 	}
@@ -396,6 +418,39 @@ func (d *pageReader) split() gateway.Split {
 	}
 	d.splits = append(d.splits, s)
 	return s
+}
+
+// readHandlings reads the handlings of a page with the routes.
+func (d *pageReader) readHandlings(routes []gateway.Route) {
+	var known []*gateway.Handling
+	for left := d.count(uint64(len(routes))); left > 0 && d.err == nil; left-- {
+		i, n := d.count(uint64(len(routes)-1)), d.count(uint64(len(known)))
+		if d.err != nil {
+			return
+		}
+		if n > 0 {
+			routes[i].Handling = known[n-1]
+			continue
+		}
+		h := &gateway.Handling{}
+		if err := json.Unmarshal([]byte(d.text()), h); d.err == nil && (err != nil || h.Stored() == nil) {
+			d.err, d.rest = fmt.Errorf("%w: what a route does with its requests: %w", errDamagedPage, err), ""
+			return
+		}
+		known = append(known, h)
+		routes[i].Handling = h
+	}
+}
+
+// count reads a number of at most most.
+func (d *pageReader) count(most uint64) uint64 {
+	n, size := uvarint(d.rest)
+	if size <= 0 || n > most {
+		d.err, d.rest = errDamagedPage, ""
+		return 0
+	}
+	d.rest = d.rest[size:]
+	return n
 }
 
 func (d *pageReader) text() string {

@@ -76,6 +76,15 @@ func TestPagesKeepCosts(t *testing.T) {
 			if i > 0 && rapid.IntRange(0, 9).Draw(t, "split as before") == 0 {
 				routes[i].Split = routes[i-1].Split
 			}
+			switch rapid.IntRange(0, 19).Draw(t, "handling") {
+			case 0, 1:
+				routes[i].Handling = &gateway.Handling{StripPrefix: rapid.SampledFrom([]string{"/r", "/r/1"}).Draw(t, "prefix")}
+			case 2:
+				routes[i].Handling = &gateway.Handling{Respond: &gateway.Respond{Status: 200, ContentType: "text/plain", Body: rapid.String().Draw(t, "body")}}
+			}
+			if i > 0 && rapid.IntRange(0, 9).Draw(t, "handling as before") == 0 {
+				routes[i].Handling = routes[i-1].Handling
+			}
 			if i > 0 && rapid.IntRange(0, 3).Draw(t, "as before") == 0 {
 				routes[i].Cost = routes[i-1].Cost
 			}
@@ -91,8 +100,10 @@ func TestPagesKeepCosts(t *testing.T) {
 			want := byte(plainForm)
 			for _, r := range got[at:] {
 				switch {
+				case r.Handling != nil:
+					want = handlingForm
 				case r.Upstream != "", r.Split != nil:
-					want = upstreamForm
+					want = max(want, upstreamForm)
 				case !r.Concurrency.IsZero() || r.ConcurrencyByAPI:
 					want = max(want, concurrencyForm)
 				case len(r.Cost) > 0 || r.CostByAPI:
@@ -178,7 +189,7 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 	r.Cost = rulesOf(t, `[{meter: tokens, from: {request: 1}}]`)
 	page := codec.Pages([]gateway.Route{r})[0].Content
 	newer := append([]byte{newestForm + 1}, page[1:]...)
-	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 5, and this version reads forms up to 4") {
+	if _, err := codec.Routes(nil, "gw_1", newer, Costs{}); err == nil || !strings.Contains(err.Error(), "has form 6, and this version reads forms up to 5") {
 		t.Errorf("a page of a newer form: %v", err)
 	}
 	raw, err := codec.dec.DecodeAll(page[2:], nil)
@@ -200,6 +211,11 @@ func TestDamagedPagesAreRefused(t *testing.T) {
 		"a split of a text":      edited(upstreamForm, func(b []byte) []byte { b[0] |= hasSplit; return append(b, "\x00\x02{}"...) }),
 		"no such split":          edited(upstreamForm, func(b []byte) []byte { b[0] |= hasSplit; return append(b, 1) }),
 		"no upstream":            edited(upstreamForm, func(b []byte) []byte { b[0] |= hasUpstream; return append(b, 0) }),
+		"no handling":            edited(handlingForm, func(b []byte) []byte { return append(b, "\x01\x00\x00\x02{}"...) }),
+		"no such handling":       edited(handlingForm, func(b []byte) []byte { return append(b, 1, 0, 1) }),
+		"a handling of no route": edited(handlingForm, func(b []byte) []byte { return append(b, "\x01\x01\x00\x14{\"strip_prefix\":\"/\"}"...) }),
+		"handlings of no form":   edited(upstreamForm, func(b []byte) []byte { return append(b, 0) }),
+		"too few handlings":      edited(handlingForm, func(b []byte) []byte { return append(b, 1) }),
 		"a cost of a meter":      edited(costForm, func(b []byte) []byte { return bytes.Replace(b, []byte(`"tokens"`), []byte(`"TOKENS"`), 1) }),
 		"no rules":               edited(costForm, func(b []byte) []byte { return append(b[:at], "\x00\x02[]"...) }),
 		"no such cost":           edited(costForm, func(b []byte) []byte { return append(b[:at], 1) }),

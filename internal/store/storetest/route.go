@@ -30,6 +30,7 @@ func testRoutes(h *harness) {
 	full.Cost, full.CostByAPI = costOf(h, `[{meter: tokens, reserve: 20, max: 1000, from: {json: {"a|b.c": 1, "d?": -0.5}, by: model, prices: {"ü": {a: 2}}}, unknown: {bytes_out: 0.25}}, {meter: requests, from: {request: 3}}]`), true
 	full.Concurrency, full.ConcurrencyByAPI = ratelimit.Concurrency{Max: ratelimit.MaxConcurrency, Per: ratelimit.PerKey}, true
 	full.Upstream, full.Split = "next", aSplit()
+	full.Handling = &gateway.Handling{StripPrefix: "/a", Respond: &gateway.Respond{Status: 410, ContentType: "text/plain", Body: "gone", Headers: map[string]string{"X-A": "b"}}}
 	plain := newRoute(g, "/ä/*", "GET")
 	foreign := newRoute(other, "/ä/*", "GET")
 	h.update(func(ctx context.Context, tx control.Tx) error {
@@ -51,10 +52,11 @@ func testRoutes(h *harness) {
 	changed.Cost, changed.CostByAPI = costOf(h, `[{meter: tokens, max: 5, from: {header: X-Tokens}, unknown: reserve}]`), false
 	changed.Concurrency, changed.ConcurrencyByAPI = ratelimit.Concurrency{Max: 1}, false
 	changed.Upstream, changed.Split = "other", gateway.Split{}
+	changed.Handling = &gateway.Handling{Redirect: &gateway.Redirect{To: "/b", Status: 308, KeepQuery: true}}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
 	same(h, "updated", h.routeTable(g.ID), []gateway.Route{changed, plain})
 	changed.Cost, changed.Concurrency, changed.Upstream = nil, ratelimit.Concurrency{}, ""
-	changed.Split = nil
+	changed.Split, changed.Handling = nil, nil
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, []gateway.Route{changed}) })
 	same(h, "without a cost", h.routeTable(g.ID), []gateway.Route{changed, plain})
 

@@ -619,7 +619,7 @@ export interface paths {
         head?: never;
         /**
          * Update a route
-         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost, the upstream or the split of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
+         * @description Changes the path, the methods, the authentication, the rate limit, the concurrency, the cost, the upstream, the split, the prefix that is cut off, the redirect or the response of one route without a push. An absent field is unchanged. The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, including this one; it keeps the identifier of a route with the same path and methods.
          */
         patch: operations["updateRoute"];
         trace?: never;
@@ -3095,8 +3095,17 @@ export interface components {
             path: string;
             /** @description Rate limit of the route. */
             rate_limit?: components["schemas"]["RateLimitInput"];
+            /** @description Redirect with which the gateway responds, in place of forwarding. The request is charged. A route has either this or respond. */
+            redirect?: components["schemas"]["RedirectInput"];
+            /** @description Response that the gateway gives, in place of forwarding. The request is charged. */
+            respond?: components["schemas"]["RespondInput"];
             /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none. */
             split?: components["schemas"]["SplitInput"][] | null;
+            /**
+             * @description Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it.
+             * @example /api
+             */
+            strip_prefix?: string | null;
             /**
              * @description Name of the upstream that gets the requests. Default: default.
              * @example next
@@ -4945,8 +4954,17 @@ export interface components {
             path?: string;
             /** @description Changes to the route's rate limit; null removes the limit. */
             rate_limit?: components["schemas"]["RateLimitPatch"];
+            /** @description Redirect with which the gateway responds, in place of forwarding; replaced as a whole. null removes it. */
+            redirect?: components["schemas"]["RedirectInput"];
+            /** @description Response that the gateway gives, in place of forwarding; replaced as a whole. null removes it. */
+            respond?: components["schemas"]["RespondInput"];
             /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. Replaces the whole list; null means the split of the gateway, [] none. */
             split?: components["schemas"]["SplitInput"][] | null;
+            /**
+             * @description Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it. null cuts nothing.
+             * @example /api
+             */
+            strip_prefix?: string | null;
             /**
              * @description Name of the upstream that gets the requests; null for default.
              * @example next
@@ -5662,6 +5680,52 @@ export interface components {
              */
             since: string;
         };
+        Redirect: {
+            /**
+             * @description Whether the path of the request is appended.
+             * @example true
+             */
+            keep_path: boolean;
+            /**
+             * @description Whether the query of the request is appended, without api_key.
+             * @example true
+             */
+            keep_query: boolean;
+            /**
+             * Format: int64
+             * @description Status of the redirect.
+             * @example 308
+             */
+            status: number;
+            /**
+             * @description Value of Location.
+             * @example https://example.com
+             */
+            to: string;
+        } | null;
+        RedirectInput: {
+            /**
+             * @description Append the path of the request, as it came. to must then have neither a path nor a query. Default: false.
+             * @example true
+             */
+            keep_path?: boolean | null;
+            /**
+             * @description Append the query of the request, without api_key. to must then have no query. Default: false.
+             * @example true
+             */
+            keep_query?: boolean | null;
+            /**
+             * Format: int64
+             * @description Status of the redirect: 301, 302, 307 or 308. 307 and 308 keep the method and the body.
+             * @example 308
+             */
+            status: number;
+            /**
+             * @description Value of Location, as it is: a URL, or a path with an optional query. It has no variables.
+             * @example https://example.com
+             */
+            to: string;
+        } | null;
         Repository: {
             /**
              * @description Branch that is followed.
@@ -5843,6 +5907,50 @@ export interface components {
              */
             until: string | null;
         };
+        Respond: {
+            /**
+             * @description Body of the response.
+             * @example {}
+             */
+            body: string;
+            /**
+             * @description Media type of the body; null without a body.
+             * @example application/json
+             */
+            content_type: string | null;
+            /** @description Headers of the response. */
+            headers: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int64
+             * @description Status of the response.
+             * @example 503
+             */
+            status: number;
+        } | null;
+        RespondInput: {
+            /**
+             * @description Body of the response, at most 64 KiB. Default: none.
+             * @example {}
+             */
+            body?: string | null;
+            /**
+             * @description Media type of the body. It is required if there is a body.
+             * @example application/json
+             */
+            content_type?: string | null;
+            /** @description Headers of the response. Those that frame the message or that Keygate sets are refused. */
+            headers?: {
+                [key: string]: string;
+            } | null;
+            /**
+             * Format: int64
+             * @description Status of the response.
+             * @example 503
+             */
+            status: number;
+        } | null;
         Retries: {
             /**
              * Format: int64
@@ -6007,6 +6115,10 @@ export interface components {
             path: string;
             /** @description Rate limit of the route; null for no limit. */
             rate_limit: components["schemas"]["RateLimit"];
+            /** @description Redirect with which the gateway responds; null for none. */
+            redirect: components["schemas"]["Redirect"];
+            /** @description Response that the gateway gives; null for none. */
+            respond: components["schemas"]["Respond"];
             /**
              * @description Identifier of the route.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
@@ -6019,6 +6131,11 @@ export interface components {
             source: "api" | "spec" | "config";
             /** @description Which requests go to another upstream; null for the split of the gateway, [] for none. */
             split: components["schemas"]["Split"][] | null;
+            /**
+             * @description Beginning of the path that the upstream does not get; null for none.
+             * @example /api
+             */
+            strip_prefix: string | null;
             /**
              * @description Name of the upstream that gets the requests.
              * @example default
@@ -6056,8 +6173,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -13595,7 +13712,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -13660,7 +13777,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;

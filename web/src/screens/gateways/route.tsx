@@ -26,6 +26,7 @@ import { TrafficChart } from '../../ui/trafficchart';
 import { RouteConcurrency } from './concurrency';
 import { RouteCost } from './cost';
 import { useGateway } from './detail';
+import { RouteHandling } from './routehandling';
 import { RouteSplit } from './routesplit';
 import { RouteUpstream } from './routeupstream';
 import { Simulation } from './simulation';
@@ -71,6 +72,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <RouteConcurrency key={`concurrency ${routeId}`} first={query.data} />
         <Levels record={r} />
         <RouteCost key={`cost ${routeId}`} first={query.data} />
+        <RouteHandling key={`handling ${routeId}`} first={query.data} />
         {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
         {(names.length > 1 || r.split !== null) && <RouteSplit first={query.data} inherited={gateway?.split} />}
         <Panel title="Route">

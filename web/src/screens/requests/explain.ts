@@ -91,6 +91,8 @@ function cause(r: LoggedRequest, names: Names): string {
     case 'scope':
       return `the scope of ${key} does not allow ${clean(r.method)} on this path`;
   }
+  if (d.code === 'responded' || d.code === 'redirected')
+    return 'its route responds in this way itself, without the service behind the gateway';
   // The message of a reason that was added later may name what only the operator may know.
   if (d.reason) return reasons[d.reason] ?? 'the service behind the gateway could not be reached, or did not respond';
   if (d.upstream_status !== null) return `the service behind the gateway responded with status ${d.upstream_status}`;

@@ -1,0 +1,119 @@
+package adminapi
+
+import (
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// HandlingInput is the part of a route in a request that says what is done with its requests beside forwarding them as they came. It
+// is exported because requests embed it.
+type HandlingInput struct {
+	StripPrefix *string        `json:"strip_prefix,omitempty" nullable:"true" minLength:"1" maxLength:"4096" doc:"Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it." example:"/api"`
+	Redirect    *redirectInput `json:"redirect,omitempty" doc:"Redirect with which the gateway responds, in place of forwarding. The request is charged. A route has either this or respond."`
+	Respond     *respondInput  `json:"respond,omitempty" doc:"Response that the gateway gives, in place of forwarding. The request is charged."`
+}
+
+// HandlingPatch is the part of an update of a route that changes that. It is exported because requests embed it.
+type HandlingPatch struct {
+	StripPrefix optional[string]        `json:"strip_prefix,omitempty" minLength:"1" maxLength:"4096" doc:"Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it. null cuts nothing." example:"/api"`
+	Redirect    optional[redirectInput] `json:"redirect,omitempty" doc:"Redirect with which the gateway responds, in place of forwarding; replaced as a whole. null removes it."`
+	Respond     optional[respondInput]  `json:"respond,omitempty" doc:"Response that the gateway gives, in place of forwarding; replaced as a whole. null removes it."`
+}
+
+// HandlingRecord is the part of a route that says what is done with its requests beside forwarding them as they came. It is exported
+// because records embed it.
+type HandlingRecord struct {
+	StripPrefix *string         `json:"strip_prefix" doc:"Beginning of the path that the upstream does not get; null for none." example:"/api"`
+	Redirect    *redirectRecord `json:"redirect" doc:"Redirect with which the gateway responds; null for none."`
+	Respond     *respondRecord  `json:"respond" doc:"Response that the gateway gives; null for none."`
+}
+
+type redirectInput struct {
+	_         struct{} `nullable:"true"`
+	To        string   `json:"to" minLength:"1" maxLength:"4096" doc:"Value of Location, as it is: a URL, or a path with an optional query. It has no variables." example:"https://example.com"`
+	Status    int64    `json:"status" minimum:"301" maximum:"308" doc:"Status of the redirect: 301, 302, 307 or 308. 307 and 308 keep the method and the body." example:"308"`
+	KeepPath  *bool    `json:"keep_path,omitempty" nullable:"true" doc:"Append the path of the request, as it came. to must then have neither a path nor a query. Default: false." example:"true"`
+	KeepQuery *bool    `json:"keep_query,omitempty" nullable:"true" doc:"Append the query of the request, without api_key. to must then have no query. Default: false." example:"true"`
+}
+
+type redirectRecord struct {
+	_         struct{} `nullable:"true"`
+	To        string   `json:"to" doc:"Value of Location." example:"https://example.com"`
+	Status    int64    `json:"status" doc:"Status of the redirect." example:"308"`
+	KeepPath  bool     `json:"keep_path" doc:"Whether the path of the request is appended." example:"true"`
+	KeepQuery bool     `json:"keep_query" doc:"Whether the query of the request is appended, without api_key." example:"true"`
+}
+
+type respondInput struct {
+	_           struct{}          `nullable:"true"`
+	Status      int64             `json:"status" minimum:"200" maximum:"599" doc:"Status of the response." example:"503"`
+	ContentType *string           `json:"content_type,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Media type of the body. It is required if there is a body." example:"application/json"`
+	Body        *string           `json:"body,omitempty" nullable:"true" maxLength:"65536" doc:"Body of the response, at most 64 KiB. Default: none." example:"{}"`
+	Headers     map[string]string `json:"headers,omitempty" nullable:"true" maxProperties:"32" doc:"Headers of the response. Those that frame the message or that Keygate sets are refused."`
+}
+
+type respondRecord struct {
+	_           struct{}          `nullable:"true"`
+	Status      int64             `json:"status" doc:"Status of the response." example:"503"`
+	ContentType *string           `json:"content_type" doc:"Media type of the body; null without a body." example:"application/json"`
+	Body        string            `json:"body" doc:"Body of the response." example:"{}"`
+	Headers     map[string]string `json:"headers" nullable:"false" doc:"Headers of the response."`
+}
+
+func (r *redirectInput) redirect() gateway.Redirect {
+	return gateway.Redirect{To: r.To, Status: r.Status, KeepPath: value(r.KeepPath), KeepQuery: value(r.KeepQuery)}
+}
+
+func (r *respondInput) respond() gateway.Respond {
+	out := gateway.Respond{Status: r.Status, ContentType: value(r.ContentType), Body: value(r.Body)}
+	if len(r.Headers) > 0 {
+		out.Headers = r.Headers
+	}
+	return out
+}
+
+// handling returns what the request asks for; nil for nothing.
+func (in *HandlingInput) handling() *gateway.Handling {
+	h := &gateway.Handling{StripPrefix: value(in.StripPrefix)}
+	if in.Redirect != nil {
+		h.Redirect = new(in.Redirect.redirect())
+	}
+	if in.Respond != nil {
+		h.Respond = new(in.Respond.respond())
+	}
+	return h.Stored()
+}
+
+// patch returns the change that the request asks for.
+func (p *HandlingPatch) patch() control.HandlingPatch {
+	return control.HandlingPatch{
+		StripPrefix: p.StripPrefix.Optional,
+		Redirect:    converted(&p.Redirect, (*redirectInput).redirect),
+		Respond:     converted(&p.Respond, (*respondInput).respond),
+	}
+}
+
+// converted returns an optional value in another form.
+func converted[T, U any](o *optional[T], convert func(*T) U) (out control.Optional[U]) {
+	if out.Present, out.Null = o.Present, o.Null; o.Present && !o.Null {
+		out.Value = convert(&o.Value)
+	}
+	return out
+}
+
+func presentHandling(h *gateway.Handling) (r HandlingRecord) {
+	if h == nil {
+		return r
+	}
+	r.StripPrefix = optionalText(h.StripPrefix)
+	if d := h.Redirect; d != nil {
+		r.Redirect = &redirectRecord{To: d.To, Status: d.Status, KeepPath: d.KeepPath, KeepQuery: d.KeepQuery}
+	}
+	if d := h.Respond; d != nil {
+		r.Respond = &respondRecord{Status: d.Status, ContentType: optionalText(d.ContentType), Body: d.Body, Headers: d.Headers}
+		if d.Headers == nil {
+			r.Respond.Headers = map[string]string{}
+		}
+	}
+	return r
+}
