@@ -110,7 +110,7 @@ export function NodeTable({ url, list }: { url: string; list: TargetStatus[] }) 
           title: 'State',
           className: 'w-full',
           cell: (s) => (
-            <span className="flex flex-wrap items-center gap-x-2 gap-y-1">
+            <span className="flex flex-wrap items-center gap-x-2 gap-y-1 [&>span]:h-auto [&>span]:break-all [&>span]:whitespace-normal">
               <NodeState status={s} />
             </span>
           ),
