@@ -28,6 +28,9 @@ type GatewayPatch struct {
 	AllowEncodedSlashes       Change[bool]              `json:"allow_encoded_slashes,omitzero"`       // default: false
 	CutStreams                Change[bool]              `json:"cut_streams,omitzero"`                 // default: true
 	DrainTimeout              Change[string]            `json:"drain_timeout,omitzero"`               // Go duration, 1s to 24h; default: 30s
+	AllowIps                  Change[[]string]          `json:"allow_ips,omitzero"`                   // networks, at most 256; replaced as a whole; default: all addresses
+	DenyIps                   Change[[]string]          `json:"deny_ips,omitzero"`                    // networks, at most 256; replaced as a whole; default: none
+	Maintenance               Change[MaintenanceInput]  `json:"maintenance,omitzero"`                 // replaced as a whole; cleared: off, the default
 	SelfService               Change[SelfServiceInput]  `json:"self_service,omitzero"`                // absent fields stay; default: nothing
 	Split                     Change[[]SplitInput]      `json:"split,omitzero"`                       // replaced as a whole; default: none
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate

@@ -11,6 +11,8 @@ type KeyPatch struct {
 	Concurrency Change[int64]             `json:"concurrency,omitzero"` // 1 to 1000000 requests in flight; cleared: any number
 	Metadata    Change[map[string]string] `json:"metadata,omitzero"`    // replaced as a whole, at most 16 entries
 	ExpiresAt   Change[string]            `json:"expires_at,omitzero"`  // RFC 3339 time, or a date, which means its end; cleared: never
+	AllowIps    Change[[]string]          `json:"allow_ips,omitzero"`   // networks, at most 256; replaced as a whole; cleared: all addresses
+	DenyIps     Change[[]string]          `json:"deny_ips,omitzero"`    // networks, at most 256; replaced as a whole; cleared: none
 }
 
 // RateLimitPatch changes fields of a route's rate limit (contract, section 4.3).
@@ -36,6 +38,8 @@ type RoutePatch struct {
 	StripPrefix Change[string]           `json:"strip_prefix,omitzero"` // cleared: the upstream gets the whole path
 	Redirect    Change[RedirectInput]    `json:"redirect,omitzero"`     // replaced as a whole; cleared: none
 	Respond     Change[RespondInput]     `json:"respond,omitzero"`      // replaced as a whole; cleared: none
+	AllowIps    Change[[]string]         `json:"allow_ips,omitzero"`    // networks, at most 256; replaced as a whole; cleared: all addresses
+	DenyIps     Change[[]string]         `json:"deny_ips,omitzero"`     // networks, at most 256; replaced as a whole; cleared: none
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

@@ -935,9 +935,11 @@ func (e RouteSource) Valid() bool {
 
 // Values of RouteEffectChanges.
 const (
+	RouteEffectChangesAllowIps        RouteEffectChanges = "allow_ips"
 	RouteEffectChangesAuth            RouteEffectChanges = "auth"
 	RouteEffectChangesConcurrency     RouteEffectChanges = "concurrency"
 	RouteEffectChangesCost            RouteEffectChanges = "cost"
+	RouteEffectChangesDenyIps         RouteEffectChanges = "deny_ips"
 	RouteEffectChangesGlobalRateLimit RouteEffectChanges = "global_rate_limit"
 	RouteEffectChangesMethods         RouteEffectChanges = "methods"
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
@@ -952,11 +954,15 @@ const (
 // Valid reports whether e is one of the constants of its type.
 func (e RouteEffectChanges) Valid() bool {
 	switch e {
+	case RouteEffectChangesAllowIps:
+		return true
 	case RouteEffectChangesAuth:
 		return true
 	case RouteEffectChangesConcurrency:
 		return true
 	case RouteEffectChangesCost:
+		return true
+	case RouteEffectChangesDenyIps:
 		return true
 	case RouteEffectChangesGlobalRateLimit:
 		return true
@@ -1807,8 +1813,13 @@ type CreateGatewayRequest struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
 	//
 	// Example: false
-	AllowEncodedSlashes *bool             `json:"allow_encoded_slashes,omitempty"`
-	AnonymousLimit      *GlobalLimitInput `json:"anonymous_limit,omitempty"`
+	AllowEncodedSlashes *bool `json:"allow_encoded_slashes,omitempty"`
+
+	// AllowIps Networks whose addresses may use the gateway, in CIDR notation; all others may not.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps       *[]string         `json:"allow_ips,omitempty"`
+	AnonymousLimit *GlobalLimitInput `json:"anonymous_limit,omitempty"`
 
 	// Config Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec.
 	//
@@ -1836,6 +1847,11 @@ type CreateGatewayRequest struct {
 	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
 	DefaultPlanID *string `json:"default_plan_id,omitempty"`
 
+	// DenyIps Networks whose addresses may not use the gateway, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
+
 	// DrainTimeout How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
 	//
 	// Example: 30s
@@ -1855,7 +1871,8 @@ type CreateGatewayRequest struct {
 	// KeyHeaders Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
 	//
 	// Example: ["X-API-Key"]
-	KeyHeaders *[]string `json:"key_headers,omitempty"`
+	KeyHeaders  *[]string         `json:"key_headers,omitempty"`
+	Maintenance *MaintenanceInput `json:"maintenance,omitempty"`
 
 	// MaxBodyBytes Maximum size of a request body, in bytes. Larger requests get a 413.
 	//
@@ -1957,10 +1974,20 @@ type CreateGrantRequest struct {
 
 // CreateKeyRequest is the schema CreateKeyRequest of the OpenAPI document.
 type CreateKeyRequest struct {
+	// AllowIps Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips,omitempty"`
+
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
 	//
 	// Example: 5
 	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the key, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
@@ -2075,6 +2102,11 @@ type CreatePlanRequest struct {
 
 // CreateRouteRequest is the schema CreateRouteRequest of the OpenAPI document.
 type CreateRouteRequest struct {
+	// AllowIps Networks whose addresses may use the route, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. The lists of the gateway and of the key must allow the address too.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips,omitempty"`
+
 	// key (the default) requires an API key; none makes the route public.
 	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
@@ -2082,6 +2114,11 @@ type CreateRouteRequest struct {
 	// What a request costs, for each meter that limits of plans count. Default: 1 of the
 	// meter requests.
 	Cost []Cost `json:"cost,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the route, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// Methods HTTP methods, in upper case.
 	//
@@ -2128,7 +2165,7 @@ type Decision struct {
 	// no gateway has the host. Null for other decisions.
 	ByDefault *bool `json:"by_default"`
 
-	// Check Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+	// Check Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
 	//
 	// Example: limit
 	Check string `json:"check"`
@@ -2288,9 +2325,14 @@ type Gateway struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment.
 	//
 	// Example: false
-	AllowEncodedSlashes bool         `json:"allow_encoded_slashes"`
-	AnonymousLimit      *GlobalLimit `json:"anonymous_limit,omitempty"`
-	Cors                *Cors        `json:"cors"`
+	AllowEncodedSlashes bool `json:"allow_encoded_slashes"`
+
+	// AllowIps Networks whose addresses may use the gateway. Absent if there are none, and all addresses may.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps       *[]string    `json:"allow_ips,omitempty"`
+	AnonymousLimit *GlobalLimit `json:"anonymous_limit,omitempty"`
+	Cors           *Cors        `json:"cors"`
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
@@ -2312,6 +2354,11 @@ type Gateway struct {
 	//
 	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
 	DefaultPlanID *string `json:"default_plan_id,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the gateway. Absent if there are none.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// DrainTimeout How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.
 	//
@@ -2337,7 +2384,8 @@ type Gateway struct {
 	// KeyHeaders Request headers that may hold the key.
 	//
 	// Example: ["Authorization"]
-	KeyHeaders []string `json:"key_headers"`
+	KeyHeaders  []string     `json:"key_headers"`
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
 	// MaxBodyBytes Maximum size of a request body, in bytes; null for unlimited.
 	//
@@ -2583,10 +2631,20 @@ type HealthInput struct {
 
 // ImportKeyRequest is the schema ImportKeyRequest of the OpenAPI document.
 type ImportKeyRequest struct {
+	// AllowIps Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips,omitempty"`
+
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included.
 	//
 	// Example: 5
 	Concurrency *int64 `json:"concurrency,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the key, in CIDR notation.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// ExpiresAt When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
 	//
@@ -2694,6 +2752,11 @@ type IssuerKey struct {
 
 // Key is the schema Key of the OpenAPI document.
 type Key struct {
+	// AllowIps Networks whose addresses may use the key; null if all may.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips"`
+
 	// Concurrency How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
 	//
 	// Example: 5
@@ -2701,6 +2764,11 @@ type Key struct {
 
 	// When the key was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// DenyIps Networks whose addresses may not use the key; null for none.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips"`
 
 	// When the key expires; null for never.
 	ExpiresAt *time.Time `json:"expires_at"`
@@ -3030,6 +3098,32 @@ type LoggedRequest struct {
 	Time time.Time `json:"time"`
 }
 
+// Maintenance is the schema Maintenance of the OpenAPI document.
+type Maintenance struct {
+	// Allow Networks whose addresses are served nevertheless.
+	//
+	// Example: ["203.0.113.0/24"]
+	Allow []string `json:"allow"`
+
+	// Message Message of the 503; null for the default.
+	//
+	// Example: back at 14:00 UTC
+	Message *string `json:"message"`
+}
+
+// MaintenanceInput is the schema MaintenanceInput of the OpenAPI document.
+type MaintenanceInput struct {
+	// Allow Networks whose addresses are served nevertheless, in CIDR notation.
+	//
+	// Example: ["203.0.113.0/24"]
+	Allow *[]string `json:"allow,omitempty"`
+
+	// Message Message of the 503. Default: the service is under maintenance: try again later.
+	//
+	// Example: back at 14:00 UTC
+	Message *string `json:"message,omitempty"`
+}
+
 // NearRoute is the schema NearRoute of the OpenAPI document.
 type NearRoute struct {
 	// Methods Methods of the route.
@@ -3185,6 +3279,11 @@ type OwnerEvent struct {
 
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.
 type PatchRouteRequest struct {
+	// AllowIps Networks whose addresses may use the route, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips,omitempty"`
+
 	// key requires an API key; none makes the route public; null means key.
 	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
@@ -3192,6 +3291,11 @@ type PatchRouteRequest struct {
 	// What a request costs, for each meter that limits of plans count; replaced as a whole.
 	// null removes it: then a request costs 1 of the meter requests.
 	Cost []Cost `json:"cost,omitempty"`
+
+	// DenyIps Networks whose addresses may not use the route, in CIDR notation. Replaces the whole list; null or [] means none.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips,omitempty"`
 
 	// Methods HTTP methods, in upper case; replaced as a whole.
 	//
@@ -4099,6 +4203,11 @@ type RotateKeyRequest struct {
 
 // Route is the schema Route of the OpenAPI document.
 type Route struct {
+	// AllowIps Networks whose addresses may use the route; null if all may.
+	//
+	// Example: ["203.0.113.0/24"]
+	AllowIps *[]string `json:"allow_ips"`
+
 	// key if the route requires an API key; none if it is public.
 	Auth        RouteAuth    `json:"auth"`
 	Concurrency *Concurrency `json:"concurrency"`
@@ -4109,6 +4218,11 @@ type Route struct {
 
 	// When the route was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// DenyIps Networks whose addresses may not use the route; null for none.
+	//
+	// Example: ["198.51.100.0/24"]
+	DenyIps *[]string `json:"deny_ips"`
 
 	// GatewayID Gateway that the route belongs to.
 	//
@@ -4196,7 +4310,8 @@ type RouteEffect struct {
 	// of plans refuse because of it is not counted), concurrency for another bound of
 	// requests in flight (what it refuses is not counted), upstream for another upstream,
 	// split for another split of the route or of the gateway, strip_prefix, redirect or
-	// respond for another one of the route, global_rate_limit for another global limit.
+	// respond for another one of the route, allow_ips or deny_ips for another list of the
+	// route (what it refuses is not counted), global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.

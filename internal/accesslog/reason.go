@@ -1,8 +1,8 @@
 package accesslog
 
 // Reason is why an upstream could not be reached or did not respond (for the results Unreachable,
-// TimedOut and Failed), why an admitted request was ended (for any result), or what is wrong with the
-// key (for KeyInvalid). The request log
+// TimedOut and Failed), why an admitted request was ended (for any result), what is wrong with the
+// key (for KeyInvalid), or whose lists do not allow the address (for AddressDenied). The request log
 // stores its number, so a new reason is added at the end.
 type Reason uint8
 
@@ -40,11 +40,16 @@ const (
 	TargetGone                        // its target was drained or removed, and drain_timeout has passed (targets.md, section 6)
 	AllDrained                        // every target of the upstream was being drained
 	AddressFailed                     // the address had failed to authenticate too often, so imported keys were not looked up for it
+	GatewayAddresses                  // the gateway's lists do not allow the address (for AddressDenied, as the next two)
+	KeyAddresses                      // the key's lists do not
+	RouteAddresses                    // the route's lists do not
+	AddressTaken                      // the lists were changed after the request was admitted, and do not allow its address any more
+	MaintenanceBegan                  // the gateway was put under maintenance after the request was admitted, and before it was sent
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
 func (r Reason) IsAccess() bool {
-	return KeyWasRevoked <= r && r <= LeaseLost || r == OwnerWasSuspended || r == TargetGone
+	return KeyWasRevoked <= r && r <= LeaseLost || r == OwnerWasSuspended || r == TargetGone || r == AddressTaken || r == MaintenanceBegan
 }
 
 // String returns the name of the reason, or "" for NoReason.
@@ -59,7 +64,8 @@ func (r Reason) String() string {
 		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
 		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone", AllDrained: "all_drained",
-		AddressFailed: "address_failed",
+		AddressFailed: "address_failed", GatewayAddresses: "gateway_addresses", KeyAddresses: "key_addresses", RouteAddresses: "route_addresses",
+		AddressTaken: "address_taken", MaintenanceBegan: "maintenance_began",
 	}
 	if int(r) >= len(names) {
 		return ""

@@ -34,6 +34,8 @@ const (
 	SelfServed                   // the gateway's response to the holder of a key
 	Responded                    // the response of the route itself
 	Redirected                   // the redirect of the route itself
+	AddressDenied                // 403: the lists of addresses do not allow the client's; Reason says whose
+	Maintenance                  // 503: the gateway is under maintenance
 	Results                      // the number of results
 )
 

@@ -14,7 +14,7 @@ import (
 type auditEntryRecord struct {
 	Time      time.Time `json:"time" doc:"When the event occurred."`
 	Kind      string    `json:"kind" enum:"authentication,management" doc:"authentication for a use of an API key, whether with a gateway or with this API; management for a change made through this API."`
-	Outcome   string    `json:"outcome" enum:"success,key_invalid,key_expired,scope_insufficient" doc:"Outcome of the authentication. success means that the request was not refused because of its key or scope, whatever its status."`
+	Outcome   string    `json:"outcome" enum:"success,key_invalid,key_expired,scope_insufficient,address_not_allowed" doc:"Outcome of the authentication. success means that the request was not refused because of its key or scope, whatever its status."`
 	KeyPrefix *string   `json:"key_prefix" doc:"Start of the key that was used; null if there was none, or it was not a well-formed key." example:"kg_4tQx9Z"`
 	KeyID     *string   `json:"key_id" doc:"Identifier of the key; also of an expired key, and of one that was revoked within the 24 hours before; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	GatewayID *string   `json:"gateway_id" doc:"Gateway that was called; null for a call of this API." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
@@ -47,7 +47,7 @@ type auditHeadRecord struct {
 func auditFilters() []queryParam {
 	return append([]queryParam{
 		enumParam("kind", "Only records of this kind.", string(audit.Authentication), string(audit.Management)),
-		enumParam("outcome", "Only records with this outcome.", string(audit.Success), string(audit.KeyInvalid), string(audit.KeyExpired), string(audit.ScopeInsufficient)),
+		enumParam("outcome", "Only records with this outcome.", string(audit.Success), string(audit.KeyInvalid), string(audit.KeyExpired), string(audit.ScopeInsufficient), string(audit.AddressNotAllowed)),
 		boolParam("notable", "If true, only changes and refusals, without the authentications that succeeded."),
 		{name: "key_prefix", doc: "Only records of keys with this prefix.", schema: textSchema(), example: "kg_4tQx9Z"},
 		{name: "key_id", doc: "Only records of this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},

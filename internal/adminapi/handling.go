@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -11,6 +12,8 @@ type HandlingInput struct {
 	StripPrefix *string        `json:"strip_prefix,omitempty" nullable:"true" minLength:"1" maxLength:"4096" doc:"Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it." example:"/api"`
 	Redirect    *redirectInput `json:"redirect,omitempty" doc:"Redirect with which the gateway responds, in place of forwarding. The request is charged. A route has either this or respond."`
 	Respond     *respondInput  `json:"respond,omitempty" doc:"Response that the gateway gives, in place of forwarding. The request is charged."`
+	AllowIPs    []string       `json:"allow_ips,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses may use the route, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. The lists of the gateway and of the key must allow the address too." example:"203.0.113.0/24"`
+	DenyIPs     []string       `json:"deny_ips,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses may not use the route, in CIDR notation." example:"198.51.100.0/24"`
 }
 
 // HandlingPatch is the part of an update of a route that changes that. It is exported because requests embed it.
@@ -18,6 +21,8 @@ type HandlingPatch struct {
 	StripPrefix optional[string]        `json:"strip_prefix,omitempty" minLength:"1" maxLength:"4096" doc:"Beginning of the path that the upstream does not get: as many segments as it has are cut from the front of the request's path. The path of the route must begin with it. null cuts nothing." example:"/api"`
 	Redirect    optional[redirectInput] `json:"redirect,omitempty" doc:"Redirect with which the gateway responds, in place of forwarding; replaced as a whole. null removes it."`
 	Respond     optional[respondInput]  `json:"respond,omitempty" doc:"Response that the gateway gives, in place of forwarding; replaced as a whole. null removes it."`
+	AllowIPs    optional[[]string]      `json:"allow_ips,omitempty" maxItems:"256" doc:"Networks whose addresses may use the route, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses." example:"203.0.113.0/24"`
+	DenyIPs     optional[[]string]      `json:"deny_ips,omitempty" maxItems:"256" doc:"Networks whose addresses may not use the route, in CIDR notation. Replaces the whole list; null or [] means none." example:"198.51.100.0/24"`
 }
 
 // HandlingRecord is the part of a route that says what is done with its requests beside forwarding them as they came. It is exported
@@ -26,6 +31,8 @@ type HandlingRecord struct {
 	StripPrefix *string         `json:"strip_prefix" doc:"Beginning of the path that the upstream does not get; null for none." example:"/api"`
 	Redirect    *redirectRecord `json:"redirect" doc:"Redirect with which the gateway responds; null for none."`
 	Respond     *respondRecord  `json:"respond" doc:"Response that the gateway gives; null for none."`
+	AllowIPs    []string        `json:"allow_ips" nullable:"true" doc:"Networks whose addresses may use the route; null if all may." example:"203.0.113.0/24"`
+	DenyIPs     []string        `json:"deny_ips" nullable:"true" doc:"Networks whose addresses may not use the route; null for none." example:"198.51.100.0/24"`
 }
 
 type redirectInput struct {
@@ -74,7 +81,7 @@ func (r *respondInput) respond() gateway.Respond {
 
 // handling returns what the request asks for; nil for nothing.
 func (in *HandlingInput) handling() *gateway.Handling {
-	h := &gateway.Handling{StripPrefix: value(in.StripPrefix)}
+	h := &gateway.Handling{StripPrefix: value(in.StripPrefix), AllowIPs: addrlist.Normal(in.AllowIPs), DenyIPs: addrlist.Normal(in.DenyIPs)}
 	if in.Redirect != nil {
 		h.Redirect = new(in.Redirect.redirect())
 	}
@@ -90,6 +97,8 @@ func (p *HandlingPatch) patch() control.HandlingPatch {
 		StripPrefix: p.StripPrefix.Optional,
 		Redirect:    converted(&p.Redirect, (*redirectInput).redirect),
 		Respond:     converted(&p.Respond, (*respondInput).respond),
+		AllowIPs:    p.AllowIPs.Optional,
+		DenyIPs:     p.DenyIPs.Optional,
 	}
 }
 
@@ -105,7 +114,7 @@ func presentHandling(h *gateway.Handling) (r HandlingRecord) {
 	if h == nil {
 		return r
 	}
-	r.StripPrefix = optionalText(h.StripPrefix)
+	r.StripPrefix, r.AllowIPs, r.DenyIPs = optionalText(h.StripPrefix), h.AllowIPs, h.DenyIPs
 	if d := h.Redirect; d != nil {
 		r.Redirect = &redirectRecord{To: d.To, Status: d.Status, KeepPath: d.KeepPath, KeepQuery: d.KeepQuery}
 	}

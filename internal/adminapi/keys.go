@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"reflect"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 )
@@ -140,7 +141,7 @@ func (r *CreateKeyRequest) input() control.KeyInput {
 	return control.KeyInput{
 		Name: r.Name, Scope: r.Scope, ExpiresAt: value(r.ExpiresAt), GatewayID: value(r.GatewayID),
 		RateLimit: value(r.RateLimit).KeyLimitInput, Concurrency: r.Concurrency, Level: value(r.Level), Owner: value(r.Owner), Metadata: r.Metadata,
-		Plan: control.ChoosePlan(value(r.PlanID), value(r.Plan)),
+		Plan: control.ChoosePlan(value(r.PlanID), value(r.Plan)), Addresses: addrlist.Lists{Allow: r.AllowIPs, Deny: r.DenyIPs},
 	}
 }
 
@@ -148,7 +149,7 @@ func (a *API) updateKey(c *call, req updateKeyRequest) (response, error) {
 	return respond(c.keyResponse)(a.cfg.Control.UpdateKey(c.ctx, &c.actor, c.params["key_id"], control.KeyPatch{
 		Name: setTo(req.Name), Owner: req.Owner.Optional, Plan: control.PlanChoice{ID: req.PlanID.Optional, Name: req.Plan.Optional},
 		RateLimit:   control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
-		Concurrency: req.Concurrency.Optional, Metadata: req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
+		Concurrency: req.Concurrency.Optional, Metadata: req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional, AllowIPs: req.AllowIPs.Optional, DenyIPs: req.DenyIPs.Optional,
 	}, c.match))
 }
 

@@ -105,6 +105,8 @@ type KeyRecord struct {
 	RateLimit   *keyLimitRecord   `json:"rate_limit" doc:"Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit."`
 	Concurrency *int64            `json:"concurrency" doc:"How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number." example:"5"`
 	Metadata    map[string]string `json:"metadata" doc:"Key-value pairs of your own. Keygate does not interpret them."`
+	AllowIPs    []string          `json:"allow_ips" nullable:"true" doc:"Networks whose addresses may use the key; null if all may." example:"203.0.113.0/24"`
+	DenyIPs     []string          `json:"deny_ips" nullable:"true" doc:"Networks whose addresses may not use the key; null for none." example:"198.51.100.0/24"`
 	CreatedAt   time.Time         `json:"created_at" doc:"When the key was created."`
 	ExpiresAt   *time.Time        `json:"expires_at" doc:"When the key expires; null for never."`
 	RevokedAt   *time.Time        `json:"revoked_at" doc:"When the key was revoked; null if it is not revoked."`
@@ -297,8 +299,8 @@ func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
 		State: string(k.State(now)), Owner: optionalText(k.Owner), OwnerID: optionalText(k.OwnerID),
 		PlanID: optionalText(k.PlanID), Plan: optionalText(k.Plan), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
-		Concurrency: optionalNumber(k.Concurrency),
-		Metadata:    k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
+		Concurrency: optionalNumber(k.Concurrency), AllowIPs: k.Addresses.Allow, DenyIPs: k.Addresses.Deny,
+		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
 		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), Imported: k.Imported, RotatedTo: optionalText(k.RotatedTo),
 	}
 	if r.Metadata == nil {

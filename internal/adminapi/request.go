@@ -94,6 +94,8 @@ type CreateKeyRequest struct {
 	PlanID      *string           `json:"plan_id,omitempty" nullable:"true" minLength:"1" doc:"Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	Plan        *string           `json:"plan,omitempty" nullable:"true" minLength:"1" doc:"Name of the plan of the key, in place of plan_id." example:"free"`
 	Metadata    map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
+	AllowIPs    []string          `json:"allow_ips,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none." example:"203.0.113.0/24"`
+	DenyIPs     []string          `json:"deny_ips,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses may not use the key, in CIDR notation." example:"198.51.100.0/24"`
 }
 
 type importKeysRequest struct {
@@ -117,6 +119,8 @@ type updateKeyRequest struct {
 	Concurrency optional[int64]             `json:"concurrency,omitempty" minimum:"1" maximum:"1000000" doc:"How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number." example:"5"`
 	Metadata    optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Key-value pairs of your own. Replaces all of them; null removes them."`
 	ExpiresAt   optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, in the same form as when creating a key; null for never." example:"2030-01-31"`
+	AllowIPs    optional[[]string]          `json:"allow_ips,omitempty" maxItems:"256" doc:"Networks whose addresses may use the key, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses." example:"203.0.113.0/24"`
+	DenyIPs     optional[[]string]          `json:"deny_ips,omitempty" maxItems:"256" doc:"Networks whose addresses may not use the key, in CIDR notation. Replaces the whole list; null or [] means none." example:"198.51.100.0/24"`
 }
 
 type rotateKeyRequest struct {

@@ -83,7 +83,7 @@ type requestCostRecord struct {
 // DecisionRecord is what ended a request. It is exported for the generator of the API document, which reads embedded
 // structs only if they are.
 type DecisionRecord struct {
-	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response." example:"limit"`
+	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response." example:"limit"`
 	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none." example:"rate_limit_exceeded"`
 	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
 	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service,concurrency" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`

@@ -83,7 +83,11 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 		tags += tagsOf("minimum", "1", "maximum", most)
 	case gateway.KindList:
 		kind = reflect.TypeFor[[]string]()
-		tags += tagsOf("minItems", "1", "maxItems", most)
+		least := "1"
+		if s.MayBeEmpty {
+			least = ""
+		}
+		tags += tagsOf("minItems", least, "maxItems", most)
 	case gateway.KindHeaders:
 		kind = reflect.TypeFor[map[string]string]()
 		tags += tagsOf("maxProperties", most)
@@ -93,6 +97,8 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 		kind, nullable = reflect.TypeFor[corsInput](), false
 	case gateway.KindSwitches:
 		kind, nullable = reflect.TypeFor[selfServiceInput](), false
+	case gateway.KindMaintenance:
+		kind, nullable = reflect.TypeFor[maintenanceInput](), false
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 		if tags += tagsOf("enum", strings.Join(s.Choices, ",")); s.Choices == nil {
 			tags += tagsOf("minLength", "1", "maxLength", most)
@@ -206,6 +212,9 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 	case gateway.KindSwitches:
 		in, err := decoded[selfServiceInput](content)
 		return gateway.SelfServicePatch{Usage: in.Usage, Rotate: in.Rotate}, err
+	case gateway.KindMaintenance:
+		in, err := decoded[maintenanceInput](content)
+		return &gateway.Maintenance{Message: value(in.Message), Allow: in.Allow}, err
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	return decoded[string](content)
@@ -242,6 +251,17 @@ type selfServiceInput struct {
 	_      struct{} `nullable:"true"`
 	Usage  *bool    `json:"usage,omitempty" nullable:"false" doc:"Whether holders of keys may see their usage, at /.keygate/usage." example:"true"`
 	Rotate *bool    `json:"rotate,omitempty" nullable:"false" doc:"Whether holders of keys may rotate them, at /.keygate/rotate." example:"true"`
+}
+
+type maintenanceInput struct {
+	_       struct{} `nullable:"true"`
+	Message *string  `json:"message,omitempty" nullable:"true" maxLength:"500" doc:"Message of the 503. Default: the service is under maintenance: try again later." example:"back at 14:00 UTC"`
+	Allow   []string `json:"allow,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses are served nevertheless, in CIDR notation." example:"203.0.113.0/24"`
+}
+
+type maintenanceRecord struct {
+	Message *string  `json:"message" nullable:"true" doc:"Message of the 503; null for the default." example:"back at 14:00 UTC"`
+	Allow   []string `json:"allow" nullable:"false" doc:"Networks whose addresses are served nevertheless." example:"203.0.113.0/24"`
 }
 
 // gatewayRecord is the record of a gateway: its settings, and these fields.
@@ -343,6 +363,8 @@ func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Sche
 		kind = reflect.TypeFor[corsRecord]()
 	case gateway.KindSwitches:
 		kind = reflect.TypeFor[selfService]()
+	case gateway.KindMaintenance:
+		kind = reflect.TypeFor[maintenanceRecord]()
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
 	tags := tagsOf("doc", s.Doc.Record, "example", example, "enum", strings.Join(s.Choices, ","), "nullable", strconv.FormatBool(nullable))
@@ -396,6 +418,8 @@ func presentSetting(value any) any {
 		return presentHealth(v)
 	case gateway.SelfServicePatch:
 		return selfService(v.Apply(gateway.SelfService{}))
+	case *gateway.Maintenance:
+		return maintenanceRecord{Message: optionalText(v.Message), Allow: orEmpty(v.Allow)}
 	}
 	return value
 }

@@ -52,7 +52,7 @@ func New(cfg Config) (*Admitter, error) {
 // req. It overwrites the previous contents of v.
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
-	v.Now = a.cfg.Now()
+	v.Now, v.client = a.cfg.Now(), req.Client
 	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, failures: a.failures, now: v.Now, fits: true}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(accesslog.Malformed, code, reason)
@@ -150,8 +150,18 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	if d.preflight(g) {
+	preflight := d.preflight(g)
+	switch m := g.Maintenance; {
+	case !g.Addresses.Allows(d.req.Client):
+		v.denyAddress(accesslog.GatewayAddresses)
+		d.peek(g)
+		return true
+	case preflight:
 		v.Action = Preflight
+		d.peek(g)
+		return true
+	case m != nil && !m.Exempts(d.req.Client):
+		v.maintain(m)
 		d.peek(g)
 		return true
 	}
@@ -198,6 +208,11 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	v.Route, v.Upstream = route.UUID, g.UpstreamOf(route)
+	if !route.AllowsAddress(d.req.Client) {
+		v.denyAddress(accesslog.RouteAddresses)
+		d.peek(g)
+		return true
+	}
 	return d.charge(g, route, public, path)
 }
 
@@ -278,8 +293,8 @@ func (d *decision) keyHeader(h *snapshot.KeyHeader) (secret string, ok, single b
 	return value, count > 0, count <= 1
 }
 
-// authenticate makes checks 3 and 4 with the key string secret, and then refuses a suspended owner. If the key passes
-// them, its limits apply.
+// authenticate makes checks 3 and 4 with the key string secret, and then refuses a suspended owner, and an address that
+// the key's lists do not allow. If the key passes them, its limits apply.
 func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secret string) bool {
 	v := d.verdict
 	v.Authenticated = true
@@ -313,6 +328,10 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 	}
 	if k.OwnerSuspended() {
 		v.forbid(accesslog.OwnerSuspended)
+		return false
+	}
+	if !k.AllowsAddress(d.req.Client) {
+		v.denyAddress(accesslog.KeyAddresses)
 		return false
 	}
 	return true

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"net/netip"
 	"strings"
 	"time"
 
@@ -68,6 +69,7 @@ func (r *Review) Now() ratelimit.Instant {
 type Admission struct {
 	gatewayID, accountID string
 	caller               *snapshot.Caller
+	client               netip.Addr
 	method, path         string // path is not normalized
 	seen                 uint64 // the version of the configuration by which it was last found to hold
 	expires              int64  // when the caller's credential expires, in microseconds since 1970; 0 means never
@@ -89,7 +91,7 @@ func (r *Review) ends(a *Admission) bool {
 // Admission returns what v, which admits a request with the method, depends on. It shares the
 // strings of v and method.
 func (v *Verdict) Admission(method string) Admission {
-	a := Admission{method: method, path: v.Path, caller: v.Caller, seen: v.version, expires: v.Caller.Expires()}
+	a := Admission{method: method, path: v.Path, caller: v.Caller, client: v.client, seen: v.version, expires: v.Caller.Expires()}
 	if g := v.Gateway; g != nil {
 		a.gatewayID, a.accountID = g.ID, g.AccountID
 	}
@@ -112,14 +114,24 @@ func (r *Review) Unchanged(a *Admission) bool {
 // Result returns accesslog.Forwarded if the request would still be admitted, apart from limits;
 // otherwise it returns the result that the request would have now. Routes do not count: a change of
 // routes says nothing about an exchange that has begun.
-func (r *Review) Result(a *Admission) accesslog.Result {
+func (r *Review) Result(a *Admission) accesslog.Result { return r.resultOf(a, false) }
+
+// resultOf is Result. Maintenance does not count for an exchange that has begun.
+func (r *Review) resultOf(a *Admission, begun bool) accesslog.Result {
 	switch {
 	case r.lost:
 		return accesslog.Failed
 	case r.Unchanged(a):
 		return accesslog.Forwarded
-	case r.snapshot.Serving(a.gatewayID, a.accountID) == nil:
+	}
+	g := r.snapshot.Serving(a.gatewayID, a.accountID)
+	switch {
+	case g == nil:
 		return accesslog.NoGateway
+	case !g.Addresses.Allows(a.client):
+		return accesslog.AddressDenied
+	case !begun && g.Maintenance != nil && !g.Maintenance.Exempts(a.client):
+		return accesslog.Maintenance
 	}
 	result := r.resultOfCaller(a)
 	if result == accesslog.Forwarded {
@@ -147,6 +159,9 @@ func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 	if c.OwnerSuspended() {
 		return accesslog.OwnerSuspended
 	}
+	if !c.AllowsAddress(a.client) {
+		return accesslog.AddressDenied
+	}
 	var room [512]byte
 	if c != a.caller && !c.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
 		return accesslog.WrongScope
@@ -161,7 +176,7 @@ func (r *Review) Cut(a *Admission) accesslog.Result {
 	if r.ends(a) {
 		return accesslog.Unreachable
 	}
-	result := r.Result(a)
+	result := r.resultOf(a, true)
 	switch result {
 	case accesslog.Forwarded, accesslog.Failed, accesslog.NoGateway:
 		return result
@@ -206,12 +221,32 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, used *ratelimit.U
 		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.KeyConcurrencyScope, ratelimit.PlanScope, ratelimit.ConcurrencyScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
 		v.forbid(result)
+	case accesslog.AddressDenied:
+		v.denyAddress(accesslog.AddressTaken)
+		v.Route = [16]byte{} // as before check 5
+		if g := r.snapshot.GatewayByID(v.Gateway.ID); g != nil && !g.Addresses.Allows(v.client) {
+			v.Charge.Keep(ratelimit.GlobalScope)
+			break
+		}
+		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.KeyConcurrencyScope, ratelimit.PlanScope, ratelimit.ConcurrencyScope, ratelimit.GlobalScope)
+	case accesslog.Maintenance:
+		v.maintain(r.maintenanceOf(v))
+		v.Route = [16]byte{}
+		v.Charge.Keep(ratelimit.GlobalScope)
 	default:
 		v.refuse(result, fault.Unavailable, unconfirmed)
 		v.Charge.Keep(ratelimit.GlobalScope)
 		v.unconfirmed = true
 	}
 	r.limiter.Peek(r.Now(), &v.Charge)
+}
+
+// maintenanceOf returns the maintenance of the gateway of v at the review, which has found that it is under maintenance.
+func (r *Review) maintenanceOf(v *Verdict) *snapshot.Maintenance {
+	if g := r.snapshot.GatewayByID(v.Gateway.ID); g != nil && g.Maintenance != nil {
+		return g.Maintenance
+	}
+	return &snapshot.Maintenance{Message: gateway.DefaultMaintenance}
 }
 
 // Settle makes what an admitted request was charged what it has used, at its end (Limiter.Settle).

@@ -2,6 +2,7 @@ package admit
 
 import (
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -39,6 +40,9 @@ func (h *reviewHarness) get(req Request) *Verdict {
 	h.t.Helper()
 	if req.Host == "" {
 		req.Host = "items.example"
+	}
+	if !req.Client.IsValid() {
+		req.Client = netip.MustParseAddr("203.0.113.7")
 	}
 	if !strings.HasPrefix(req.Target, "/open") {
 		req.Authorization = "Bearer " + h.secret
@@ -85,6 +89,18 @@ var changes = []struct {
 	{"the account is suspended", func(h *reviewHarness) { h.account.State = account.Suspended; h.source.PutAccount(h.account) }, accesslog.NoGateway, accesslog.NoGateway, false},
 	{"the account is deleted", func(h *reviewHarness) { h.source.DeleteAccount(h.account.ID) }, accesslog.NoGateway, accesslog.NoGateway, false},
 	{"the gateway is deleted", func(h *reviewHarness) { h.source.DeleteGateway(h.gw.ID) }, accesslog.NoGateway, accesslog.NoGateway, false},
+	{"the gateway denies the address", func(h *reviewHarness) {
+		h.gw.Requests.DenyIPs = []string{"203.0.113.0/24"}
+		h.source.PutGateway(h.gw, h.routes...)
+	}, accesslog.AddressDenied, accesslog.AddressDenied, true},
+	{"the key denies the address", func(h *reviewHarness) {
+		h.key.Addresses.Allow = []string{"198.51.100.0/24"}
+		h.source.PutKey(h.key)
+	}, accesslog.AddressDenied, accesslog.Forwarded, true},
+	{"the key allows the address", func(h *reviewHarness) {
+		h.key.Addresses.Allow = []string{"203.0.113.7/32"}
+		h.source.PutKey(h.key)
+	}, accesslog.Forwarded, accesslog.Forwarded, true},
 	{"the routes are replaced", func(h *reviewHarness) { h.source.PutGateway(h.gw, route("/other", "GET")) }, accesslog.Forwarded, accesslog.Forwarded, false},
 }
 
@@ -101,7 +117,7 @@ func TestReview(t *testing.T) {
 			if result, cut := h.review(withKey); result != c.key || (cut != accesslog.Forwarded) != (c.key != accesslog.Forwarded && !(keep && c.ofKey)) {
 				t.Errorf("%s, keep_streams %t: got %d, cut %d; want %d", c.name, keep, result, cut, c.key)
 			}
-			if result, cut := h.review(public); result != c.public || cut != c.public {
+			if result, cut := h.review(public); result != c.public || (cut != accesslog.Forwarded) != (c.public != accesslog.Forwarded && !(keep && c.ofKey)) {
 				t.Errorf("%s, public route: got %d, cut %d; want %d", c.name, result, cut, c.public)
 			}
 		}

@@ -3,6 +3,7 @@ package admit
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/cost"
@@ -35,7 +36,7 @@ type Verdict struct {
 	// Now is when the decision began.
 	Now ratelimit.Instant
 
-	// Code is the reason of a refusal, and Auth the authentication code of a 401 or 403.
+	// Code is the reason of a refusal, and Auth the code that the response has beside it.
 	Code fault.Code
 	Auth fault.AuthCode
 	// Close is set if the connection must be closed after the response, because the request
@@ -70,7 +71,8 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
-	// KeyReason is what is wrong with a key that is missing or not valid. Only records may show it, never the response.
+	// KeyReason is what is wrong with a key that is missing or not valid, or whose lists of addresses do not allow the
+	// client's. Only records may show it, never the response.
 	KeyReason accesslog.Reason
 
 	// Charge is what the request is charged: the limits that are known to apply. If the action is Forward, it
@@ -103,6 +105,7 @@ type Verdict struct {
 	unconfirmed bool             // the lease is not held
 	private     bool             // nobody may store the response: the path is reserved for self-service
 	denied      *fault.Error     // the error of Deny
+	client      netip.Addr       // the client's address
 }
 
 // reset clears v, except for the answers that Wait has got for the charge.
@@ -146,6 +149,18 @@ func (v *Verdict) forbid(result accesslog.Result) {
 	case accesslog.OwnerSuspended:
 		v.reason, v.Auth = "the owner of the key is suspended", fault.OwnerSuspended
 	}
+}
+
+// denyAddress makes v the 403 for a client whose address the lists of what reason names do not allow.
+func (v *Verdict) denyAddress(reason accesslog.Reason) {
+	v.refuse(accesslog.AddressDenied, fault.Forbidden, "requests from this address are not allowed")
+	v.Auth, v.KeyReason = fault.AddressNotAllowed, reason
+}
+
+// maintain makes v the 503 of a gateway that is under maintenance.
+func (v *Verdict) maintain(m *snapshot.Maintenance) {
+	v.refuse(accesslog.Maintenance, fault.Unavailable, m.Message)
+	v.Auth = fault.UnderMaintenance
 }
 
 // Detail returns what the access record of a refusal says beside its code: the host by which nothing was found, or the

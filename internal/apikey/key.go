@@ -5,6 +5,7 @@ package apikey
 import (
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/label"
@@ -42,6 +43,8 @@ type Key struct {
 	// ratelimit.MaxConcurrency, or 0 for any number.
 	Concurrency int64
 	Metadata    map[string]string
+	// Addresses are those that may use the key, in normal form.
+	Addresses addrlist.Lists
 
 	// BucketID identifies the key's rate limit bucket: it is the ID of the first key in a
 	// chain of rotations, so that the old and the new key share a bucket.
@@ -99,7 +102,7 @@ func (k *Key) Validate() error {
 	if k.Owner != "" {
 		badOwner = owner.CheckExternalID("owner", k.Owner)
 	}
-	return fault.Join(label.CheckName("name", k.Name), k.CheckLevel(), badOwner, label.CheckMetadata("metadata", k.Metadata))
+	return fault.Join(label.CheckName("name", k.Name), k.CheckLevel(), badOwner, label.CheckMetadata("metadata", k.Metadata), k.Addresses.Check())
 }
 
 // CheckLevel checks that an account-level key has no fields that only gateway-level keys may have. The error is
@@ -118,7 +121,14 @@ func (k *Key) CheckLevel() error {
 	if k.Level == AccountLevel && k.PlanID != "" {
 		badPlan = fault.Invalid("plan_id", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
-	return fault.Join(badGateway, badRate, badConcurrency, badPlan)
+	var badAllow, badDeny error
+	if k.Level == AccountLevel && len(k.Addresses.Allow) > 0 {
+		badAllow = fault.Invalid(addrlist.AllowField, "must be absent for an account-level key: omit it, or use the level gateway")
+	}
+	if k.Level == AccountLevel && len(k.Addresses.Deny) > 0 {
+		badDeny = fault.Invalid(addrlist.DenyField, "must be absent for an account-level key: omit it, or use the level gateway")
+	}
+	return fault.Join(badGateway, badRate, badConcurrency, badPlan, badAllow, badDeny)
 }
 
 // endOfTime returns the first instant that RFC 3339 cannot write.

@@ -34,6 +34,7 @@ const (
 	KeyInvalid        Outcome = "key_invalid"
 	KeyExpired        Outcome = "key_expired"
 	ScopeInsufficient Outcome = "scope_insufficient"
+	AddressNotAllowed Outcome = "address_not_allowed"
 )
 
 // Action is the name of a management action, for example "key.create".

@@ -1,28 +1,37 @@
 package audit
 
-import "slices"
-
 // class is the number of a pair of kind and outcome.
 type class uint8
 
-// classes is the number of classes.
+// classes is the number of classes, which is the number of bits of a set of them.
 const classes = 8
 
-// The kinds and outcomes in the order of their numbers, which are part of the stored
-// format: only append.
-func kinds() [2]Kind { return [2]Kind{Authentication, Management} }
+type pair struct {
+	kind    Kind
+	outcome Outcome
+}
 
-func outcomes() [4]Outcome { return [4]Outcome{Success, KeyInvalid, KeyExpired, ScopeInsufficient} }
+// pairs returns the kinds and outcomes of the classes, whose numbers are part of the stored format. A management record is
+// always a Success. The last class was kept for another one before there was AddressNotAllowed, and was never stored.
+func pairs() [classes]pair {
+	return [classes]pair{
+		{Authentication, Success}, {Authentication, KeyInvalid}, {Authentication, KeyExpired}, {Authentication, ScopeInsufficient},
+		{Management, Success}, {Management, KeyInvalid}, {Management, KeyExpired}, {Authentication, AddressNotAllowed},
+	}
+}
 
 // classOf returns the class of a record. ok is false if the kind or outcome is unknown.
 func classOf(k Kind, o Outcome) (c class, ok bool) {
-	ks, os := kinds(), outcomes()
-	i, j := slices.Index(ks[:], k), slices.Index(os[:], o)
-	return class(i*len(os) + j), i >= 0 && j >= 0
+	for i, p := range pairs() {
+		if p.kind == k && p.outcome == o {
+			return class(i), true
+		}
+	}
+	return 0, false
 }
 
-func (c class) kind() Kind       { return kinds()[c/4] }
-func (c class) outcome() Outcome { return outcomes()[c%4] }
+func (c class) kind() Kind       { return pairs()[c].kind }
+func (c class) outcome() Outcome { return pairs()[c].outcome }
 func (c class) notable() bool    { return c.kind() != Authentication || c.outcome() != Success }
 
 // classes returns the set of classes that f matches, a bit for each.

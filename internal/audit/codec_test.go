@@ -57,7 +57,7 @@ func anyRecord() *rapid.Generator[audit.Record] {
 		r := audit.Record{
 			Time:      time.UnixMicro(rapid.Int64Range(-1e15, 253402300799999999).Draw(t, "time")).UTC(),
 			Kind:      rapid.SampledFrom([]audit.Kind{audit.Authentication, audit.Management}).Draw(t, "kind"),
-			Outcome:   rapid.SampledFrom([]audit.Outcome{audit.Success, audit.KeyInvalid, audit.KeyExpired, audit.ScopeInsufficient}).Draw(t, "outcome"),
+			Outcome:   rapid.SampledFrom([]audit.Outcome{audit.Success, audit.KeyInvalid, audit.KeyExpired, audit.ScopeInsufficient, audit.AddressNotAllowed}).Draw(t, "outcome"),
 			KeyPrefix: rapid.StringMatching(`(kga?_[0-9A-Za-z]{6})?`).Draw(t, "prefix"), KeyID: maybeID(id.Key).Draw(t, "key"),
 			GatewayID: maybeID(id.Gateway).Draw(t, "gateway"), Method: rapid.SampledFrom([]string{"GET", "POST", "PROPFIND", ""}).Draw(t, "method"),
 			Path:      rapid.String().Draw(t, "path"),
@@ -68,6 +68,7 @@ func anyRecord() *rapid.Generator[audit.Record] {
 			r.Count = max(0, rapid.Int64().Draw(t, "count"))
 		}
 		if r.Kind == audit.Management {
+			r.Outcome = audit.Success
 			r.Seq = rapid.Int64().Draw(t, "seq")
 			r.Action, r.Target, r.ActorKeyID = audit.Action(rapid.String().Draw(t, "action")), rapid.String().Draw(t, "target"), maybeID(id.Key).Draw(t, "actor")
 			if rapid.Bool().Draw(t, "has a diff") {

@@ -50,6 +50,7 @@ const (
 	rareExpired  = 2
 	rareScope    = 3
 	rareManaging = 4
+	rareAddress  = 5
 )
 
 func elementOf(field, rare byte, text string) element {
@@ -87,6 +88,8 @@ func (c class) rares() (marks []byte) {
 		marks = append(marks, rareExpired)
 	case ScopeInsufficient:
 		marks = append(marks, rareScope)
+	case AddressNotAllowed:
+		marks = append(marks, rareAddress)
 	}
 	if c.kind() == Management {
 		marks = append(marks, rareManaging)
@@ -115,7 +118,7 @@ func (t *Table) Summary(number int64) *Summary {
 			return
 		}
 		elements = append(elements, elementOf(field, common, written))
-		var done [rareManaging + 1]bool
+		var done [rareAddress + 1]bool
 		for c := range class(classes) {
 			if set&(1<<c) == 0 {
 				continue

@@ -90,6 +90,8 @@ func (f *Filter) elements() (all []element) {
 		rare = rareExpired
 	case f.Outcome == ScopeInsufficient:
 		rare = rareScope
+	case f.Outcome == AddressNotAllowed:
+		rare = rareAddress
 	case f.Kind == Management:
 		rare = rareManaging
 	}

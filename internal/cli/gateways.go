@@ -19,7 +19,7 @@ import (
 
 func newGateways(a *app) *cobra.Command {
 	return newGroup("gateways", "Manage gateways",
-		newGatewaysCreate(a), newGatewaysList(a), newGatewaysGet(a), newGatewaysUpdate(a), newGatewaysDelete(a))
+		newGatewaysCreate(a), newGatewaysList(a), newGatewaysGet(a), newGatewaysUpdate(a), newGatewaysMaintenance(a), newGatewaysDelete(a))
 }
 
 type gatewaysCreate struct {

@@ -42,7 +42,7 @@ func settingFlags(f *pflag.FlagSet, rows []gateway.Setting) {
 
 func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue bool) {
 	switch kind {
-	case gateway.KindBool:
+	case gateway.KindBool, gateway.KindMaintenance:
 		f.Bool(flag.Name, isTrue, flag.Usage)
 	case gateway.KindCount:
 		f.Int64(flag.Name, 0, flag.Usage)
@@ -110,6 +110,8 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return corsOf(f, s.Parts)
 	case gateway.KindSwitches:
 		return switchesOf(f, s.Parts)
+	case gateway.KindMaintenance:
+		return maintenanceOf(f, s)
 	case gateway.KindTargets:
 		return targetsOf(listFlag(f, s.Flag))
 	case gateway.KindSplit:
@@ -295,6 +297,8 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, func(c client.Cors) string { return strings.Join(c.Origins, ", ") })
 	case gateway.KindSwitches:
 		return showAs(content, switchedOn)
+	case gateway.KindMaintenance:
+		return showAs(content, maintenanceText)
 	case gateway.KindTargets:
 		return showAs(content, targetsText)
 	case gateway.KindSplit:

@@ -21,10 +21,13 @@ type handlingFlags struct {
 	keepPath, keepQuery   bool
 	respond               string // file
 	responds              *client.RespondInput
+	addresses             addressFlags
 }
 
 // handlingNames are the flags that change a route by themselves.
-func handlingNames() []string { return []string{"strip-prefix", "redirect", "respond"} }
+func handlingNames() []string {
+	return []string{"strip-prefix", "redirect", "respond", allowFlag, denyFlag}
+}
 
 // add adds the flags. removes ends the usage of a flag whose empty value removes what it says.
 func (o *handlingFlags) add(f *pflag.FlagSet, removes string) {
@@ -33,6 +36,7 @@ func (o *handlingFlags) add(f *pflag.FlagSet, removes string) {
 	f.BoolVar(&o.keepPath, "redirect-keep-path", false, "append the path of the request to the target of --redirect")
 	f.BoolVar(&o.keepQuery, "redirect-keep-query", false, "append the query of the request to the target of --redirect")
 	f.StringVar(&o.respond, "respond", "", "`file` with a response in place of forwarding, in YAML or JSON: status, content_type, body and headers; or - for standard input"+removes)
+	o.addresses.add(f, "the route")
 }
 
 // read checks the flags, and reads the file of --respond, if one was given.
@@ -87,12 +91,14 @@ func (o *handlingFlags) create(in *client.CreateRouteRequest) error {
 	var err error
 	in.StripPrefix, in.Respond = given(o.stripPrefix), o.responds
 	in.Redirect, err = o.redirectInput()
+	in.AllowIps, in.DenyIps = o.addresses.given()
 	return err
 }
 
 // change sets what the flags say in a change.
 func (o *handlingFlags) change(c *cobra.Command, p *client.RoutePatch) error {
 	p.StripPrefix = changesOf(c).text("strip-prefix", o.stripPrefix)
+	p.AllowIps, p.DenyIps = o.addresses.changes(c.Flags())
 	redirect, err := o.redirectInput()
 	p.Redirect, p.Respond = changeOf(c, "redirect", redirect), changeOf(c, "respond", o.responds)
 	return err
@@ -134,5 +140,5 @@ func handlingFields(r *client.Route) (fields []terminal.Field) {
 		}
 		fields = append(fields, terminal.Field{"RESPOND", text})
 	}
-	return fields
+	return append(fields, addressFields(r.AllowIps, r.DenyIps)...)
 }

@@ -30,6 +30,7 @@ type keysCreate struct {
 	*app
 	name, scope, expires, rateLimit, concurrency, gateway, level, owner, plan string
 	metadata                                                                  []string
+	addresses                                                                 addressFlags
 }
 
 func newKeysCreate(a *app) *cobra.Command {
@@ -52,6 +53,7 @@ func newKeysCreate(a *app) *cobra.Command {
 	f.StringVar(&o.owner, "owner", "", keyOwnerHelp)
 	f.StringVar(&o.plan, "plan", "", keyPlanHelp)
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`; may be repeated")
+	o.addresses.add(f, "the key")
 	return c
 }
 
@@ -80,6 +82,7 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	if isID(o.plan) {
 		in.Plan, in.PlanID = nil, &o.plan
 	}
+	in.AllowIps, in.DenyIps = o.addresses.given()
 	if len(o.metadata) > 0 {
 		m, err := pairs("metadata", o.metadata)
 		if err != nil {
@@ -131,6 +134,7 @@ func keyFields(k *client.Key) []terminal.Field {
 	if k.Imported {
 		fields = append(fields, terminal.Field{"IMPORTED", "true"})
 	}
+	fields = append(fields, addressFields(k.AllowIps, k.DenyIps)...)
 	fields = append(fields, filled(terminal.Field{"REVOKED", terminal.Moment(k.RevokedAt)},
 		terminal.Field{"ROTATED FROM", str(k.RotatedFrom)}, terminal.Field{"ROTATED TO", str(k.RotatedTo)})...)
 	for _, name := range sortedKeys(k.Metadata) {
@@ -189,6 +193,7 @@ func newKeysRevoke(a *app) *cobra.Command {
 type keysUpdate struct {
 	name, owner, plan, rateLimit, concurrency, expires string
 	metadata                                           []string
+	addresses                                          addressFlags
 	patch                                              client.KeyPatch
 }
 
@@ -206,6 +211,7 @@ func newKeysUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.concurrency, "concurrency", "", keyConcurrencyHelp)
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid"+expiresUsage)
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
+	o.addresses.add(f, "the key")
 	return shows(oneKey(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Key, error) {
 		if isID(o.owner) {
 			if err := a.externalID(api, &o.owner); err != nil {
@@ -253,11 +259,12 @@ func (o *keysUpdate) read(c *cobra.Command, _ []string) error {
 	if p.Metadata, err = set.metadata(o.metadata); err != nil {
 		return err
 	}
+	p.AllowIps, p.DenyIps = o.addresses.changes(c.Flags())
 	if p.Plan = set.text("plan", o.plan); isID(o.plan) {
 		p.Plan, p.PlanID = client.Change[string]{}, set.text("plan", o.plan)
 	}
-	if p.Name.IsZero() && p.Owner.IsZero() && p.Plan.IsZero() && p.PlanID.IsZero() && p.RateLimit.IsZero() && p.Concurrency.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
-		return usagef("nothing to change: give at least one of --name, --owner, --plan, --rate-limit, --concurrency, --expires and --metadata")
+	if p.Name.IsZero() && p.Owner.IsZero() && p.Plan.IsZero() && p.PlanID.IsZero() && p.RateLimit.IsZero() && p.Concurrency.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() && p.AllowIps.IsZero() && p.DenyIps.IsZero() {
+		return usagef("nothing to change: give at least one of --name, --owner, --plan, --rate-limit, --concurrency, --expires, --metadata, --allow-ip and --deny-ip")
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/cost"
@@ -145,6 +146,7 @@ type KeyInput struct {
 	Owner       string // external ID; an owner that does not exist is created
 	Plan        PlanChoice
 	Metadata    map[string]string
+	Addresses   addrlist.Lists // that may use the key
 }
 
 // KeyLimitInput is the rate_limit of a key: a Rate, or an Object. The zero value means no limit.
@@ -167,6 +169,8 @@ type KeyPatch struct {
 	Concurrency Optional[int64]
 	Metadata    Optional[map[string]string]
 	ExpiresAt   Optional[string]
+	AllowIPs    Optional[[]string] // replaced as a whole; null is as an empty list
+	DenyIPs     Optional[[]string]
 }
 
 // NewKey is a new key with its string, which is returned only once.

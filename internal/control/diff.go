@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/cost"
@@ -50,6 +51,7 @@ func keyFields(k *apikey.Key) fields {
 		"owner": orNil(k.Owner), "gateway_id": orNil(k.GatewayID), "plan_id": orNil(k.PlanID), "rate_limit": keyLimitOrNil(k.RateLimit), "concurrency": numberOrNil(k.Concurrency), "metadata": nil,
 		"expires_at": timeOrNil(k.ExpiresAt), "revoked_at": timeOrNil(k.RevokedAt),
 		"rotated_from": orNil(k.RotatedFrom), "rotated_to": orNil(k.RotatedTo),
+		addrlist.AllowField: textsOrNil(k.Addresses.Allow), addrlist.DenyField: textsOrNil(k.Addresses.Deny),
 	}
 	if k.Imported {
 		f["imported"] = true
@@ -133,6 +135,13 @@ func settingOrNil(kind gateway.Kind, value any) any {
 			return map[string]bool{"usage": s.Usage, "rotate": s.Rotate}
 		}
 		return nil
+	case []string:
+		return textsOrNil(v)
+	case *gateway.Maintenance:
+		if v == nil {
+			return nil
+		}
+		return *v
 	case gateway.Split:
 		if len(v) == 0 {
 			return nil
@@ -212,6 +221,13 @@ func orNil(s string) any {
 		return nil
 	}
 	return s
+}
+
+func textsOrNil(list []string) any {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func numberOrNil(n int64) any {

@@ -1,6 +1,9 @@
 package control
 
-import "github.com/keygate/keygate/internal/gateway"
+import (
+	"github.com/keygate/keygate/internal/addrlist"
+	"github.com/keygate/keygate/internal/gateway"
+)
 
 // HandlingPatch is the part of a RoutePatch that changes the gateway.Handling of a route. Each field is replaced as a whole, and
 // null removes it.
@@ -8,6 +11,8 @@ type HandlingPatch struct {
 	StripPrefix Optional[string]
 	Redirect    Optional[gateway.Redirect]
 	Respond     Optional[gateway.Respond]
+	AllowIPs    Optional[[]string] // an empty list is as null
+	DenyIPs     Optional[[]string]
 }
 
 // fields returns the names of the fields that are given, and a Handling with their values.
@@ -23,6 +28,9 @@ func (p *HandlingPatch) fields() (names []string, given gateway.Handling) {
 	given.Redirect = valueOf(&p.Redirect)
 	add("respond", p.Respond.Present)
 	given.Respond = valueOf(&p.Respond)
+	add(addrlist.AllowField, p.AllowIPs.Present)
+	add(addrlist.DenyField, p.DenyIPs.Present)
+	given.AllowIPs, given.DenyIPs = p.AllowIPs.Value, p.DenyIPs.Value
 	return names, given
 }
 

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
@@ -20,6 +21,7 @@ type keyEdit struct {
 	concurrency *int64 // 0 for none
 	metadata    map[string]string
 	expiresAt   *time.Time // zero for no expiry
+	allow, deny *[]string
 }
 
 // read validates p as far as possible without the record.
@@ -60,6 +62,12 @@ func (p KeyPatch) read(now time.Time) (e keyEdit, err error) {
 		}
 		e.expiresAt = &t
 	}
+	if p.AllowIPs.Present {
+		e.allow = new(addrlist.Normal(p.AllowIPs.Value))
+	}
+	if p.DenyIPs.Present {
+		e.deny = new(addrlist.Normal(p.DenyIPs.Value))
+	}
 	// These rules hold for every record.
 	sample := apikey.Key{Name: "x"}
 	e.apply(&sample)
@@ -84,6 +92,12 @@ func (e *keyEdit) apply(k *apikey.Key) {
 	}
 	if e.expiresAt != nil {
 		k.ExpiresAt = *e.expiresAt
+	}
+	if e.allow != nil {
+		k.Addresses.Allow = *e.allow
+	}
+	if e.deny != nil {
+		k.Addresses.Deny = *e.deny
 	}
 }
 

@@ -169,7 +169,7 @@ func checkGatewayOfKey(ctx context.Context, tx GatewayReader, actor *Actor, gate
 func (in KeyInput) key(actor *Actor, now time.Time) (k apikey.Key, err error) {
 	k = apikey.Key{
 		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,
-		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata),
+		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata), Addresses: in.Addresses.Normal(),
 	}
 	k.Level = cmp.Or(k.Level, apikey.GatewayLevel)
 	var invalidLevel, badScope, badRate, badConcurrency, badExpiry error
@@ -255,6 +255,8 @@ func changeOfKey(k *apikey.Key, byHolder bool) snapshot.ChangeKind {
 	switch {
 	case k.Imported:
 		return snapshot.ImportChange
+	case !k.Addresses.IsZero():
+		return snapshot.AddressChange
 	case k.Concurrency != 0:
 		return snapshot.ConcurrencyChange
 	case byHolder:

@@ -102,7 +102,7 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 		HolderRoot: root, HolderRotatedAt: rotatedAt,
 		ID: old.RotatedTo, BucketID: old.BucketID, RotatedFrom: old.ID, ExpiresAt: expiry,
 		Name: old.Name, Level: old.Level, Scope: old.Scope, Owner: old.Owner, OwnerID: old.OwnerID,
-		PlanID: old.PlanID, Plan: old.Plan, GatewayID: old.GatewayID, RateLimit: old.RateLimit, Concurrency: old.Concurrency, Metadata: maps.Clone(old.Metadata),
+		PlanID: old.PlanID, Plan: old.Plan, GatewayID: old.GatewayID, RateLimit: old.RateLimit, Concurrency: old.Concurrency, Metadata: maps.Clone(old.Metadata), Addresses: old.Addresses,
 	}, "")
 	if err != nil {
 		return nil, err

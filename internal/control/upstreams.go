@@ -338,7 +338,7 @@ func (w *work) storeUpstreams(ctx context.Context, a audit.Action, before, g *ga
 
 // settingsChanged appends an entry about the settings of a gateway to the change log.
 func (w *work) settingsChanged(ctx context.Context, g *gateway.Gateway) error {
-	if g.NeedsUpstreams() {
+	if g.NeedsUpstreams() || g.Requests.Restricts() {
 		return w.changed(ctx, snapshot.UpstreamChange, g.ID)
 	}
 	return w.changed(ctx, snapshot.SettingsChange, g.ID)
@@ -346,7 +346,7 @@ func (w *work) settingsChanged(ctx context.Context, g *gateway.Gateway) error {
 
 // gatewayChanged appends entries about a gateway and its routes to the change log.
 func (w *work) gatewayChanged(ctx context.Context, g *gateway.Gateway) error {
-	if g.NeedsUpstreams() {
+	if g.NeedsUpstreams() || g.Requests.Restricts() {
 		if err := w.changed(ctx, snapshot.UpstreamChange, g.ID); err != nil {
 			return err
 		}

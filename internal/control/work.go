@@ -231,7 +231,7 @@ func notInForce(changes []snapshot.Change) string {
 			meanwhile = "the owner's keys work as before the call: those of one that was suspended are still accepted"
 		case c.Kind == snapshot.PlanChange && meanwhile[0] != 'k':
 			meanwhile = "the limits of the plan are those of before the call"
-		case c.Kind == snapshot.KeyChange, c.Kind == snapshot.HolderChange, c.Kind == snapshot.ConcurrencyChange, c.Kind == snapshot.ImportChange:
+		case c.Kind == snapshot.KeyChange, c.Kind == snapshot.HolderChange, c.Kind == snapshot.ConcurrencyChange, c.Kind == snapshot.ImportChange, c.Kind == snapshot.AddressChange:
 			meanwhile = "keys work as before the call: one that was revoked or has a new expiry is still accepted as it was, and a new one is not accepted yet"
 		case c.Kind == snapshot.AccountChange && meanwhile[0] != 'k':
 			meanwhile = "the account's keys and gateways work as before the call"

@@ -54,5 +54,7 @@ func AuthCodes() []Explanation {
 		{string(KeyExpired), Unauthorized.Status(), true, true, "The key has expired.", "Create or rotate a key."},
 		{string(ScopeInsufficient), Forbidden.Status(), true, true, "The scope of the key does not allow the method on the path, or the key is restricted to another gateway. On the management API also: the call is only for the account `default`, or it creates or changes a key that the calling key has no right to.", "Use a key whose scope, gateway and account fit."},
 		{string(OwnerSuspended), Forbidden.Status(), true, false, "The owner of the key is suspended. The key itself keeps its state.", "Resume the owner (`keygate owners resume`, or PATCH `/v1/owners/{id}` with `{\"state\": \"active\"}`)."},
+		{string(AddressNotAllowed), Forbidden.Status(), true, false, "`allow_ips` and `deny_ips` of the gateway, the key or the route do not allow the client's address.", "Send the request from an address that is allowed, or change the lists. `keygate explain` says whose lists they are."},
+		{string(UnderMaintenance), Unavailable.Status(), true, false, "The gateway is under maintenance, and the client's address is not exempt. Nothing is charged.", "Wait for the end of the maintenance (`keygate gateways maintenance off`)."},
 	}
 }

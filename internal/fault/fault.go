@@ -89,15 +89,17 @@ func (c Code) Status() int {
 }
 
 // AuthCode is the property "code" of the body of a 401 or 403 (specification,
-// Authentication, 6).
+// Authentication, 6), and of the 503 of a gateway under maintenance (edge.md, section 1).
 type AuthCode string
 
-// The authentication codes.
+// The authentication codes, and those of refusals whatever the key.
 const (
 	KeyInvalid        AuthCode = "key_invalid"
 	KeyExpired        AuthCode = "key_expired"
 	ScopeInsufficient AuthCode = "scope_insufficient"
 	OwnerSuspended    AuthCode = "owner_suspended"
+	AddressNotAllowed AuthCode = "address_not_allowed"
+	UnderMaintenance  AuthCode = "maintenance"
 )
 
 // Limit describes the rate limit that refused a request (contract, 4.3).

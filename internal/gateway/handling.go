@@ -26,6 +26,9 @@ type Handling struct {
 	StripPrefix string    `json:"strip_prefix,omitempty"`
 	Redirect    *Redirect `json:"redirect,omitempty"`
 	Respond     *Respond  `json:"respond,omitempty"`
+	// AllowIPs and DenyIPs are the networks whose addresses may use the route, and may not.
+	AllowIPs []string `json:"allow_ips,omitempty"`
+	DenyIPs  []string `json:"deny_ips,omitempty"`
 }
 
 // Redirect is the redirect with which a route responds to its requests.
@@ -55,6 +58,8 @@ type handlingField struct {
 	check   func(h *Handling, p string) error // of a field that is present; p is the path of the route
 	part    func(h *Handling) part
 	doc     string // description in the schema of files
+
+	mayBeEmpty bool // an empty value is as null; otherwise it is rejected
 }
 
 // handlingFields are the fields in the order of an export. Each surface is a loop over them.
@@ -93,7 +98,7 @@ func handlingFields() []handlingField {
 		check:   func(h *Handling, _ string) error { return fault.Prefixed("respond", h.Respond.check()) },
 		part:    func(h *Handling) part { return objectPart("respond", &h.Respond, (*Respond).parts, "status") },
 		doc:     "Response that the gateway gives to requests, in place of forwarding them. They are charged.",
-	}}
+	}, allowIPsField(), denyIPsField()}
 }
 
 // HandlingFields returns the names of the fields of a route that are its Handling.

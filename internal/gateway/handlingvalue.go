@@ -87,7 +87,7 @@ func ReadHandling(h *Handling, name string, m *document.Node, at string) (known 
 			f.copyTo(h, &Handling{}) // what is not known is not checked
 			return true, err
 		}
-		if !f.present(h) {
+		if !f.present(h) && !f.mayBeEmpty {
 			return true, m.Invalid(at, "must not be empty: leave it out instead")
 		}
 		return true, nil

@@ -37,6 +37,13 @@ type Requests struct {
 	// SelfService says what holders of keys may do themselves.
 	SelfService SelfService `json:"self_service,omitzero"`
 
+	// AllowIPs and DenyIPs are the networks whose addresses may use the gateway, and may not.
+	AllowIPs []string `json:"allow_ips,omitempty"`
+	DenyIPs  []string `json:"deny_ips,omitempty"`
+
+	// Maintenance is not nil if the gateway is under maintenance.
+	Maintenance *Maintenance `json:"maintenance,omitempty"`
+
 	// Split is that of routes which have none; nil for none.
 	Split Split `json:"split,omitempty"`
 }

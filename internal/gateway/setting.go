@@ -20,11 +20,13 @@ type Setting struct {
 	Choices  []string // of KindText: the only values, the default first; nil for no such list
 	Example  string   // of the API's request, as in JSON without quotes; a list is separated by commas
 
+	MayBeEmpty bool // of KindList: an empty list is as null; otherwise it is rejected
+
 	Doc    Doc
 	Record Record
 	Flag   Flag
 	Form   Form
-	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection, KindRetries and KindHealth, which have a form field for each part
+	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection, KindRetries, KindHealth and KindMaintenance, which have a form field for each part
 
 	values values
 
@@ -52,6 +54,7 @@ const (
 	KindRetries     Kind = "retries"     // Retries
 	KindSplit       Kind = "split"       // Split
 	KindHealth      Kind = "health"      // Health, whose headers are secret
+	KindMaintenance Kind = "maintenance" // *Maintenance
 )
 
 // IsSecret reports whether the values are secret: stored encrypted, and shown as Masked.
@@ -111,6 +114,8 @@ func Groups() []Group {
 	return []Group{
 		{Title: "Addressing"},
 		{Title: "Upstream"},
+		{Title: "Maintenance", Text: "While it lasts, only the addresses below are served."},
+		{Title: "Client addresses", Text: "Who may use this gateway at all. The longest prefix that contains the client's address decides."},
 		{Title: "Split of requests", Text: "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control."},
 		{Title: "Limit of all requests", Text: "Across all keys and routes of this gateway."},
 		{Title: "Limit of public routes", Text: "Of each client address, on routes that need no key."},

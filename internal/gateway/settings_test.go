@@ -46,6 +46,15 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 		g.Requests.KeyHeaders = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"Authorization", "X-API-Key", "true", "a.b"}), 1, 4, rapid.ID).Draw(t, "key headers")
 	}
 	g.Requests.AllowEncodedSlashes, g.Requests.KeepStreams = some("slashes"), some("streams")
+	if some("addresses") {
+		g.Requests.AllowIPs, g.Requests.DenyIPs = []string{"10.0.0.0/8", "2001:db8::/32"}, []string{"::/0"}
+	}
+	if some("maintenance") {
+		g.Requests.Maintenance = &gateway.Maintenance{Message: text("message", "back: soon", "true")}
+		if some("exempt") {
+			g.Requests.Maintenance.Allow = []string{"203.0.113.0/24"}
+		}
+	}
 	g.Requests.SelfService = gateway.SelfService{Usage: some("usage"), Rotate: some("rotate")}
 	if some("body") {
 		g.MaxBodyBytes = rapid.Int64Min(1).Draw(t, "max body")
@@ -138,6 +147,11 @@ const everySetting = `gateway:
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
 %s  drain_timeout: 5m
+  allow_ips: ["203.0.113.0/24", "2001:db8::/32"]
+  deny_ips: ["203.0.113.7/32"]
+  maintenance:
+    message: back at 14:00 UTC
+    allow: ["203.0.113.0/24"]
   self_service:
     usage: true
     rotate: true
@@ -236,6 +250,13 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"cors: {origins: ['*'], methods: null, age: 1}", 41, "cors.age", "is not a field"},
 		{"key_headers: []", 16, "key_headers", "at least one"},
 		{"key_headers: [X-API-Key, Cookie]", 28, "key_headers[1]", "another meaning"},
+		{"allow_ips: [10.0.0.0/8, 10.0.0.1]", 27, "allow_ips[1]", "write 10.0.0.1/32"},
+		{"deny_ips: [10.0.0.1/8]", 14, "deny_ips[0]", "write 10.0.0.0/8"},
+		{"deny_ips: 10.0.0.0/8", 13, "deny_ips", "must be a list"},
+		{"maintenance: true", 16, "maintenance", "must be a mapping"},
+		{"maintenance: {until: 5}", 17, "maintenance.until", "use message or allow"},
+		{"maintenance: {allow: [office]}", 25, "maintenance.allow[0]", "is not a network"},
+		{"maintenance: {message: \"a\\tb\"}", 26, "maintenance.message", "control characters"},
 		{"allow_encoded_slashes: !!bool yes", 26, "allow_encoded_slashes", "true or false"},
 	} {
 		_, err := gateway.ParseDocument([]byte("gateway:\n  " + c.text + "\nroutes: []\n"))

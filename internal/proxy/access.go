@@ -107,6 +107,10 @@ func reasonOfResult(r accesslog.Result) accesslog.Reason {
 		return accesslog.KeyNotAllowed
 	case accesslog.OwnerSuspended:
 		return accesslog.OwnerWasSuspended
+	case accesslog.AddressDenied:
+		return accesslog.AddressTaken
+	case accesslog.Maintenance:
+		return accesslog.MaintenanceBegan
 	case accesslog.Unreachable:
 		return accesslog.TargetGone
 	default:

@@ -188,6 +188,10 @@ func (r *Record) decision() Decision {
 		say("gateway", string(fault.ScopeInsufficient), "the key %s is restricted to another gateway", r.KeyPrefix)
 	case accesslog.OwnerSuspended:
 		say("owner", string(fault.OwnerSuspended), "the owner of the key %s was suspended", r.KeyPrefix)
+	case accesslog.AddressDenied:
+		r.addressDenied(say)
+	case accesslog.Maintenance:
+		say("maintenance", string(fault.UnderMaintenance), "the gateway was under maintenance, and the address %s was not exempt", r.ClientIP)
 	case accesslog.WrongScope:
 		say("scope", string(fault.ScopeInsufficient), "the scope of the key %s does not allow %s on this path", r.KeyPrefix, r.Method)
 	case accesslog.NoGateway:
@@ -218,6 +222,18 @@ func (r *Record) decision() Decision {
 		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}
 	return d
+}
+
+// addressDenied says whose lists did not allow the client's address.
+func (r *Record) addressDenied(say func(check, code, format string, args ...any)) {
+	whose := "the gateway"
+	switch r.Reason {
+	case accesslog.KeyAddresses:
+		whose = "the key " + r.KeyPrefix
+	case accesslog.RouteAddresses:
+		whose = "the route"
+	}
+	say("address", string(fault.AddressNotAllowed), "allow_ips and deny_ips of %s do not allow the address %s: change them if it is to be allowed", whose, r.ClientIP)
 }
 
 // invalidKey says what was wrong with the key of a request. A record from before there were reasons for it has none.
@@ -258,6 +274,10 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 		say("scope", string(fault.ScopeInsufficient), but+"the key %s was changed, and does not allow it any more", r.KeyPrefix)
 	case accesslog.OwnerWasSuspended:
 		say("owner", string(fault.OwnerSuspended), but+"the owner of the key %s was suspended", r.KeyPrefix)
+	case accesslog.AddressTaken:
+		say("address", string(fault.AddressNotAllowed), but+"allow_ips or deny_ips of the gateway or the key were changed, and do not allow the address %s any more", r.ClientIP)
+	case accesslog.MaintenanceBegan:
+		say("maintenance", string(fault.UnderMaintenance), "the request was admitted, but before it was sent the gateway was put under maintenance")
 	case accesslog.GatewayGone:
 		say("gateway", string(fault.GatewayNotFound), but+"the gateway was deleted, or its account suspended")
 	case accesslog.TargetGone:

@@ -105,7 +105,7 @@ func Results() []string {
 var results = map[string]accesslog.Result{
 	"no_gateway": accesslog.NoGateway, "key_invalid": accesslog.KeyInvalid, "key_expired": accesslog.KeyExpired, "wrong_gateway": accesslog.WrongGateway,
 	"no_route": accesslog.NoRoute, "no_method": accesslog.NoMethod, "wrong_scope": accesslog.WrongScope, "limited": accesslog.Limited,
-	"owner_suspended": accesslog.OwnerSuspended, "upstream_status": accesslog.Forwarded, "unreachable": accesslog.Unreachable, "timed_out": accesslog.TimedOut, "failed": accesslog.Failed,
+	"owner_suspended": accesslog.OwnerSuspended, "address_denied": accesslog.AddressDenied, "maintenance": accesslog.Maintenance, "upstream_status": accesslog.Forwarded, "unreachable": accesslog.Unreachable, "timed_out": accesslog.TimedOut, "failed": accesslog.Failed,
 	"responded": accesslog.Responded, "redirected": accesslog.Redirected,
 }
 

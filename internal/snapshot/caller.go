@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/balance"
 	"github.com/keygate/keygate/internal/clientip"
@@ -30,7 +31,7 @@ type Caller struct {
 	id      [16]byte
 	owner   *ownerSlot // nil without an owner
 	chain   *[16]byte  // identifier of the bucket, if it differs from id
-	rights  *rights    // shared by callers with the same scopes and plan
+	rights  *rights    // shared by callers with the same scopes, plan and addresses
 	class   *callerClass
 	limit   *keyLimit // shared by the keys of a rotation; nil without limits
 	expires int64     // microseconds since 1970; 0 means never
@@ -51,12 +52,14 @@ type classID struct {
 	imported  bool
 }
 
-// rights is the scopes of callers, in normal form, and their plan. The first scope, which is usually the only
+// rights is the scopes of callers, in normal form, their plan, and the addresses that may use their keys. The first scope, which is usually the only
 // one, is within the struct.
 type rights struct {
 	first apikey.Scope
 	more  []apikey.Scope
 	plan  *planSlot // of the callers themselves; nil without a plan
+
+	addresses *addrlist.List // that may use the keys; nil for all
 }
 
 // Kind returns the caller's kind.

@@ -75,7 +75,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange, ReturnChange, ImportChange:
+	case UpstreamChange, ReturnChange, ImportChange, AddressChange:
 		return 5
 	}
 	return 1
@@ -83,7 +83,11 @@ func (k ChangeKind) Format() int {
 
 // isKey reports whether a change of this kind is one of a key.
 func (k ChangeKind) isKey() bool {
-	return k == KeyChange || k == HolderChange || k == ConcurrencyChange || k == ImportChange
+	switch k {
+	case KeyChange, HolderChange, ConcurrencyChange, ImportChange, AddressChange:
+		return true
+	}
+	return false
 }
 
 // Change is one entry of the change log. It is written in the transaction that
@@ -112,8 +116,8 @@ const (
 	// SettingsChange means that settings of a gateway changed, and none of its routes.
 	SettingsChange ChangeKind = "settings"
 	// UpstreamChange is a SettingsChange of a gateway that has several upstreams, several targets or other settings of its
-	// upstreams that earlier versions do not read: they would send every request to one URL, so no such change is made beside
-	// them. A GatewayChange of such a gateway comes with an UpstreamChange.
+	// upstreams that earlier versions do not read, or lists of addresses or maintenance: they would send every request to one
+	// URL, or serve everybody, so no such change is made beside them. A GatewayChange of such a gateway comes with an UpstreamChange.
 	UpstreamChange ChangeKind = "upstream"
 	// ReturnChange ends the ejections of a target on every node, and changes no record. Its ID is what ReturnChangeID returns.
 	ReturnChange ChangeKind = "return"
@@ -129,6 +133,9 @@ const (
 	// ImportChange is a KeyChange of an imported key. Earlier versions would not accept the key, so no such change is made
 	// beside them.
 	ImportChange ChangeKind = "import"
+	// AddressChange is a KeyChange of a key with lists of addresses. Earlier versions would accept it from every address, and
+	// their rotations would lose the lists, so no such change is made beside them.
+	AddressChange ChangeKind = "address"
 	// OwnerChange means that an owner was created, changed or deleted.
 	OwnerChange ChangeKind = "owner"
 	// PlanChange means that a plan was created, changed or deleted.

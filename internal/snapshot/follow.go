@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
@@ -354,7 +356,10 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	c.rights, c.owner = f.sharedRights(k.Scope, f.plans.slot(k.PlanID)), f.ownerOf(k)
+	if c.rights, err = f.sharedRights(k.Scope, f.plans.slot(k.PlanID), k.Addresses); err != nil {
+		return fmt.Errorf("compile key %s: %w", k.ID, err)
+	}
+	c.owner = f.ownerOf(k)
 	f.limitKey(table, c, k)
 	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level, imported: k.Imported})
 	old := table.find(&k.Digest)
@@ -414,28 +419,33 @@ func (f *Follower) limitKey(table *keyTable, k *Key, record *apikey.Key) {
 // sharing starts anew.
 const maxShared = 10_000
 
-// rightsID identifies rights: the scopes as they are written, and the plan.
+// rightsID identifies rights: the scopes as they are written, the plan, and the lists of addresses.
 type rightsID struct {
-	scopes string
-	plan   *planSlot
+	scopes      string
+	plan        *planSlot
+	allow, deny string
 }
 
-// sharedRights returns the one copy of the scopes s and the plan p, which may be nil, that all keys with both
-// use.
-func (f *Follower) sharedRights(s apikey.Scopes, p *planSlot) *rights {
-	name := rightsID{s.String(), p}
+// sharedRights returns the one copy of the scopes s, the plan p, which may be nil, and the lists of addresses that all keys
+// with the same ones use. It fails if a list has something that is not a network.
+func (f *Follower) sharedRights(s apikey.Scopes, p *planSlot, addresses addrlist.Lists) (*rights, error) {
+	name := rightsID{s.String(), p, strings.Join(addresses.Allow, " "), strings.Join(addresses.Deny, " ")}
 	if shared := f.rights[name]; shared != nil {
-		return shared
+		return shared, nil
+	}
+	list, err := addrlist.Compile(addresses)
+	if err != nil {
+		return nil, err
 	}
 	if len(f.rights) >= maxShared {
 		clear(f.rights)
 	}
-	shared := &rights{plan: p}
+	shared := &rights{plan: p, addresses: list}
 	if normal := s.Normal(); len(normal) > 0 {
 		shared.first, shared.more = normal[0], normal[1:]
 	}
 	f.rights[name] = shared
-	return shared
+	return shared, nil
 }
 
 // acquireClass returns the class with the given ID and counts one more key in it.

@@ -147,7 +147,7 @@ type Follower struct {
 	// The fields below are guarded by writing.
 	loaded  bool
 	classes map[classID]*callerClass
-	rights  map[rightsID]*rights // one copy for all keys with the same scopes and plan
+	rights  map[rightsID]*rights // one copy for all keys with the same scopes, plan and addresses
 	// unreadable are the identifiers of the keys whose records cannot be read.
 	unreadable map[string]struct{}
 	// unreadableAccounts are the identifiers of the accounts whose records cannot be read.

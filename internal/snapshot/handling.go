@@ -7,6 +7,7 @@ import (
 	"sync"
 	"weak"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -16,6 +17,8 @@ type Handling struct {
 	Strip int
 	// Response is the response of the gateway itself, in place of forwarding; nil for none.
 	Response *Response
+
+	addresses *addrlist.List // that may use the route; nil for all
 }
 
 // Response is the response with which a route responds to its requests.
@@ -31,7 +34,7 @@ type Response struct {
 }
 
 func compileHandling(h *gateway.Handling) *Handling {
-	c := &Handling{Strip: strings.Count(h.StripPrefix, "/")}
+	c := &Handling{Strip: strings.Count(h.StripPrefix, "/"), addresses: addrlist.CompileStrict(h.Addresses())}
 	switch {
 	case h.Redirect != nil:
 		to := *h.Redirect

@@ -67,7 +67,7 @@ func compileKey(k *apikey.Key) (*Key, error) {
 
 // same reports whether k and o are equal, except for their last use.
 func (k *Key) same(o *Key) bool {
-	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner.same(o.owner) && k.rights.plan == o.rights.plan && (k.rights == o.rights || slices.Equal(k.Scope(), o.Scope())) &&
+	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner.same(o.owner) && k.rights.plan == o.rights.plan && k.rights.addresses == o.rights.addresses && (k.rights == o.rights || slices.Equal(k.Scope(), o.Scope())) &&
 		k.class == o.class && k.limit == o.limit && k.expires == o.expires
 }
 

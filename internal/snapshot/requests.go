@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"strings"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -24,6 +25,11 @@ type Requests struct {
 	ForwardsAuthorization bool
 	// SelfService says what holders of keys may do themselves.
 	SelfService gateway.SelfService
+
+	// Addresses are those that may use the gateway; nil for all.
+	Addresses *addrlist.List
+	// Maintenance is nil if the gateway is not under maintenance.
+	Maintenance *Maintenance
 
 	// Withheld are the headers that may hold the key, which no upstream gets. Authorization is not among them: see
 	// ForwardsAuthorization.

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"unique"
@@ -41,6 +42,11 @@ func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
 		r.upstream = unique.Make(strings.Clone(s.Upstream))
 	}
 	return r
+}
+
+// AllowsAddress reports whether the lists of the route allow a client's address.
+func (r *Route) AllowsAddress(client netip.Addr) bool {
+	return r.handling == nil || r.handling.addresses.Allows(client)
 }
 
 // ID returns the route's identifier.

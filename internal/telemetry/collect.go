@@ -247,7 +247,7 @@ func resultName(r accesslog.Result) string {
 		return "gateway_not_found"
 	case accesslog.KeyInvalid, accesslog.KeyExpired:
 		return "unauthorized"
-	case accesslog.WrongGateway, accesslog.WrongScope, accesslog.OwnerSuspended:
+	case accesslog.WrongGateway, accesslog.WrongScope, accesslog.OwnerSuspended, accesslog.AddressDenied:
 		return "forbidden"
 	case accesslog.NoRoute:
 		return "route_not_found"
@@ -257,6 +257,8 @@ func resultName(r accesslog.Result) string {
 		return "rate_limit_exceeded"
 	case accesslog.Abandoned:
 		return "abandoned"
+	case accesslog.Maintenance:
+		return "maintenance"
 	default:
 		return "internal"
 	}

@@ -67,6 +67,8 @@ func clientType(kind gateway.Kind) string {
 		return "CorsInput"
 	case gateway.KindSwitches:
 		return "SelfServiceInput"
+	case gateway.KindMaintenance:
+		return "MaintenanceInput"
 	case gateway.KindTargets:
 		return "[]TargetInput"
 	case gateway.KindSplit:

@@ -329,6 +329,8 @@ func outcomeOf(d accesslog.Result) audit.Outcome {
 		return audit.KeyExpired
 	case accesslog.WrongGateway, accesslog.WrongScope, accesslog.OwnerSuspended:
 		return audit.ScopeInsufficient
+	case accesslog.AddressDenied:
+		return audit.AddressNotAllowed
 	default:
 		return audit.Success
 	}

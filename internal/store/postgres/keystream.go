@@ -12,7 +12,7 @@ import (
 
 // streamColumns selects what the data plane needs of each key.
 const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, expires_at,
-	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended, concurrency, imported
+	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended, concurrency, imported, addresses
 	FROM keys WHERE phase < 2 OR revoked_at >= $1`
 
 // checkEvery is the number of keys after which a stream checks its context.
@@ -95,7 +95,7 @@ func streamedRow(v [][]byte) rows.KeyRow {
 		ID: string(v[0]), Account: string(v[1]), Digest: v[2], Level: number(v[3]), Word: number(v[4]), Resource: string(v[5]), More: string(v[6]),
 		Gateway: string(v[7]), Owner: string(v[8]), OwnerID: string(v[9]), Plan: string(v[10]), Bucket: string(v[11]), Rate: string(v[12]),
 		Expires: number(v[13]), Revoked: number(v[14]), HasExpiry: v[13] != nil, IsRevoked: v[14] != nil, Ended: len(v[15]) == 1 && v[15][0] != 0,
-		Concurrency: number(v[16]), Imported: len(v[17]) == 1 && v[17][0] != 0,
+		Concurrency: number(v[16]), Imported: len(v[17]) == 1 && v[17][0] != 0, Addresses: string(v[18]),
 	}
 }
 

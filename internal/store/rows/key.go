@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,7 +23,7 @@ const (
 	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, concurrency,
 	expires_at, last_used_at, created_at, `
 	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
-	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at, imported FROM keys `
+	keyEnd    = `, name, metadata, ended, holder_root, holder_rotated_at, imported, addresses FROM keys `
 )
 
 // ScanKey returns the key of a row.
@@ -34,14 +35,14 @@ func ScanKey(r *Row) (apikey.Key, error) {
 			level, word, created                 int64
 			resource, more                       sql.NullString
 			gatewayID, owner, ownerID, planID    sql.NullString
-			bucket, rate, metadata               sql.NullString
+			bucket, rate, metadata, addresses    sql.NullString
 			rotatedFrom, rotatedTo, holderRoot   sql.NullString
 			expires, used, revokedAt, expiryTold sql.NullInt64
 			holderRotated, concurrency           sql.NullInt64
 		}
 	)
 	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.ownerID, &c.planID, &c.bucket, &c.rate, &c.concurrency,
-		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated, &k.Imported)
+		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended, &c.holderRoot, &c.holderRotated, &k.Imported, &c.addresses)
 	if err != nil {
 		return k, err
 	}
@@ -61,8 +62,7 @@ func ScanKey(r *Row) (apikey.Key, error) {
 	if k.RateLimit, err = ratelimit.ParseKeyLimit(c.rate.String); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
-	err = fromJSON(c.metadata, &k.Metadata)
-	return k, err
+	return k, errors.Join(fromJSON(c.metadata, &k.Metadata), fromJSON(c.addresses, &k.Addresses))
 }
 
 // SelectKeys reads the keys that the rest of the query selects.
@@ -163,6 +163,10 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	addresses, err := maybeJSON(k.Addresses, k.Addresses.IsZero())
+	if err != nil {
+		return nil, err
+	}
 	var first apikey.Scope
 	var more apikey.Scopes
 	if len(k.Scope) > 0 {
@@ -170,7 +174,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	}
 	return []any{LevelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner), maybeText(k.OwnerID), maybeText(k.PlanID),
 		keyBucket(k), maybeText(k.RateLimit.String()), MaybeMicros(k.ExpiresAt), MaybeMicros(k.RevokedAt), MaybeMicros(k.ExpiryNotified),
-		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended, maybeText(k.HolderRoot), MaybeMicros(k.HolderRotatedAt), maybeCount(k.Concurrency)}, nil
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended, maybeText(k.HolderRoot), MaybeMicros(k.HolderRotatedAt), maybeCount(k.Concurrency), addresses}, nil
 }
 
 // InsertKey implements control.KeyStore.
@@ -181,8 +185,8 @@ func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
-		holder_root, holder_rotated_at, concurrency, id, account_id, digest, prefix, created_at, last_used_at, imported)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)`,
+		holder_root, holder_rotated_at, concurrency, addresses, id, account_id, digest, prefix, created_at, last_used_at, imported)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt), k.Imported)...)
 }
 
@@ -194,7 +198,7 @@ func (t *Writer) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7, owner_id = $8,
 		plan_id = $9, bucket_id = $10, rate_limit = $11, expires_at = $12, revoked_at = $13, expiry_told = $14, rotated_from = $15, rotated_to = $16,
-		version = $17, name = $18, metadata = $19, ended = $20, holder_root = $21, holder_rotated_at = $22, concurrency = $23 WHERE id = $24 AND account_id = $25`,
+		version = $17, name = $18, metadata = $19, ended = $20, holder_root = $21, holder_rotated_at = $22, concurrency = $23, addresses = $24 WHERE id = $25 AND account_id = $26`,
 		append(values, k.ID, k.AccountID)...)
 }
 

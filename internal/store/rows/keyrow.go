@@ -1,9 +1,11 @@
 package rows
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -21,15 +23,17 @@ type KeyRow struct {
 	Expires, Revoked     int64 // microseconds
 	HasExpiry, IsRevoked bool
 	Ended, Imported      bool
+	Addresses            string
 }
 
-// KeyDecoder decodes the rows of many keys. Equal accounts, gateways, plans, owners' identifiers and scopes share
-// their memory.
+// KeyDecoder decodes the rows of many keys. Equal accounts, gateways, plans, owners' identifiers, scopes and lists of
+// addresses share their memory.
 type KeyDecoder struct {
 	key    apikey.Key
 	shared map[string]string // identifiers
 	scopes map[scopeRow]apikey.Scopes
 	rate   string // encoded key.RateLimit
+	lists  map[string]addrlist.Lists
 }
 
 // Decode returns the key of a row, which is valid until the next call.
@@ -58,11 +62,39 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 		k.ExpiresAt = time.UnixMicro(r.Expires).UTC()
 	}
 	k.Ended, k.Imported = r.Ended, r.Imported
+	var err error
+	if k.Addresses, err = d.addresses(r.Addresses); err != nil {
+		return nil, fmt.Errorf("stored addresses of key %s: %w", r.ID, err)
+	}
 	if k.RevokedAt = (time.Time{}); r.IsRevoked {
 		k.RevokedAt = time.UnixMicro(r.Revoked).UTC()
 	}
 	return k, nil
 }
+
+// addresses returns the lists of a row, which equal rows share as long as these are not too many.
+func (d *KeyDecoder) addresses(text string) (l addrlist.Lists, err error) {
+	if text == "" {
+		return l, nil
+	}
+	l, known := d.lists[text]
+	if known {
+		return l, nil
+	}
+	if err := json.Unmarshal([]byte(text), &l); err != nil {
+		return addrlist.Lists{}, err
+	}
+	if d.lists == nil {
+		d.lists = map[string]addrlist.Lists{}
+	}
+	if len(d.lists) < maxSharedLists {
+		d.lists[text] = l
+	}
+	return l, nil
+}
+
+// maxSharedLists bounds how many different lists of addresses are remembered.
+const maxSharedLists = 1 << 10
 
 // scopeRow is the columns that hold the scopes of a key.
 type scopeRow struct {

@@ -14,10 +14,10 @@ import (
 
 // streamColumns selects what the data plane needs of each key.
 const streamColumns = `SELECT id, account_id, digest, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, expires_at,
-	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended, concurrency, imported
+	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended, concurrency, imported, addresses
 	FROM keys NOT INDEXED WHERE phase < 2 OR revoked_at >= ?`
 
-const streamWidth = 18
+const streamWidth = 19
 
 // checkEvery is the number of keys after which a stream checks its context.
 const checkEvery = 1024
@@ -81,7 +81,7 @@ func rowOf(v *[streamWidth]driver.Value) rows.KeyRow {
 		ID: text(v[0]), Account: text(v[1]), Digest: digest, Level: number(v[3]), Word: number(v[4]), Resource: text(v[5]), More: text(v[6]),
 		Gateway: text(v[7]), Owner: text(v[8]), OwnerID: text(v[9]), Plan: text(v[10]), Bucket: text(v[11]), Rate: text(v[12]),
 		Expires: number(v[13]), Revoked: number(v[14]), HasExpiry: v[13] != nil, IsRevoked: v[14] != nil, Ended: number(v[15]) != 0,
-		Concurrency: number(v[16]), Imported: number(v[17]) != 0,
+		Concurrency: number(v[16]), Imported: number(v[17]) != 0, Addresses: text(v[18]),
 	}
 }
 

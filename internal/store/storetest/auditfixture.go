@@ -93,6 +93,8 @@ func (d *auditHarness) take(e accesslog.Entry) {
 		r.Outcome = audit.KeyExpired
 	case accesslog.WrongScope, accesslog.WrongGateway, accesslog.OwnerSuspended:
 		r.Outcome = audit.ScopeInsufficient
+	case accesslog.AddressDenied:
+		r.Outcome = audit.AddressNotAllowed
 	}
 	d.open = append(d.open, r)
 }

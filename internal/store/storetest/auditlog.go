@@ -37,7 +37,7 @@ func testAuditLog(h *harness) {
 			d.now = d.now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "wait")) * time.Millisecond)
 			for range rapid.IntRange(0, 12).Draw(t, "events") {
 				d.take(d.entry(byte(rapid.IntRange(0, 8).Draw(t, "key")), time.Duration(rapid.IntRange(0, 4000).Draw(t, "after"))*time.Millisecond,
-					rapid.SampledFrom([]accesslog.Result{accesslog.Forwarded, accesslog.Limited, accesslog.KeyInvalid, accesslog.KeyExpired, accesslog.WrongScope}).Draw(t, "decision"),
+					rapid.SampledFrom([]accesslog.Result{accesslog.Forwarded, accesslog.Limited, accesslog.KeyInvalid, accesslog.KeyExpired, accesslog.WrongScope, accesslog.AddressDenied}).Draw(t, "decision"),
 					rapid.SampledFrom([]string{"/a", "/b/1"}).Draw(t, "path")))
 			}
 			if rapid.Bool().Draw(t, "a change") {
@@ -80,7 +80,7 @@ func anyAuditFilter(now time.Time) *rapid.Generator[audit.Filter] {
 		key := byte(rapid.IntRange(0, 9).Draw(t, "key"))
 		return audit.Filter{
 			Kind:      maybe(rapid.SampledFrom([]audit.Kind{audit.Authentication, audit.Management})).Draw(t, "kind"),
-			Outcome:   maybe(rapid.SampledFrom([]audit.Outcome{audit.Success, audit.KeyInvalid, audit.KeyExpired, audit.ScopeInsufficient})).Draw(t, "outcome"),
+			Outcome:   maybe(rapid.SampledFrom([]audit.Outcome{audit.Success, audit.KeyInvalid, audit.KeyExpired, audit.ScopeInsufficient, audit.AddressNotAllowed})).Draw(t, "outcome"),
 			Notable:   rapid.Bool().Draw(t, "notable"),
 			KeyPrefix: rapid.SampledFrom([]string{"", "", "", "kg_Abcde" + string('0'+key), "kg_none"}).Draw(t, "prefix"),
 			KeyID:     rapid.SampledFrom([]string{"", "", "", keyID(key)}).Draw(t, "key id"),

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
@@ -40,6 +41,12 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.GatewayID = maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")
 		k.RateLimit = maybe(keyLimitOf()).Draw(t, "rate_limit")
 		k.Concurrency = rapid.Int64Range(0, ratelimit.MaxConcurrency).Draw(t, "concurrency")
+		if rapid.Bool().Draw(t, "has addresses") {
+			k.Addresses = addrlist.Lists{Allow: []string{"203.0.113.0/24", "2001:db8::/32"}}
+			if rapid.Bool().Draw(t, "denied ones too") {
+				k.Addresses.Deny = []string{"203.0.113.7/32"}
+			}
+		}
 		if rapid.Bool().Draw(t, "has metadata") {
 			k.Metadata = rapid.MapOfN(text(), text(), 1, 16).Draw(t, "metadata")
 		}

@@ -2157,7 +2157,7 @@ export interface components {
              * @description Outcome of the authentication. success means that the request was not refused because of its key or scope, whatever its status.
              * @enum {string}
              */
-            outcome: "success" | "key_invalid" | "key_expired" | "scope_insufficient";
+            outcome: "success" | "key_invalid" | "key_expired" | "scope_insufficient" | "address_not_allowed";
             /**
              * @description Path without the query.
              * @example /orders/17
@@ -2730,6 +2730,13 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes?: boolean | null;
+            /**
+             * @description Networks whose addresses may use the gateway, in CIDR notation; all others may not.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
             /** @description Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none. */
             anonymous_limit?: components["schemas"]["GlobalLimitInput"];
             /**
@@ -2757,6 +2764,13 @@ export interface components {
              */
             default_plan_id?: string | null;
             /**
+             * @description Networks whose addresses may not use the gateway, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
+            /**
              * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
              * @example 30s
              */
@@ -2781,6 +2795,8 @@ export interface components {
              *     ]
              */
             key_headers?: string[] | null;
+            /** @description Turns maintenance on: every request gets a 503 with the message, whatever its key, except those from the addresses in allow. */
+            maintenance?: components["schemas"]["MaintenanceInput"];
             /**
              * Format: int64
              * @description Maximum size of a request body, in bytes. Larger requests get a 413.
@@ -2945,11 +2961,25 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
              * @example 5
              */
             concurrency?: number | null;
+            /**
+             * @description Networks whose addresses may not use the key, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
              * @example 2030-01-31
@@ -3072,6 +3102,13 @@ export interface components {
         };
         CreateRouteRequest: {
             /**
+             * @description Networks whose addresses may use the route, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. The lists of the gateway and of the key must allow the address too.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * @description key (the default) requires an API key; none makes the route public.
              * @enum {string|null}
              */
@@ -3080,6 +3117,13 @@ export interface components {
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests. */
             cost?: components["schemas"]["CostInput"][] | null;
+            /**
+             * @description Networks whose addresses may not use the route, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description HTTP methods, in upper case.
              * @example [
@@ -3148,7 +3192,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -3452,6 +3496,13 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes: boolean;
+            /**
+             * @description Networks whose addresses may use the gateway. Absent if there are none, and all addresses may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[];
             /** @description Rate limit of each client address on public routes. Absent if there is none. */
             anonymous_limit?: components["schemas"]["GlobalLimit"];
             /** @description CORS settings; null if preflight requests are forwarded to the upstream. */
@@ -3478,6 +3529,13 @@ export interface components {
              * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             default_plan_id?: string;
+            /**
+             * @description Networks whose addresses may not use the gateway. Absent if there are none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[];
             /**
              * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration.
              * @example 30s
@@ -3508,6 +3566,8 @@ export interface components {
              *     ]
              */
             key_headers: string[];
+            /** @description That the gateway is under maintenance: what it responds with, and who may use it nevertheless. Absent if it is not. */
+            maintenance?: components["schemas"]["Maintenance"];
             /**
              * Format: int64
              * @description Maximum size of a request body, in bytes; null for unlimited.
@@ -3772,11 +3832,25 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. An account-level key takes none.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included.
              * @example 5
              */
             concurrency?: number | null;
+            /**
+             * @description Networks whose addresses may not use the key, in CIDR notation.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description When the key expires: an RFC 3339 time, or a date. With a date, the key is valid through the end of that day in UTC.
              * @example 2030-01-31
@@ -3866,6 +3940,13 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
@@ -3876,6 +3957,13 @@ export interface components {
              * @description When the key was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the key; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * Format: date-time
              * @description When the key expires; null for never.
@@ -4156,6 +4244,13 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
@@ -4166,6 +4261,13 @@ export interface components {
              * @description When the key was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the key; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * Format: date-time
              * @description When the key expires; null for never.
@@ -4535,6 +4637,34 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        Maintenance: {
+            /**
+             * @description Networks whose addresses are served nevertheless.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow: string[];
+            /**
+             * @description Message of the 503; null for the default.
+             * @example back at 14:00 UTC
+             */
+            message: string | null;
+        };
+        MaintenanceInput: {
+            /**
+             * @description Networks whose addresses are served nevertheless, in CIDR notation.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow?: string[] | null;
+            /**
+             * @description Message of the 503. Default: the service is under maintenance: try again later.
+             * @example back at 14:00 UTC
+             */
+            message?: string | null;
+        } | null;
         NearRoute: {
             /**
              * @description Methods of the route.
@@ -4614,6 +4744,13 @@ export interface components {
              */
             name: string;
             /**
+             * @description Networks whose addresses may use the key; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
@@ -4624,6 +4761,13 @@ export interface components {
              * @description When the key was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the key; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * Format: date-time
              * @description When the key expires; null for never.
@@ -4931,6 +5075,13 @@ export interface components {
         };
         PatchRouteRequest: {
             /**
+             * @description Networks whose addresses may use the route, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * @description key requires an API key; none makes the route public; null means key.
              * @enum {string|null}
              */
@@ -4939,6 +5090,13 @@ export interface components {
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests. */
             cost?: components["schemas"]["CostInput"][] | null;
+            /**
+             * @description Networks whose addresses may not use the route, in CIDR notation. Replaces the whole list; null or [] means none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description HTTP methods, in upper case; replaced as a whole.
              * @example [
@@ -6082,6 +6240,13 @@ export interface components {
         };
         Route: {
             /**
+             * @description Networks whose addresses may use the route; null if all may.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips: string[] | null;
+            /**
              * @description key if the route requires an API key; none if it is public.
              * @enum {string}
              */
@@ -6095,6 +6260,13 @@ export interface components {
              * @description When the route was created.
              */
             created_at: string;
+            /**
+             * @description Networks whose addresses may not use the route; null for none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips: string[] | null;
             /**
              * @description Gateway that the route belongs to.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
@@ -6173,8 +6345,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, allow_ips or deny_ips for another list of the route (what it refuses is not counted), global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "allow_ips" | "deny_ips" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -7124,7 +7296,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -7256,6 +7428,13 @@ export interface components {
              * @example false
              */
             allow_encoded_slashes?: boolean | null;
+            /**
+             * @description Networks whose addresses may use the gateway, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. Replaces the whole list; null or [], the default, means all addresses.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
             /** @description Rate limit of each client address on public routes, where no key is needed. IPv6 addresses count by their /64. Replaces the whole object; null, the default, means none. */
             anonymous_limit?: components["schemas"]["GlobalLimitInput"];
             /** @description CORS settings. Replaces the whole object; null removes them. */
@@ -7277,6 +7456,13 @@ export interface components {
              * @example plan_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             default_plan_id?: string | null;
+            /**
+             * @description Networks whose addresses may not use the gateway, in CIDR notation. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. Replaces the whole list; null or [], the default, means none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description How long requests, streams and tunnels at a target go on that was drained or removed, as a Go duration from 1s to 24h. Then they end. Null restores the default, 30s. A change concerns targets that are taken away after it.
              * @example 30s
@@ -7302,6 +7488,8 @@ export interface components {
              *     ]
              */
             key_headers?: string[] | null;
+            /** @description Turns maintenance on: every request gets a 503 with the message, whatever its key, and is charged nothing, except those from the addresses in allow. It is in force on every node when the call returns. Replaces the whole object; null, the default, turns it off. */
+            maintenance?: components["schemas"]["MaintenanceInput"];
             /**
              * Format: int64
              * @description Maximum size of a request body, in bytes; null for unlimited.
@@ -7444,11 +7632,25 @@ export interface components {
              */
             name?: string;
             /**
+             * @description Networks whose addresses may use the key, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses.
+             * @example [
+             *       "203.0.113.0/24"
+             *     ]
+             */
+            allow_ips?: string[] | null;
+            /**
              * Format: int64
              * @description How many requests with the key may be in flight at once, those with the other keys of its rotations included; null for any number.
              * @example 5
              */
             concurrency?: number | null;
+            /**
+             * @description Networks whose addresses may not use the key, in CIDR notation. Replaces the whole list; null or [] means none.
+             * @example [
+             *       "198.51.100.0/24"
+             *     ]
+             */
+            deny_ips?: string[] | null;
             /**
              * @description When the key expires, in the same form as when creating a key; null for never.
              * @example 2030-01-31
@@ -8926,7 +9128,7 @@ export interface operations {
                 /** @description Only records of this kind. */
                 kind?: "authentication" | "management";
                 /** @description Only records with this outcome. */
-                outcome?: "success" | "key_invalid" | "key_expired" | "scope_insufficient";
+                outcome?: "success" | "key_invalid" | "key_expired" | "scope_insufficient" | "address_not_allowed";
                 /** @description If true, only changes and refusals, without the authentications that succeeded. */
                 notable?: boolean;
                 /**
@@ -13712,7 +13914,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "address_denied" | "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "maintenance" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -13777,7 +13979,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. charged: instead of refused and failed requests, those that have a cost and were neither. retried: requests that had several attempts at targets of an upstream, whatever their end. */
-                result?: "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "address_denied" | "charged" | "failed" | "key_expired" | "key_invalid" | "limited" | "maintenance" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "redirected" | "responded" | "retried" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;

@@ -5,6 +5,7 @@
 // - bool: true or false; count: an integer; list: an array of strings
 // - headers: an object of strings
 // - limit, cors, switches, retries, health: an object, whose fields are the parts
+// - maintenance: such an object, or null
 // - ejection: such an object, or false
 // - split: an array of entries, see lib/split.ts
 export type Kind =
@@ -22,7 +23,8 @@ export type Kind =
   | 'ejection'
   | 'split'
   | 'retries'
-  | 'health';
+  | 'health'
+  | 'maintenance';
 
 // Part is a field of the form.
 export interface Part {
@@ -43,7 +45,7 @@ export interface Setting extends Part {
   secret?: true; // stored encrypted, and shown as ***
   minimum?: number; // of kind count
   maximum?: number; // of kind count; characters of a text; entries of a list or of headers
-  parts?: Part[]; // of kinds limit, cors, switches, ejection, retries and health
+  parts?: Part[]; // of kinds limit, cors, switches, ejection, retries, health and maintenance
 }
 
 export interface Group {
@@ -174,6 +176,61 @@ export const groups: Group[] = [
         "hint": "In bytes.",
         "unit": "bytes",
         "minimum": 1
+      }
+    ]
+  },
+  {
+    "title": "Maintenance",
+    "text": "While it lasts, only the addresses below are served.",
+    "settings": [
+      {
+        "name": "maintenance",
+        "kind": "maintenance",
+        "flag": "maintenance",
+        "label": "Under maintenance",
+        "hint": "Every request gets a 503, whatever its key, on every node as soon as this is saved.",
+        "parts": [
+          {
+            "name": "message",
+            "kind": "text",
+            "flag": "maintenance-message",
+            "label": "Message",
+            "hint": "Callers get it, in at most 500 characters.",
+            "placeholder": "the service is under maintenance: try again later"
+          },
+          {
+            "name": "allow",
+            "kind": "list",
+            "flag": "maintenance-allow",
+            "label": "Served nevertheless",
+            "hint": "Networks, separated by commas, such as that of your office.",
+            "placeholder": "203.0.113.0/24"
+          }
+        ]
+      }
+    ]
+  },
+  {
+    "title": "Client addresses",
+    "text": "Who may use this gateway at all. The longest prefix that contains the client's address decides.",
+    "settings": [
+      {
+        "name": "allow_ips",
+        "kind": "list",
+        "flag": "allow-ip",
+        "label": "Allowed",
+        "hint": "Networks such as 203.0.113.0/24, separated by commas. All other addresses are then refused. Empty allows all.",
+        "placeholder": "203.0.113.0/24",
+        "maximum": 256
+      },
+      {
+        "name": "deny_ips",
+        "kind": "list",
+        "flag": "deny-ip",
+        "label": "Denied",
+        "hint": "Networks, separated by commas. The longest prefix decides, and denies if both lists have it.",
+        "placeholder": "198.51.100.0/24",
+        "maximum": 256
       }
     ]
   },

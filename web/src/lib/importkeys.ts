@@ -39,6 +39,8 @@ const fields: Record<keyof Request, true> = {
   rate_limit: true,
   concurrency: true,
   metadata: true,
+  allow_ips: true,
+  deny_ips: true,
 };
 
 const sha256 = /^([0-9a-f]{64}|[\w+/-]{43}=?)$/i;

@@ -53,6 +53,26 @@ test('methods without an origin do not end CORS without a word', () => {
   expect(bodyOf({ 'cors.origins': '' }, { ...values, 'cors.methods': 'GET' })).toEqual({ cors: null });
 });
 
+test('maintenance is turned on with its parts, and off as a whole', () => {
+  const changes = { maintenance: 'true', 'maintenance.message': "back o'clock", 'maintenance.allow': '10.0.0.0/8, ::1/128' };
+  expect(values.maintenance).toBe('false');
+  expect(bodyOf(changes, { ...values, ...changes })).toEqual({
+    maintenance: { message: "back o'clock", allow: ['10.0.0.0/8', '::1/128'] },
+  });
+  expect(flagsOf(changes, { ...values, ...changes })).toHaveLength(4);
+  expect(bodyOf({ maintenance: 'true' }, { ...values, maintenance: 'true' })).toEqual({ maintenance: {} });
+  const on = valuesOf({ ...record, maintenance: { message: 'soon', allow: [] } });
+  expect([on.maintenance, on['maintenance.message'], on['maintenance.allow']]).toEqual(['true', 'soon', '']);
+  expect(bodyOf({ maintenance: 'false' }, { ...on, maintenance: 'false' })).toEqual({ maintenance: null });
+  expect(flagsOf({ maintenance: 'false' }, { ...on, maintenance: 'false' })).toEqual(['--maintenance=false']);
+  expect(matches(field('maintenance.allow'), 'maintenance.allow[1]')).toBe(true);
+});
+
+test('a list of addresses that is emptied is removed', () => {
+  expect(bodyOf({ allow_ips: '10.0.0.0/8, ::1/128' }, { ...values })).toEqual({ allow_ips: ['10.0.0.0/8', '::1/128'] });
+  expect(bodyOf({ allow_ips: '' }, { ...values })).toEqual({ allow_ips: null });
+});
+
 test('a switch is sent with the others of its setting', () => {
   const changes = { 'self_service.rotate': 'true' };
   const after = { ...values, ...changes };

@@ -16,7 +16,7 @@ function fieldsOf(setting: Setting): Field[] {
 }
 
 // isSwitch reports whether a field is not the value of a setting, but turns it on ("true") and off ("false").
-export const isSwitch = (f: Field): boolean => f.kind === 'ejection';
+export const isSwitch = (f: Field): boolean => f.kind === 'ejection' || f.kind === 'maintenance';
 
 // The values of a form, as text, by path; "" means that a setting is not set.
 export type Values = Record<string, string>;
@@ -25,7 +25,7 @@ export type Values = Record<string, string>;
 export const isLong = (kind: Kind): boolean => kind === 'headers' || kind === 'certificate' || kind === 'key' || kind === 'split';
 
 function textOf(f: Field, value: unknown): string {
-  if (isSwitch(f)) return String(value !== false);
+  if (isSwitch(f)) return String(f.kind === 'maintenance' ? value !== null && value !== undefined : value !== false);
   if (value === null || value === undefined) return (f.kind === 'text' && f.choices?.[0]) || '';
   if (f.kind === 'list') return (value as string[]).join(', ');
   if (f.kind === 'split') return splitText(value as SplitEntry[]);
@@ -118,12 +118,12 @@ function wholeOf(setting: Setting, own: Field[], changes: Partial<Values>, text:
   const [first] = parts as [Field];
   const empty = (f: Field) => text(f).trim() === '';
   if (setting.kind === 'health') return healthOf(parts, changes, text);
-  if (own.some((f) => isSwitch(f) && text(f) === 'false')) return false;
+  if (own.some((f) => isSwitch(f) && text(f) === 'false')) return setting.kind === 'maintenance' ? null : false;
   // Emptying the origins ends CORS. Other parts without an origin are sent, so that the server names it.
   if (setting.kind === 'cors' && first.path in changes && empty(first)) return null;
   // A list of choices is never absent: that would be its default.
   const sent = parts.filter((f) => !empty(f) || f.choices);
-  if (sent.length === 0) return null;
+  if (sent.length === 0) return setting.kind === 'maintenance' ? {} : null;
   return { ...(setting.kind === 'cors' && { origins: [] }), ...Object.fromEntries(sent.map((f) => [f.name, valueOf(f.kind, text(f))])) };
 }
 
@@ -138,6 +138,17 @@ function wholeFlag(own: Field[], values: Values): string {
       return f.kind === 'bool' ? name : `${name}=${f.kind === 'list' ? list(text(f)).join('+') : text(f)}`;
     })
     .join(',');
+}
+
+// maintenanceFlags are the flags for the maintenance of a gateway: those of all of its parts, as it is replaced as a whole.
+function maintenanceFlags(own: Field[], values: Values): string[] {
+  const text = (f: Field) => (values[f.path] ?? '').trim();
+  const on = own.some((f) => isSwitch(f) && text(f) === 'true');
+  return own.flatMap((f) => {
+    if (isSwitch(f)) return [`--${f.flag}=${on}`];
+    if (!on || text(f) === '') return [];
+    return f.kind === 'list' ? list(text(f)).map((i) => `--${f.flag} ${quote(i)}`) : [`--${f.flag} ${quote(text(f))}`];
+  });
 }
 
 // settingsForm is the form of the settings in groups.
@@ -185,6 +196,7 @@ function settingsForm(of: Group[]) {
         const own = fieldsOf(setting);
         const touched = own.some((f) => f.path in changes);
         if (hasOneFlag(setting) && !touched) return [];
+        if (setting.kind === 'maintenance') return maintenanceFlags(own, values);
         const whole = setting.kind === 'health' ? healthFlag(own, values) : wholeFlag(own, values);
         const ofParts = hasOneFlag(setting) ? own.filter((f) => f.flag !== setting.flag && f.flag !== '') : own;
         const first = hasOneFlag(setting) ? [`--${setting.flag} ${quote(whole)}`] : [];

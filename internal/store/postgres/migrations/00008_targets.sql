@@ -3,6 +3,7 @@
 SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM nodes WHERE state = 'live') / 10000000))::text, true);
 
 ALTER TABLE keys ADD COLUMN imported boolean NOT NULL DEFAULT false; -- the string of the key is not one of Keygate's; its digest is bound to the account
+ALTER TABLE keys ADD COLUMN addresses text COLLATE "C"; -- the lists of addresses that may use the key, as JSON
 
 ALTER TABLE gateways ADD COLUMN target_count bigint NOT NULL DEFAULT 1; -- how many targets the upstreams of the gateway have
 ALTER TABLE account_counts ADD COLUMN targets bigint NOT NULL DEFAULT 0;

@@ -4,6 +4,9 @@
 -- Whether the string of the key is not one of Keygate's. Its digest is then bound to the account.
 ALTER TABLE keys ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
 
+-- The lists of addresses that may use the key, as JSON.
+ALTER TABLE keys ADD COLUMN addresses TEXT;
+
 -- How many targets the upstreams of the gateway have.
 ALTER TABLE gateways ADD COLUMN target_count INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE account_counts ADD COLUMN targets INTEGER NOT NULL DEFAULT 0;

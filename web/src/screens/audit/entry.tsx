@@ -17,6 +17,7 @@ const outcomes: Record<Entry['outcome'], { tone: Tone; text: string }> = {
   key_invalid: { tone: 'bad', text: 'Key invalid' },
   key_expired: { tone: 'warn', text: 'Key expired' },
   scope_insufficient: { tone: 'warn', text: 'Scope insufficient' },
+  address_not_allowed: { tone: 'warn', text: 'Address not allowed' },
 };
 
 // Outcome is the outcome of an entry. In a list on a narrow screen its icon is enough, so that there is room for what

@@ -45,7 +45,10 @@ export default function Audit() {
     {
       name: 'outcome',
       label: 'Outcome',
-      values: ['success', 'key_invalid', 'key_expired', 'scope_insufficient'].map((v) => ({ value: v, label: v.replaceAll('_', ' ') })),
+      values: ['success', 'key_invalid', 'key_expired', 'scope_insufficient', 'address_not_allowed'].map((v) => ({
+        value: v,
+        label: v.replaceAll('_', ' '),
+      })),
     },
     { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
     { name: 'key_prefix', label: 'Key prefix' },

@@ -3,6 +3,7 @@ import { useRecord, useWarnings } from '../../api/hooks';
 import { useUpstreams } from '../../api/upstreams';
 import { isPlain } from '../../lib/upstream';
 import { Failure, Page, Skeleton, Status, Warnings } from '../../ui/basic';
+import { MaintenanceBanner } from './maintenance';
 import { Tabs } from '../../ui/tabs';
 
 const tabs = [
@@ -60,6 +61,7 @@ export default function Gateway() {
       }>
       <Tabs label="Pages of the gateway" tabs={shown} params={{ gatewayId }} />
       <Warnings texts={warnings} />
+      {record?.maintenance && <MaintenanceBanner gatewayId={gatewayId} maintenance={record.maintenance} />}
       {/* Mounted anew for each gateway: what was typed, previewed or opened for one is never applied to another. */}
       <Outlet key={gatewayId} />
     </Page>

@@ -8,7 +8,9 @@ import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
 import { wholeNumber } from '../../lib/format';
 import { limitFlag, limitValue, noLimit } from '../../lib/limit';
+import { list } from '../../lib/settings';
 import { quote } from '../../lib/shell';
+import { AddressFields, networkFlags } from '../../ui/addresses';
 import { Warnings } from '../../ui/basic';
 import { SelectField, TextField } from '../../ui/form';
 import { FormDialog } from '../../ui/formdialog';
@@ -35,6 +37,8 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     expires_at: '',
     limit: noLimit,
     concurrency: '',
+    allow_ips: '',
+    deny_ips: '',
     metadata: [] as Pair[],
   });
   const [made, setMade] = useState<Schemas['NewKey'] | null>(null);
@@ -43,6 +47,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
   const limit = account ? null : limitValue(v.limit);
   const concurrency = account || !v.concurrency.trim() ? null : wholeNumber(v.concurrency);
   const metadata = toRecord(v.metadata);
+  const [allowed, denied] = account ? [[], []] : [list(v.allow_ips), list(v.deny_ips)];
   const body = {
     name: v.name,
     scope: v.scope,
@@ -53,6 +58,8 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     ...(v.expires_at && { expires_at: v.expires_at }),
     ...(limit !== null && { rate_limit: limit }),
     ...(concurrency !== null && { concurrency }),
+    ...(allowed.length > 0 && { allow_ips: allowed }),
+    ...(denied.length > 0 && { deny_ips: denied }),
     ...(Object.keys(metadata).length > 0 && { metadata }),
   };
   const cli = [
@@ -66,6 +73,8 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     v.expires_at && `--expires ${quote(v.expires_at)}`,
     limit !== null && `--rate-limit ${quote(limitFlag(v.limit) ?? '')}`,
     concurrency !== null && `--concurrency ${quote(String(concurrency))}`,
+    ...(allowed.length > 0 ? networkFlags('allow-ip', v.allow_ips) : []),
+    ...(denied.length > 0 ? networkFlags('deny-ip', v.deny_ips) : []),
     ...addFlags(metadata),
   ]
     .filter(Boolean)
@@ -160,6 +169,15 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
             hint={inFlightHint}
           />
         </fieldset>
+      )}
+      {!account && (
+        <AddressFields
+          allow={v.allow_ips}
+          deny={v.deny_ips}
+          onAllow={(t) => form.set('allow_ips', t)}
+          onDeny={(t) => form.set('deny_ips', t)}
+          errorOf={(f) => form.errorAt((e) => e === f || e.startsWith(`${f}[`))}
+        />
       )}
       <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
     </FormDialog>

@@ -121,6 +121,8 @@ function KeyDetail({ keyId }: { keyId: string }) {
               ['Gateway', gateway],
               ['Rate limit', showLimit(record.rate_limit)],
               ['Requests in flight', record.concurrency === null ? '–' : `at most ${count(record.concurrency)}`],
+              ...(record.allow_ips ? [['Allowed addresses', record.allow_ips.join(', ')] as [string, React.ReactNode]] : []),
+              ...(record.deny_ips ? [['Denied addresses', record.deny_ips.join(', ')] as [string, React.ReactNode]] : []),
               ['Expires', <Time key="expires" at={record.expires_at} none="never" />],
               ['Last used', <Time key="used" at={record.last_used_at} none="never" />],
               ['Created', <Time key="created" at={record.created_at} />],

@@ -3,7 +3,9 @@ import { changed } from '../../api/hooks';
 import { useEdit } from '../../lib/edit';
 import { wholeNumber } from '../../lib/format';
 import { limitFlag, limitText, limitValue } from '../../lib/limit';
+import { list } from '../../lib/settings';
 import { quote } from '../../lib/shell';
+import { AddressFields, networkFlags } from '../../ui/addresses';
 import { TextField } from '../../ui/form';
 import { FormDialog } from '../../ui/formdialog';
 import { InFlightField, LimitFields } from '../../ui/limit';
@@ -23,6 +25,8 @@ const valuesOf = (k: Key) => ({
   expires_at: k.expires_at ?? '',
   rate_limit: limitText(k.rate_limit),
   concurrency: k.concurrency === null ? '' : String(k.concurrency),
+  allow_ips: (k.allow_ips ?? []).join(', '),
+  deny_ips: (k.deny_ips ?? []).join(', '),
   metadata: Object.entries(k.metadata) as Pair[],
 });
 const labels = {
@@ -32,6 +36,8 @@ const labels = {
   expires_at: 'Expiry',
   rate_limit: 'Rate limit',
   concurrency: 'Requests in flight',
+  allow_ips: 'Allowed addresses',
+  deny_ips: 'Denied addresses',
   metadata: 'Metadata',
 };
 
@@ -54,6 +60,7 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
   for (const name of Object.keys(form.changes) as (keyof typeof v)[]) {
     if (name === 'rate_limit') body[name] = limitValue(v.rate_limit);
     else if (name === 'concurrency') body[name] = v.concurrency.trim() ? wholeNumber(v.concurrency) : null;
+    else if (name === 'allow_ips' || name === 'deny_ips') body[name] = list(v[name]);
     else if (name === 'metadata') body[name] = toRecord(v.metadata);
     else body[name] = v[name] === '' && name !== 'name' ? null : v[name];
   }
@@ -75,6 +82,8 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
     'expires_at' in body && `--expires ${quote(v.expires_at)}`,
     'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`,
     'concurrency' in body && `--concurrency ${quote(String(body.concurrency ?? ''))}`,
+    ...('allow_ips' in body ? networkFlags('allow-ip', v.allow_ips) : []),
+    ...('deny_ips' in body ? networkFlags('deny-ip', v.deny_ips) : []),
     ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : []),
   ]
     .filter(Boolean)
@@ -110,6 +119,13 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
             onChange={(t) => form.set('concurrency', t)}
             error={form.fieldError('concurrency')}
             hint={inFlightHint}
+          />
+          <AddressFields
+            allow={v.allow_ips}
+            deny={v.deny_ips}
+            onAllow={(t) => form.set('allow_ips', t)}
+            onDeny={(t) => form.set('deny_ips', t)}
+            errorOf={(f) => form.errorAt((e) => e === f || e.startsWith(`${f}[`))}
           />
         </>
       )}

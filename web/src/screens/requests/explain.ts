@@ -88,6 +88,10 @@ function cause(r: LoggedRequest, names: Names): string {
       return `the owner of ${key} was suspended`;
     case 'gateway':
       return `${key} is restricted to another gateway`;
+    case 'address':
+      return `${addressLists(r)} do not allow the address ${clean(r.client_ip)}`;
+    case 'maintenance':
+      return 'the gateway was under maintenance';
     case 'scope':
       return `the scope of ${key} does not allow ${clean(r.method)} on this path`;
   }
@@ -107,6 +111,14 @@ function cause(r: LoggedRequest, names: Names): string {
       return 'the gateway could not handle requests at that time';
   }
   return clean(d.message);
+}
+
+// addressLists names the lists of addresses that refused a request.
+function addressLists(r: LoggedRequest): string {
+  if (r.decision.reason === 'key_addresses') return `the lists of addresses of ${keyName(r)}`;
+  if (r.decision.reason === 'route_addresses') return 'the lists of addresses of the route';
+  if (r.decision.reason === 'gateway_addresses') return 'the lists of addresses of the gateway';
+  return 'the lists of addresses, which were changed meanwhile,';
 }
 
 const keyName = (r: LoggedRequest): string => (r.key_prefix ? `the key ${clean(r.key_prefix)}…` : 'the key');
