@@ -1,6 +1,6 @@
 import { type ComponentProps, type ReactNode, useEffect, useId, useState } from 'react';
 import { ApiError, serverNow } from '../api/client';
-import { exact, relative } from '../lib/time';
+import { exact, momentOf, relative } from '../lib/time';
 import { Icon, type IconName } from './icon';
 
 const buttonStyles = {
@@ -132,6 +132,13 @@ export function Time({ at, none = '–' }: { at: string | null | undefined; none
     </time>
   );
 }
+
+// Moment shows a time by the clock, for a state that begins or ends then, and the exact time on hover.
+export const Moment = ({ at }: { at: string }) => (
+  <time dateTime={at} title={exact(at)} className="whitespace-nowrap tabular-nums">
+    {momentOf(at, useNow())}
+  </time>
+);
 
 // CopyButton copies text, and says so for a moment. onCopied is called only if the browser copied it.
 export function CopyButton({
