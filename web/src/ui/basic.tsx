@@ -209,13 +209,11 @@ async function toClipboard(text: string): Promise<boolean> {
   return done;
 }
 
-// Id shows an identifier that can be copied.
+// Id shows a whole identifier, which can be copied.
 export function Id({ value, className = '' }: { value: string; className?: string }) {
   return (
     <span className={`inline-flex max-w-full items-center gap-1 ${className}`}>
-      <code className="truncate font-mono text-sm" title={value}>
-        {value}
-      </code>
+      <code className="font-mono text-sm wrap-anywhere">{value}</code>
       <CopyButton text={value} label={`Copy ${value}`} />
     </span>
   );
@@ -373,7 +371,7 @@ export function Skeleton({ className = 'h-4 w-24' }: { className?: string }) {
 // Details is a list of names and values.
 export function Details({ rows }: { rows: [ReactNode, ReactNode][] }) {
   return (
-    <dl className="grid grid-cols-[minmax(6rem,11rem)_minmax(0,1fr)] gap-x-4 gap-y-2">
+    <dl className="grid grid-cols-[minmax(6rem,min(11rem,35%))_minmax(0,1fr)] gap-x-4 gap-y-2">
       {rows.map(([name, value], i) => (
         <div key={i} className="contents">
           <dt className="text-muted">{name}</dt>
