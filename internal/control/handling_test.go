@@ -35,7 +35,7 @@ func TestEffectAndRollbackOfHandlings(t *testing.T) {
 		}
 	}
 	before := h.routes(c, g.ID)[0].Handling
-	changed := push(", respond: {status: 410}", false)
+	changed := push(", respond: {status: 410}, allow_ips: [192.0.2.0/24], deny_ips: [192.0.2.1/32]", false)
 	var fields []string
 	for _, change := range changed.Changed[0].Changes {
 		fields = append(fields, change.Field)

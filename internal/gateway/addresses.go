@@ -13,10 +13,6 @@ import (
 	"github.com/keygate/keygate/internal/label"
 )
 
-// maxNetwork is the maximum number of characters of a network: an IPv4-mapped address in full, a zero-padded prefix
-// excluded.
-const maxNetwork = 49
-
 // networkExample is a network in examples and placeholders.
 const networkExample = "203.0.113.0/24"
 

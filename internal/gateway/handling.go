@@ -251,9 +251,10 @@ func splitTarget(s string) (authority, rest string, isURL bool) {
 
 // checkAuthority says what is wrong with the authority of a URL, or returns "".
 func checkAuthority(s string) string {
-	host, port := s, ""
+	host := s
 	if i := strings.LastIndexByte(s, ':'); i > strings.LastIndexByte(s, ']') {
-		host, port = s[:i], s[i+1:]
+		port := s[i+1:]
+		host = s[:i]
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return fmt.Sprintf("has the port %.10q, which must be a number from 1 to 65535", port)
 		}

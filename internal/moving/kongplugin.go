@@ -49,7 +49,7 @@ func deciders() map[string]reason {
 		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": token, "oauth2-introspection": token, "saml": token, "vault-auth": token,
 		"basic-auth": other, "hmac-auth": other, "ldap-auth": other, "ldap-auth-advanced": other, "mtls-auth": other, "header-cert-auth": other, "session": other,
 		"key-auth-enc":        {"its keys are encrypted in Kong", "give the callers keys, then add the route"},
-		"ip-restriction":      {"Keygate has no lists of addresses yet", "restrict addresses in front of Keygate, then add the route"},
+		"ip-restriction":      {"lists of addresses are not carried", "add the route with allow_ips and deny_ips"},
 		"request-termination": {"Kong responds itself", "nothing to do if the route is to stay closed; otherwise add it with respond"},
 		"opa":                 {"Keygate asks no policy server", "use scopes of keys, then add the route"},
 		"pre-function":        code, "post-function": code, "aws-lambda": code, "azure-functions": code, "openwhisk": code, "filter-chain": code,

@@ -42,12 +42,11 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 	}
 	c.UUID, _ = id.Parse(id.Gateway, g.ID)
 	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
-	var err error
 	c.compileRequests(&g.Requests)
-	if err = c.compileAddresses(&g.Requests); err != nil {
+	if err := c.compileAddresses(&g.Requests); err != nil {
 		return nil, err
 	}
-	if err = f.compileUpstreams(c.Settings, g); err != nil {
+	if err := f.compileUpstreams(c.Settings, g); err != nil {
 		return nil, fmt.Errorf("compile gateway %s: %w", g.ID, err)
 	}
 	params := f.defaultGlobal

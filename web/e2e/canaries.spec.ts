@@ -201,7 +201,7 @@ const course = {
   step: 3,
   weight: 25,
   progress: [
-    { next: figures(1204, 3, 48.2), other: figures(128_710, 131, 44.1) },
+    { next: figures(24, 1, 48.2), other: figures(128_710, 131, 44.1) },
     { next: figures(6_022, 11, 47.9), other: figures(119_204, 118, 44.6) },
     { next: figures(2_290, 41, 71.3), other: figures(7_710, 9, 43.9) },
   ].map((sides, i) => ({ step: i + 1, weight: [1, 5, 25][i], since: new Date(Date.now() - (3 - i) * 600_000).toISOString(), ...sides })),
@@ -248,6 +248,8 @@ test('both sides are drawn, and the screens fit every width', async ({ page, key
   const chart = page.getByRole('figure', { name: 'Bad requests of both sides' });
   await expect(chart.locator('circle')).toHaveCount(3 + 1); // of next, and in the legend
   await expect(chart).toContainText('Aborted if the bounds lie above');
+  await expect(chart).toContainText('50 %'); // the axis covers the bounds of the first step, up to 31.2 %
+  for (const figure of ['0.91 to 3.1 %', '71.3 ms']) await expect(table.getByText(figure).filter({ visible: true })).toBeVisible(); // at 360 px
   await expect(page.getByRole('figure', { name: 'Latency of both sides' })).toContainText('100 ms');
   watch.check();
 });

@@ -1,5 +1,6 @@
+import { createHash } from 'node:crypto';
 import type { Page } from '@playwright/test';
-import { expect, signIn, test } from './keygate';
+import { accessible, expect, signIn, test } from './keygate';
 
 // writes counts the calls of a page that change something.
 function writes(page: Page): string[] {
@@ -298,4 +299,69 @@ test('a key that may not grant a scope cannot choose it or rotate a key that has
   await expect(page.getByRole('heading', { name: /caller/ })).toBeVisible();
   await expect(page.getByRole('button', { name: 'Rotate' })).toHaveAttribute('aria-disabled', 'true');
   await expect(page.getByRole('button', { name: 'Revoke' })).not.toHaveAttribute('aria-disabled');
+});
+
+// Guarantee: keys of a file are imported by their hashes alone: no string of a key leaves the browser, whatever is wrong with the file.
+// What is wrong stands at its line, and the end says what was imported. A key that may only read cannot import.
+test('keys are imported, and only their hashes leave the browser', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(422).add(409);
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    config: 'routes: [{path: /a, methods: [GET]}]',
+  });
+  const strings = ['one', 'two'].map((name) => `old_${name}_${'x1Y2'.repeat(7)}`);
+  const [first, second] = strings as [string, string];
+  const hash = (text: string) => createHash('sha256').update(text).digest('hex');
+  const line = (fields: object) => JSON.stringify({ scope: 'read', ...fields });
+  const file = (...lines: string[]) => `{"keys": [\n${lines.join(',\n')}\n]}`;
+  const sent: string[] = [];
+  page.on('request', (r) => sent.push(`${r.method()} ${r.url()} ${r.postData() ?? ''}`));
+  const imports = () => sent.filter((s) => s.startsWith('POST') && s.includes('/v1/keys/import'));
+  await signIn(page, keygate, 'keys');
+  await page.getByRole('button', { name: 'Import keys' }).first().click();
+  const dialog = page.getByRole('dialog');
+  const text = dialog.getByLabel('Keys as JSON');
+  const submit = dialog.getByRole('button', { name: 'Import the keys' });
+  const refused = async (content: string, says: RegExp) => {
+    await dialog
+      .locator('input[type=file]')
+      .setInputFiles({ name: 'keys.json', mimeType: 'application/json', buffer: Buffer.from(content) });
+    await expect(text).toHaveValue(content);
+    await submit.click();
+    await expect(text).toHaveAccessibleDescription(says);
+    await expect(text).toHaveAttribute('aria-invalid', 'true');
+  };
+  const good = line({ key: first, name: 'mobile', owner: 'customer-42' });
+  await refused('nothing', /This is not JSON/);
+  await refused('{"keys": []}', /must have the form/);
+  await refused(file(good, line({ key: 'short', name: 'two' })), /^Line 3, key: must have 16 to 512 characters/);
+  await refused(file(good, line({ secret: second, name: 'two' })), /^Line 3, secret: is not a field of a key/);
+  expect(imports()).toEqual([]); // not even of the one that is right
+  await refused(file(good, line({ key: second, name: '' })), /Line 3, name: must/);
+  await accessible(page);
+  expect(imports()).toHaveLength(1);
+  expect(imports()[0]).toContain(hash(first));
+  expect((await keygate.call('GET', '/v1/keys?name=mobile')).data).toEqual([]);
+
+  await text.fill(file(good, line({ key: second, name: 'partner' }), line({ sha256: hash('another'), name: 'legacy' })));
+  await submit.click();
+  await expect(dialog.getByRole('status')).toContainText('3 keys imported');
+  await expect(dialog).toContainText('Of 1 key only the hash is known');
+  for (const s of strings) expect(await page.evaluate(() => document.documentElement.outerHTML)).not.toContain(s);
+  await dialog.getByRole('button', { name: 'Close' }).last().click();
+  await expect(dialog).toHaveCount(0);
+  await expect(page.getByRole('row').filter({ hasText: 'mobile' })).toContainText('imported');
+  for (const s of strings) expect(await keygate.request('/a', s)).toBe(200);
+
+  await page.getByRole('button', { name: 'Import keys' }).first().click();
+  await refused(file(line({ key: second, name: 'again' })), /^Line 2, sha256: the account has this key/);
+  for (const s of strings) expect(sent.filter((r) => r.includes(s))).toEqual([]);
+
+  const reader = await keygate.call('POST', '/v1/keys', { name: 'reader', level: 'account', scope: 'read' });
+  await page.context().clearCookies();
+  await page.evaluate(() => localStorage.clear());
+  await signIn(page, keygate, 'keys?import=1', reader.key);
+  await expect(page.getByRole('button', { name: 'Import keys' })).toHaveAccessibleDescription(/needs “write”/);
+  await expect(dialog).toHaveCount(0);
 });

@@ -8,8 +8,9 @@ const gateway = (keygate: Keygate, upstream: Service) =>
     config: 'routes: [{path: /a, methods: [GET]}, {path: /b, methods: [GET]}]',
   });
 
-// Guarantee: the page of an upstream shows in which state each target is, why, and what is in flight there, by node, and so does the
-// way of a request; a target that was ejected is returned by hand.
+// Guarantee: the page of an upstream, that of a target and the way of a request show in which state each target is on each node, why, from
+// when until when, and what is in flight there; the list of upstreams says how many targets are in service. A target that was ejected
+// is returned by hand on its page, but not by a key that may only read.
 test('the state of a target is shown, and an ejection ended', async ({ page, keygate, upstream }) => {
   const { gateway_id } = await gateway(keygate, upstream);
   const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
@@ -22,19 +23,43 @@ test('the state of a target is shown, and an ejection ended', async ({ page, key
   for (let i = 0; i < 20; i++) expect(await keygate.request('/a', key)).toBe(200);
   await signIn(page, keygate, `gateways/${gateway_id}`);
   const way = page.getByRole('list', { name: 'The way of a request' });
-  await expect(way.getByRole('row').filter({ hasText: '127.0.0.1:9' }).first()).toContainText('Ejected');
+  await expect(way.getByRole('row').filter({ hasText: '127.0.0.1:9' }).first()).toContainText(/Ejected\s*since .+ until .+/);
   await way.getByRole('row').filter({ hasText: upstream.url }).getByRole('link', { name: 'default' }).click();
   const state = page.getByRole('group', { name: 'State of http://127.0.0.1:9', exact: true });
-  await expect(state).toContainText('Ejected: connect');
+  await expect(state).toContainText(/Ejected: connect\s*since .+ until .+/);
   await expect(page.getByRole('group', { name: `State of ${upstream.url}` })).toContainText('Healthy');
+  await settled(page);
+  await accessible(page);
+  await page.goto(`${keygate.url}gateways/${gateway_id}/upstreams`);
+  const row = page.getByRole('table', { name: 'Upstreams' }).getByRole('row').filter({ hasText: 'default' });
+  await expect(row).toContainText('1 of 2 in service');
+  await expect(row).toContainText('1 ejected');
+  await expect(row).toContainText('One after the other');
+  const target = `gateways/${gateway_id}/upstreams/default/target?url=${encodeURIComponent('http://127.0.0.1:9')}`;
+  await page.goto(keygate.url + target);
+  const node = page.getByRole('table', { name: 'State of http://127.0.0.1:9' }).getByRole('row').nth(1);
+  await expect(node).toContainText(/Ejected: connect\s*since .+ until .+/);
   await settled(page);
   await accessible(page);
   await page.getByRole('button', { name: 'Return' }).click();
   const dialog = page.getByRole('dialog');
   await expect(dialog).toContainText('ends on every node');
   await dialog.getByRole('button', { name: 'Return the target' }).click();
-  await expect(state).not.toContainText('Ejected');
+  await expect(node).not.toContainText('Ejected');
   await expect(page.getByRole('button', { name: 'Return' })).toHaveCount(0);
+
+  await keygate.call('PATCH', path, { health: { tcp: true, interval: '1s', unhealthy: 1 } });
+  await expect(node).toContainText(/Unhealthy: connect\s*since .+/);
+  for (let i = 0; i < 5; i++) expect(await keygate.request('/a', key)).toBe(200);
+  await keygate.call('PATCH', path, { health: null });
+  for (let i = 0; i < 5; i++) expect(await keygate.request('/a', key)).toBe(200);
+  await expect(node).toContainText('Ejected');
+  const reader = await keygate.call('POST', '/v1/keys', { name: 'reader', level: 'account', scope: 'read' });
+  await page.context().clearCookies();
+  await page.evaluate(() => localStorage.clear());
+  await signIn(page, keygate, target, reader.key);
+  for (const name of ['Drain', 'Return'])
+    await expect(page.getByRole('button', { name, exact: true })).toHaveAccessibleDescription(/needs “write”/);
 });
 
 // Guarantee: the page of a request that failed at the targets of an upstream says how each attempt ended, and which targets it was not
@@ -207,6 +232,7 @@ test('targets have their share of the requests, and a page', async ({ page, keyg
   await page.getByRole('button', { name: 'Drain' }).click();
   await dialog.getByRole('button', { name: 'Drain the target' }).click();
   await expect(page.getByText('Draining', { exact: true })).toBeVisible();
+  await expect(page.getByText('It gets no more requests, and has nothing in flight. It can be stopped.')).toBeVisible();
   await page.getByRole('button', { name: 'End draining' }).click();
   await dialog.getByRole('button', { name: 'End draining' }).click();
   await expect(page.getByText('Draining', { exact: true })).toHaveCount(0);

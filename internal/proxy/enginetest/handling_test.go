@@ -66,10 +66,10 @@ func FuzzStripPrefix(f *testing.F) {
 	g := start(f, setup{upstream: addr, routes: []gateway.Route{handled(1, "/s/*", &gateway.Handling{StripPrefix: "/s"})}, slashes: true})
 	clients := map[string]http.RoundTripper{"HTTP/1.1": http.DefaultTransport, "HTTP/2": h2cClient(f)}
 	f.Fuzz(func(t *testing.T, rest string) {
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		defer cancel()
 		seen := map[string]string{}
 		for name, client := range clients {
-			ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-			defer cancel()
 			req, err := http.NewRequestWithContext(ctx, "GET", "http://"+g.addr, nil)
 			if err != nil {
 				t.Fatal(err)

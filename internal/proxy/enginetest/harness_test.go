@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -206,7 +207,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
-	routes := append(s.routes[:len(s.routes):len(s.routes)],
+	routes := append(slices.Clone(s.routes),
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey, Cost: rules},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
 	)

@@ -67,6 +67,14 @@ export function useWarnings(id: string): string[] {
   return useQuery<string[]>({ queryKey: ['warnings', id], queryFn: () => [], enabled: false, gcTime: Infinity }).data ?? [];
 }
 
+// deleted takes what was deleted out of the pages of a list that were read, so that nothing asks for it before they are read again.
+export function deleted<T>(list: string, path: CallOptions['path'], is: (row: T) => boolean) {
+  queries.setQueriesData<Answer<{ data: T[] }>>(
+    { queryKey: [list, path] },
+    (page) => page && { ...page, data: { ...page.data, data: page.data.data.filter((row) => !is(row)) } },
+  );
+}
+
 // changed makes every query read again whose path begins with one of the prefixes.
 export function changed(...prefixes: string[]) {
   return queries.invalidateQueries({

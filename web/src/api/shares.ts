@@ -6,9 +6,12 @@ import { useRefusal } from './session';
 
 const most = 100; // rows of a report
 
-// useShares reads where the requests of the last hour were sent: those of a gateway, or of one of its upstreams. It returns
-// a function that says the share of a target, by its URL. One that is not known is a dash, as before the report is read.
-export function useShares(query: { gateway_id: string; upstream?: string }) {
+// shareMeaning says what "Share, 1 h" of a target is.
+export const shareMeaning = 'Share of the requests to its upstream in the last hour';
+
+// useShares reads where the requests to an upstream were sent in the last hour. It returns a function that says the share of a
+// target, by its URL. One that is not known is a dash, as before the report is read.
+export function useShares(query: { gateway_id: string; upstream: string }) {
   const unread = useRefusal('read', 'reports');
   const report = useRecord(
     '/v1/reports/top',

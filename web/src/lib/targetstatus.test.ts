@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { TargetStatus } from '../api/upstreams';
-import { inFlight, inFlightWords, removedTargets, stateWords, statusOf, worst } from './targetstatus';
+import { inFlight, inFlightWords, leftWords, removedTargets, serviceOf, stateWords, statusOf, worst } from './targetstatus';
 
 const status = (part: Partial<TargetStatus>): TargetStatus => ({
   target: 'http://a',
@@ -39,4 +39,39 @@ test('a state is said in words', () => {
   expect(stateWords(status({ state: 'ejected', reason: 'connect' }))).toBe('Ejected: connect');
   expect(inFlightWords(0)).toBe('nothing in flight');
   expect(inFlightWords(1)).toBe('1 request in flight');
+});
+
+test('what is left at a target is said by node', () => {
+  expect(leftWords([])).toBe('nothing in flight');
+  expect(leftWords([status({ in_flight: 1 }), status({ address: 'b:80', in_flight: 1 }), status({ node: 'node-2' })])).toBe(
+    '2 requests in flight: 2 on node-1',
+  );
+  expect(leftWords([status({ in_flight: 1 }), status({ node: 'node-2', in_flight: 1200 })])).toBe(
+    '1,201 requests in flight: 1 on node-1, 1,200 on node-2',
+  );
+});
+
+// Guarantee: a target is in service unless it drains or is out on every node, and the others are counted by why they are not.
+test('an upstream says how many of its targets are in service', () => {
+  const target = (url: string, drain = false) => ({ url, weight: 1, backup: false, drain, resolve: 'none' as const });
+  const out = (url: string, state: TargetStatus['state'], node = 'node-1') => status({ target: url, state, node });
+  const of = (targets: ReturnType<typeof target>[], list: TargetStatus[]) => {
+    const { serving, words, others } = serviceOf({ targets, status: list });
+    return [serving, words, ...others];
+  };
+  const [a, b, c] = [target('a'), target('b'), target('c')];
+  expect(of([a, b], [out('a', 'healthy'), out('b', 'warming')])).toEqual([2, '2 of 2 in service']);
+  expect(of([a, b], [])).toEqual([2, '2 of 2 in service']);
+  expect(of([a, b, c], [out('a', 'ejected'), out('b', 'ejected'), out('c', 'unhealthy')])).toEqual([
+    0,
+    '0 of 3 in service',
+    '2 ejected',
+    '1 unhealthy',
+  ]);
+  expect(of([a, target('d', true)], [out('a', 'ejected'), out('a', 'healthy', 'node-2'), out('d', 'ejected')])).toEqual([
+    1,
+    '1 of 2 in service',
+    '1 ejected in part',
+    '1 draining',
+  ]);
 });

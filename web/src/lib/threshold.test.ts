@@ -2,7 +2,8 @@ import { expect, test } from 'vitest';
 import { passedLast, type Threshold, windowKey } from './threshold';
 
 const now = Date.parse('2026-11-29T12:00:00Z');
-const event = (of: Partial<Threshold>) => ({
+const event = (of: Partial<Threshold>, created_at = '2026-11-29T11:00:00Z') => ({
+  created_at,
   data: {
     limit: 'per-month',
     plan: 'pro',
@@ -20,24 +21,24 @@ const event = (of: Partial<Threshold>) => ({
 });
 
 // Guarantee: of each window that has not ended, the highest threshold is shown, the newest window first; also of a quota that
-// never resets, and after a change of the plan, since the count stays. What is no threshold is left out.
+// never resets, and after a change of the plan, since the count stays. It has the time at which it was passed. What is no threshold is left out.
 test('the thresholds that were passed', () => {
   const shown = passedLast(
     [
       event({ owner_id: 'own_b', percent: 80 }),
-      event({ percent: 100, plan: 'free' }),
+      event({ percent: 100, plan: 'free' }, '2026-11-29T08:16:00Z'),
       event({ percent: 80 }),
-      event({ owner_id: 'own_b', percent: 100 }),
+      event({ owner_id: 'own_b', percent: 100 }, '2026-11-28T10:00:00Z'),
       event({ owner_id: 'own_c', limit: 'ever', window_start: '2020-01-01T00:00:00Z', window_end: null }),
       event({ owner_id: null, key_id: 'key_a', window_end: '2026-11-29T12:00:00Z' }),
-      { data: { key_id: 'key_b' } },
+      { created_at: '2026-11-29T11:00:00Z', data: { key_id: 'key_b' } },
     ],
     now,
   );
-  expect(shown.map((t) => [t.owner_id, t.limit, t.percent])).toEqual([
-    ['own_b', 'per-month', 100],
-    ['own_a', 'per-month', 100],
-    ['own_c', 'ever', 80],
+  expect(shown.map((t) => [t.owner_id, t.limit, t.percent, t.at])).toEqual([
+    ['own_b', 'per-month', 100, '2026-11-28T10:00:00Z'],
+    ['own_a', 'per-month', 100, '2026-11-29T08:16:00Z'],
+    ['own_c', 'ever', 80, '2026-11-29T11:00:00Z'],
   ]);
 });
 

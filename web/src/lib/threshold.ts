@@ -2,16 +2,19 @@ import type { Schemas } from '../api/client';
 
 export type Threshold = Schemas['QuotaThresholdEvent'];
 
+// A Passed is a threshold with the time at which it was passed.
+export type Passed = Threshold & { at: string };
+
 // passedLast returns, of the thresholds that quotas passed, the highest of each window that has not ended: the newest first, as
 // events are listed. An event whose data has another form is left out.
-export function passedLast(events: Pick<Schemas['Event'], 'data'>[], now: number): Threshold[] {
-  const highest = new Map<string, Threshold>();
-  for (const { data } of events) {
+export function passedLast(events: Pick<Schemas['Event'], 'data' | 'created_at'>[], now: number): Passed[] {
+  const highest = new Map<string, Passed>();
+  for (const { data, created_at: at } of events) {
     if (!isThreshold(data) || (data.window_end && Date.parse(data.window_end) <= now)) continue;
     const window = windowKey(data);
     const known = highest.get(window);
-    if (!known) highest.set(window, data);
-    else if (Number(data.percent) > Number(known.percent)) highest.set(window, data); // keeps its position
+    if (!known) highest.set(window, { ...data, at });
+    else if (Number(data.percent) > Number(known.percent)) highest.set(window, { ...data, at }); // keeps its position
   }
   return [...highest.values()];
 }

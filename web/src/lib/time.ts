@@ -51,6 +51,11 @@ export const zone = (seconds: number): string =>
   new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' }).formatToParts(new Date(seconds * 1000)).find((p) => p.type === 'timeZoneName')
     ?.value ?? '';
 
+// momentOf shows a time in the browser's zone as briefly as it can be said at now, in milliseconds: 14:03:20, or 29 Nov, 14:03 of
+// another day.
+export const momentOf = (iso: string, now: number): string =>
+  new Date(now).toDateString() === new Date(iso).toDateString() ? timeOfDay(iso) : minuteOf(Date.parse(iso) / 1000);
+
 // timeOfDay shows a time of today, such as 14:03:20, in the browser's zone.
 export const timeOfDay = (iso: string): string => clock.format(new Date(iso));
 

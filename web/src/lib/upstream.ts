@@ -113,11 +113,16 @@ export function countWords(list: Pick<Upstream, 'targets'>[]): string {
   return list.length === 1 ? targets : `${targets} in ${plural(list.length, 'upstream')}`;
 }
 
-const balances: Record<Upstream['balance'], string> = {
+// balances are the ways to choose a target, in words.
+export const balances: Record<Upstream['balance'], string> = {
   least_requests: 'Fewest requests in flight',
   round_robin: 'One after the other',
-  hash: 'By a hash of',
+  hash: 'By a hash',
 };
+
+// balanceWords says how an upstream chooses its targets.
+export const balanceWords = (u: Pick<Upstream, 'balance' | 'hash_on'>): string =>
+  `${balances[u.balance]}${u.hash_on ? ` of ${u.hash_on}` : ''}`;
 
 function ejectionWords({ ejection: e }: Upstream): string {
   if (e === false) return 'Off';
@@ -153,7 +158,7 @@ export function settingRows(u: Upstream): [name: string, value: string][] {
   );
   const values = upstreamSettings.valuesOf(u);
   return [
-    ['Balance', `${balances[u.balance]}${u.hash_on ? ` ${u.hash_on}` : ''}`],
+    ['Balance', balanceWords(u)],
     ['Checks', checkWords(u)],
     ['Ejection', ejectionWords(u)],
     ['Retries', retriesWords(u)],

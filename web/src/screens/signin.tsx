@@ -3,7 +3,7 @@ import { ApiError } from '../api/client';
 import { signIn, useConnection } from '../api/session';
 import { Button, Failure } from '../ui/basic';
 import { Dialog } from '../ui/dialog';
-import { TextField } from '../ui/form';
+import { Form, TextField } from '../ui/form';
 import { Icon } from '../ui/icon';
 
 // SignIn exchanges an account-level key for a session. The key is in the input and nowhere else, and is
@@ -13,7 +13,7 @@ export function SignIn({ over }: { over?: boolean }) {
     return (
       <Dialog title="Your session has ended" stays onClose={() => {}}>
         <p className="mb-4 text-muted">Sign in to go on. The page behind keeps what you have typed.</p>
-        <Form />
+        <KeyForm />
       </Dialog>
     );
   }
@@ -24,7 +24,7 @@ export function SignIn({ over }: { over?: boolean }) {
           <Icon name="gateway" className="size-6 text-accent" />
           Sign in to Keygate
         </h1>
-        <Form />
+        <KeyForm />
         <p className="text-sm text-muted">
           The key of a new installation is in <code className="font-mono">keygate-data/admin.key</code> on the server. It is exchanged for a
           session of 12 hours and not kept in the browser.
@@ -34,7 +34,7 @@ export function SignIn({ over }: { over?: boolean }) {
   );
 }
 
-function Form() {
+function KeyForm() {
   const { unreachable } = useConnection();
   const [key, setKey] = useState('');
   const [busy, setBusy] = useState(false);
@@ -58,12 +58,7 @@ function Form() {
     }
   };
   return (
-    <form
-      className="flex flex-col gap-4"
-      onSubmit={(e) => {
-        e.preventDefault();
-        void submit();
-      }}>
+    <Form onSubmit={submit}>
       <TextField label="Account-level key" type="password" mono value={key} onChange={setKey} placeholder="kga_…" autoFocus name="key" />
       {error && <Failure error={error} />}
       {unreachable && !error && (
@@ -74,6 +69,6 @@ function Form() {
       <Button type="submit" kind="primary" busy={busy}>
         Sign in
       </Button>
-    </form>
+    </Form>
   );
 }

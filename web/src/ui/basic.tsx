@@ -1,6 +1,6 @@
 import { type ComponentProps, type ReactNode, useEffect, useId, useState } from 'react';
 import { ApiError, serverNow } from '../api/client';
-import { exact, relative } from '../lib/time';
+import { exact, momentOf, relative } from '../lib/time';
 import { Icon, type IconName } from './icon';
 
 const buttonStyles = {
@@ -124,14 +124,23 @@ export function useNow(): number {
 // Time shows how long ago a time was, or how far it is, and the exact time on hover. In a table it is as wide as it
 // gets, so that the columns do not move when it changes.
 export function Time({ at, none = '–' }: { at: string | null | undefined; none?: string }) {
-  const now = useNow();
+  const ticked = useNow();
   if (!at) return <span className="text-muted">{none}</span>;
+  const time = Date.parse(at);
+  const now = time > ticked ? Math.max(ticked, serverNow()) : ticked; // it may have come since the last tick
   return (
     <time dateTime={at} title={exact(at)} className="whitespace-nowrap tabular-nums [td_&]:inline-block [td_&]:min-w-[10ch]">
-      {relative(Date.parse(at), now)}
+      {relative(time, now)}
     </time>
   );
 }
+
+// Moment shows a time by the clock, for a state that begins or ends then, and the exact time on hover.
+export const Moment = ({ at }: { at: string }) => (
+  <time dateTime={at} title={exact(at)} className="whitespace-nowrap tabular-nums">
+    {momentOf(at, useNow())}
+  </time>
+);
 
 // CopyButton copies text, and says so for a moment. onCopied is called only if the browser copied it.
 export function CopyButton({
@@ -200,13 +209,11 @@ async function toClipboard(text: string): Promise<boolean> {
   return done;
 }
 
-// Id shows an identifier that can be copied.
+// Id shows a whole identifier, which can be copied.
 export function Id({ value, className = '' }: { value: string; className?: string }) {
   return (
     <span className={`inline-flex max-w-full items-center gap-1 ${className}`}>
-      <code className="truncate font-mono text-sm" title={value}>
-        {value}
-      </code>
+      <code className="font-mono text-sm wrap-anywhere">{value}</code>
       <CopyButton text={value} label={`Copy ${value}`} />
     </span>
   );
@@ -364,7 +371,7 @@ export function Skeleton({ className = 'h-4 w-24' }: { className?: string }) {
 // Details is a list of names and values.
 export function Details({ rows }: { rows: [ReactNode, ReactNode][] }) {
   return (
-    <dl className="grid grid-cols-[minmax(6rem,11rem)_minmax(0,1fr)] gap-x-4 gap-y-2">
+    <dl className="grid grid-cols-[minmax(6rem,min(11rem,35%))_minmax(0,1fr)] gap-x-4 gap-y-2">
       {rows.map(([name, value], i) => (
         <div key={i} className="contents">
           <dt className="text-muted">{name}</dt>

@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from 'react';
 import { ApiError } from '../api/client';
 import { Failure, IconButton } from './basic';
-import { Submit, TextField } from './form';
+import { Form, Submit, TextField } from './form';
 
 // Dialog is a modal <dialog>. It is open as long as it is rendered. mayClose is asked before Esc, the
 // cross or a click beside it close it; a dialog with stays cannot be closed at all. React passes the Esc of a
@@ -116,12 +116,7 @@ export function ConfirmDialog({
   };
   return (
     <Dialog title={title} onClose={onClose} mayClose={() => !busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
+      <Form onSubmit={submit}>
         <div className="flex flex-col gap-2 break-words">{children}</div>
         {typed !== undefined && (
           <TextField
@@ -142,7 +137,7 @@ export function ConfirmDialog({
           disabled={!ready || (typed !== undefined && text !== typed)}
           onCancel={onClose}
         />
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -66,7 +66,7 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
         const value = url[f.name] ?? '';
         const shown = f.shown?.(value) ?? f.values?.find((v) => v.value === value)?.label ?? value;
         return (
-          <span key={f.name} className="inline-flex h-6 max-w-60 items-center rounded bg-accent-soft text-sm text-accent">
+          <span key={f.name} className="inline-flex h-6 max-w-40 items-center rounded sm:max-w-60 bg-accent-soft text-sm text-accent">
             <button
               type="button"
               className="min-w-0 truncate pl-2"
@@ -103,7 +103,7 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
         spellCheck={false}
         onChange={(e) => onType(e.target.value)}
         onFocus={() => setOpen(true)}
-        className="h-7 min-w-24 flex-1 bg-transparent px-1 outline-none"
+        className="h-7 min-w-12 flex-1 sm:min-w-24 bg-transparent px-1 outline-none"
         onKeyDown={(e) => {
           if (e.key === 'Enter') {
             const [only] = suggestions;

@@ -5,6 +5,22 @@ import { Button, Failure } from './basic';
 export const inputClass =
   'h-8 w-full min-w-0 rounded-md border border-line-strong bg-surface px-2.5 text-base placeholder:text-muted disabled:opacity-55 aria-[invalid=true]:border-bad';
 
+// Form is a form that a function submits.
+export const Form = ({
+  onSubmit,
+  className = 'flex flex-col gap-4',
+  ...rest
+}: Omit<ComponentProps<'form'>, 'onSubmit'> & { onSubmit: () => unknown }) => (
+  <form
+    {...rest}
+    className={className}
+    onSubmit={(e) => {
+      e.preventDefault();
+      void onSubmit();
+    }}
+  />
+);
+
 interface FieldProps {
   label: ReactNode;
   hint?: ReactNode;

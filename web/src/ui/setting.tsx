@@ -11,12 +11,14 @@ export function SettingField({
   error,
   onChange,
   locked,
+  words = {},
 }: {
   field: Field;
   value: string;
   error?: string;
   onChange: (v: string) => void;
   locked?: string;
+  words?: Record<string, string>; // of its choices
 }) {
   if (field.kind === 'bool' || isSwitch(field)) {
     return (
@@ -54,7 +56,7 @@ export function SettingField({
         value={value}
         error={error}
         onChange={onChange}
-        options={field.choices.map((c) => ({ value: c, label: c }))}
+        options={field.choices.map((c) => ({ value: c, label: words[c] ?? c }))}
       />
     );
   }

@@ -1,6 +1,6 @@
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useCanGoBack, useRouter } from '@tanstack/react-router';
-import type { KeyboardEvent, MouseEvent, ReactNode } from 'react';
+import { type KeyboardEvent, type MouseEvent, type ReactNode, useId } from 'react';
 import type { Answer } from '../api/client';
 import { useUrl } from '../lib/url';
 import { Button, Failure, Skeleton } from './basic';
@@ -22,17 +22,24 @@ interface TableProps<T> {
   empty: ReactNode;
   skeletons?: number;
   selected?: string; // the key of the marked row
+  plain?: boolean; // the rows lead nowhere
 }
 
 // Table is a plain table. The link with the class row-link of a row covers the row. Arrow keys, Home and End move between the rows.
-export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected }: TableProps<T>) {
+export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected, plain }: TableProps<T>) {
+  const name = useId();
   if (rows?.length === 0) return <>{empty}</>;
   const cell = (c: Column<T>) =>
     `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
   if (!rows) return <Waiting label={label} rows={skeletons} columns={columns.length} />;
   return (
     <div className="@container relative overflow-x-auto">
-      <table aria-label={label} className="w-full border-collapse" onKeyDown={moveRow}>
+      {plain && (
+        <span id={name} hidden>
+          {label}
+        </span>
+      )}
+      <table {...(plain ? { 'aria-labelledby': name } : { 'aria-label': label })} className="w-full border-collapse" onKeyDown={moveRow}>
         <thead>
           <tr className="h-8 border-b border-line text-sm text-muted">
             {columns.map((c, i) => (

@@ -44,7 +44,7 @@ export function RecordLink({ id }: { id: string }) {
       <Link
         to={page as '/'}
         params={{ keyId: id, gatewayId: id, ownerId: id, planId: id, webhookId: id } as never}
-        className={`link truncate ${known(id) ? '' : 'font-mono text-sm'}`}
+        className={`link wrap-anywhere ${known(id) ? '' : 'font-mono text-sm'}`}
         title={id}>
         {nameOf(id)}
       </Link>

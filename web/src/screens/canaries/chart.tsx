@@ -28,6 +28,7 @@ export function StepChart({
   steps,
   names,
   limit,
+  most = Infinity,
   format,
 }: {
   label: string;
@@ -35,18 +36,20 @@ export function StepChart({
   steps: StepMarks[];
   names: { next: string; other: string };
   limit: string; // what the limit is
+  most?: number; // the greatest value that there can be
   format: (value: number) => string;
 }) {
-  const marks = steps.flatMap((s) => [s.next?.value, s.other?.value, s.limit]).filter((v) => typeof v === 'number');
-  const top = niceTop(1.1 * Math.max(0, ...marks));
-  const y = (v: number) => head + (1 - Math.min(v, top) / top) * (height - head - foot);
+  const marks = steps.flatMap((s) => [s.next?.value, s.next?.upper, s.other?.value, s.other?.upper, s.limit]);
+  const known = marks.filter((v) => typeof v === 'number');
+  const top = Math.min(most, niceTop(1.1 * Math.max(0, ...known)));
+  const y = (v: number) => head + (1 - v / top) * (height - head - foot);
   const x = (i: number) => `${(100 * (i + 0.5)) / steps.length}%`;
   const every = Math.ceil(steps.length / named);
   const drawn = Object.entries(sides) as [keyof typeof sides, (typeof sides)['next' | 'other']][];
   return (
     <figure aria-label={label} className="flex min-w-0 flex-col gap-2">
       <p className="text-sm text-muted">{unit}</p>
-      {marks.length === 0 ? (
+      {known.length === 0 ? (
         <p className="flex h-[170px] items-center justify-center rounded-md border border-dashed border-line text-muted">No requests yet</p>
       ) : (
         <div aria-hidden="true" className="flex">

@@ -40,9 +40,9 @@ function CanaryDetail({ canary: c }: { canary: Canary }) {
       {c.lines.length > 0 && (
         <Panel title="Lines to commit">
           <p className="mb-3 text-muted">
-            The routes come from a repository or a file. Give them this upstream there, and push it: that ends the canary.
+            The routes come from a file, a document or a repository. Give them this upstream there, and push it: that ends the canary.
           </p>
-          <Code label="Lines to commit" text={c.lines.map((l) => `- ${l}`).join('\n')} />
+          <Code label="Lines to commit" text={c.lines.map((l) => (l.startsWith('{') ? `- ${l}` : l)).join('\n')} />
         </Panel>
       )}
       <Track canary={c} />
@@ -68,7 +68,8 @@ function Track({ canary: c }: { canary: Canary }) {
   return (
     <ol aria-label="Course" className="flex flex-wrap items-center gap-2">
       {stops.map((stop, i) => {
-        const over = i < at || (i === at && c.state === 'promoted');
+        const passed = i === c.steps.length || c.progress.some((p) => p.step === i + 1); // a promotion by hand passes over steps
+        const over = passed && (i < at || (i === at && c.state === 'promoted'));
         const present = i === at && !over;
         return (
           <li key={stop} className="flex items-center gap-2">
@@ -128,6 +129,7 @@ function Charts({ canary: c }: { canary: Canary }) {
         steps={bad}
         names={names}
         limit="Aborted if the bounds lie above"
+        most={100}
         format={ticks}
       />
       <StepChart
@@ -142,8 +144,8 @@ function Charts({ canary: c }: { canary: Canary }) {
   );
 }
 
-const cells = 'px-1.5 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-4';
-const heads = 'px-1.5 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-4';
+const cells = 'align-top px-1 @sm:px-3 py-1.5 text-right whitespace-nowrap last:pr-2 @sm:last:pr-4';
+const heads = 'px-1 @sm:px-3 text-right font-medium whitespace-nowrap last:pr-2 @sm:last:pr-4';
 
 function StepTable({ canary: c }: { canary: Canary }) {
   return (
@@ -156,13 +158,13 @@ function StepTable({ canary: c }: { canary: Canary }) {
               Step
             </th>
             <th scope="col" className="px-1.5 text-left font-medium @sm:px-3">
-              Side
+              Side<span className="@sm:hidden">, p95</span>
             </th>
             <th scope="col" className={heads}>
               Requests
             </th>
             <th scope="col" className={heads}>
-              Bad
+              Bad<span className="@2xl:hidden">, bounds</span>
             </th>
             <th scope="col" className={`hidden @2xl:table-cell ${heads}`}>
               Bounds
@@ -184,13 +186,17 @@ function StepTable({ canary: c }: { canary: Canary }) {
                     </span>
                   </th>
                 )}
-                <th scope="row" className="max-w-24 px-1.5 py-1.5 @sm:px-3 text-left font-normal @2xl:max-w-40">
+                <th scope="row" className="max-w-16 px-1 py-1.5 @sm:max-w-24 @sm:px-3 text-left align-top font-normal @2xl:max-w-40">
                   <span className="block truncate font-mono text-sm" title={side === 'next' ? c.upstream : c.other}>
                     {side === 'next' ? c.upstream : c.other}
                   </span>
+                  <span className="block text-sm whitespace-nowrap text-muted @sm:hidden">{p95Words(p[side].p95_ms)}</span>
                 </th>
                 <td className={cells}>{count(p[side].requests)}</td>
-                <td className={cells}>{badWords(p[side])}</td>
+                <td className={cells}>
+                  {badWords(p[side])}
+                  <span className="block text-sm text-muted @2xl:hidden">{boundsWords(shareOf(side, p[side]))}</span>
+                </td>
                 <td className={`hidden text-muted @2xl:table-cell ${cells}`}>{boundsWords(shareOf(side, p[side]))}</td>
                 <td className={`hidden @sm:table-cell ${cells}`}>{p95Words(p[side].p95_ms)}</td>
               </tr>

@@ -5,9 +5,8 @@ import { changed, useList, warn } from '../../api/hooks';
 import { canaryBody, canaryDefaults, canaryFlags, type CanaryValues, leastTime } from '../../lib/canary';
 import { useForm } from '../../lib/form';
 import { defaultUpstream } from '../../lib/upstream';
-import { AsCode } from '../../ui/ascode';
-import { Dialog } from '../../ui/dialog';
-import { CheckField, inputClass, SelectField, Submit, TextField } from '../../ui/form';
+import { CheckField, inputClass, SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { useFinding } from '../../ui/recordselect';
 import { toast } from '../../ui/toast';
 
@@ -38,110 +37,103 @@ export function StartCanary({ gatewayId, names, why, onClose }: Props) {
   const routes = form.errorAt((f) => f === 'routes' || f.startsWith('routes['));
   const cli = [`keygate canary start --gateway ${gatewayId}`, ...canaryFlags(v)].join(' ');
   return (
-    <Dialog title="Start a canary" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        <div className="grid gap-4 sm:grid-cols-2">
-          <SelectField
-            label="Upstream"
-            hint="It gets a growing share of the callers"
-            value={v.upstream}
-            onChange={(u) => set('upstream', u)}
-            error={form.fieldError('upstream')}
-            options={names.map((n) => ({ value: n, label: n }))}
-          />
-          <SelectField
-            label="Routes"
-            hint="They have one upstream in common, which gets the other callers"
-            value={v.which}
-            onChange={(w) => set('which', w as CanaryValues['which'])}
-            error={routes}
-            options={[
-              { value: 'all', label: 'All with another upstream' },
-              { value: 'some', label: 'Some' },
-            ]}
-          />
-        </div>
-        {v.which === 'some' && (
-          <RouteChoices gatewayId={gatewayId} upstream={v.upstream} value={v.routes} onChange={(r) => set('routes', r)} />
-        )}
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField
-            label="Steps"
-            required
-            mono
-            hint="Percent of the callers, each step more than the one before"
-            value={v.steps}
-            onChange={(t) => set('steps', t)}
-            error={steps.map((f) => f.message.replace(/^/, stepOf(f.field))).join('\n') || undefined}
-          />
-          <TextField
-            label="Length of a step"
-            required
-            mono
-            hint={`1m to 24h, and longer until both sides have enough requests${least && `. All together: at least ${least}`}`}
-            value={v.hold}
-            onChange={(t) => set('hold', t)}
-            error={form.fieldError('hold')}
-          />
-          <TextField
-            label="Requests of each side"
-            required
-            mono
-            inputMode="numeric"
-            hint="That a step needs. An abort never waits for them."
-            value={v.min_requests}
-            onChange={(t) => set('min_requests', t)}
-            error={form.fieldError('min_requests')}
-          />
-          <SelectField
-            label="After the last step"
-            hint="With a repository or a file, it is held with the lines to commit"
-            value={v.when_done}
-            onChange={(w) => set('when_done', w as CanaryValues['when_done'])}
-            error={form.fieldError('when_done')}
-            options={[
-              { value: 'hold', label: 'Hold, until it is promoted by hand' },
-              { value: 'promote', label: 'Promote: the routes get the upstream' },
-            ]}
-          />
-        </div>
-        <fieldset className="grid gap-4 sm:grid-cols-2">
-          <legend className="mb-1 font-semibold">When it is aborted</legend>
-          <TextField
-            label="More errors"
-            mono
-            inputMode="decimal"
-            hint="Percentage points that it may have more bad requests than the other side. Empty: never for errors"
-            value={v.errors}
-            onChange={(t) => set('errors', t)}
-            error={form.errorAt((f) => f === 'abort' || f.startsWith('abort.errors'))}
-          />
-          <TextField
-            label="Slower"
-            mono
-            inputMode="decimal"
-            placeholder="1.5"
-            hint="How many times the other side's p95 it may take, in 19 of 20 requests. Empty: never for latency"
-            value={v.latency}
-            onChange={(t) => set('latency', t)}
-            error={form.errorAt((f) => f.startsWith('abort.latency'))}
-          />
-        </fieldset>
-        <Submit
-          beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/canaries`, body }} />}
-          label="Start the canary"
-          busy={form.busy}
-          error={form.rest}
-          why={why}
-          onCancel={onClose}
+    <FormDialog
+      title="Start a canary"
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/canaries`, body }}
+      label="Start the canary"
+      why={why}
+      onClose={onClose}>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <SelectField
+          label="Upstream"
+          hint="It gets a growing share of the callers"
+          value={v.upstream}
+          onChange={(u) => set('upstream', u)}
+          error={form.fieldError('upstream')}
+          options={names.map((n) => ({ value: n, label: n }))}
         />
-      </form>
-    </Dialog>
+        <SelectField
+          label="Routes"
+          hint="They have one upstream in common, which gets the other callers"
+          value={v.which}
+          onChange={(w) => set('which', w as CanaryValues['which'])}
+          error={routes}
+          options={[
+            { value: 'all', label: 'All with another upstream' },
+            { value: 'some', label: 'Some' },
+          ]}
+        />
+      </div>
+      {v.which === 'some' && (
+        <RouteChoices gatewayId={gatewayId} upstream={v.upstream} value={v.routes} onChange={(r) => set('routes', r)} />
+      )}
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField
+          label="Steps"
+          required
+          mono
+          hint="Percent of the callers, each step more than the one before"
+          value={v.steps}
+          onChange={(t) => set('steps', t)}
+          error={steps.map((f) => f.message.replace(/^/, stepOf(f.field))).join('\n') || undefined}
+        />
+        <TextField
+          label="Length of a step"
+          required
+          mono
+          hint={`1m to 24h, and longer until both sides have enough requests${least && `. All together: at least ${least}`}`}
+          value={v.hold}
+          onChange={(t) => set('hold', t)}
+          error={form.fieldError('hold')}
+        />
+        <TextField
+          label="Requests of each side"
+          required
+          mono
+          inputMode="numeric"
+          hint="That a step needs. An abort never waits for them."
+          value={v.min_requests}
+          onChange={(t) => set('min_requests', t)}
+          error={form.fieldError('min_requests')}
+        />
+        <SelectField
+          label="After the last step"
+          hint="With a repository or a file, it is held with the lines to commit"
+          value={v.when_done}
+          onChange={(w) => set('when_done', w as CanaryValues['when_done'])}
+          error={form.fieldError('when_done')}
+          options={[
+            { value: 'hold', label: 'Hold, until it is promoted by hand' },
+            { value: 'promote', label: 'Promote: the routes get the upstream' },
+          ]}
+        />
+      </div>
+      <fieldset className="grid gap-4 sm:grid-cols-2">
+        <legend className="mb-1 font-semibold">When it is aborted</legend>
+        <TextField
+          label="More errors"
+          mono
+          inputMode="decimal"
+          hint="Percentage points that it may have more bad requests than the other side. Empty: never for errors"
+          value={v.errors}
+          onChange={(t) => set('errors', t)}
+          error={form.errorAt((f) => f === 'abort' || f.startsWith('abort.errors'))}
+        />
+        <TextField
+          label="Slower"
+          mono
+          inputMode="decimal"
+          placeholder="1.5"
+          hint="How many times the other side's p95 it may take, in 19 of 20 requests. Empty: never for latency"
+          value={v.latency}
+          onChange={(t) => set('latency', t)}
+          error={form.errorAt((f) => f.startsWith('abort.latency'))}
+        />
+      </fieldset>
+    </FormDialog>
   );
 }
 

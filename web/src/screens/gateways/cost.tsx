@@ -5,11 +5,9 @@ import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { costErrors, costOf, costProblem, costRows, costText, tokensOfOpenAI } from '../../lib/cost';
 import { useEdit } from '../../lib/edit';
-import { AsCode } from '../../ui/ascode';
 import { Button, Details, Panel } from '../../ui/basic';
-import { Conflict } from '../../ui/conflict';
-import { Dialog } from '../../ui/dialog';
-import { AreaField, Submit } from '../../ui/form';
+import { AreaField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { toast } from '../../ui/toast';
 
 type Route = Schemas['Route'];
@@ -75,54 +73,38 @@ function CostEditor({ first, onClose }: { first: Answer<Route>; onClose: () => v
     });
   };
   return (
-    <Dialog title="Cost of the route" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        <AreaField
-          label={<>Cost</>} // not a string, which errors would begin with: they name their field
-          rows={16}
-          value={text}
-          onChange={(t) => form.set('cost', t)}
-          error={problem ?? costErrors(found)}
-          placeholder='[{"meter": "requests", "from": {"request": 20}}]'
-          hint="A list in JSON of at most 4 costs, one for each meter. Empty for none: then a request costs 1 of the meter requests."
-        />
-        <div className="flex flex-wrap gap-2">
-          <Button size="sm" onClick={() => form.set('cost', stringify(tokensOfOpenAI, 2))}>
-            Tokens of an OpenAI-compatible model
+    <FormDialog
+      title="Cost of the route"
+      wide
+      form={form}
+      submit={submit}
+      command={{
+        cli: `keygate routes update --gateway ${gateway_id} ${route_id} ${body?.cost ? `--cost - <<'EOF'\n${stringify(body.cost, 2)}\nEOF` : "--cost ''"}`,
+        method: 'PATCH',
+        path: `/v1/gateways/${gateway_id}/routes/${route_id}`,
+        body,
+      }}
+      problem={problem}
+      onClose={onClose}>
+      <AreaField
+        label={<>Cost</>} // not a string, which errors would begin with: they name their field
+        rows={16}
+        value={text}
+        onChange={(t) => form.set('cost', t)}
+        error={problem ?? costErrors(found)}
+        placeholder='[{"meter": "requests", "from": {"request": 20}}]'
+        hint="A list in JSON of at most 4 costs, one for each meter. Empty for none: then a request costs 1 of the meter requests."
+      />
+      <div className="flex flex-wrap gap-2">
+        <Button size="sm" onClick={() => form.set('cost', stringify(tokensOfOpenAI, 2))}>
+          Tokens of an OpenAI-compatible model
+        </Button>
+        {text && (
+          <Button size="sm" kind="quiet" onClick={() => form.set('cost', '')}>
+            Remove the cost
           </Button>
-          {text && (
-            <Button size="sm" kind="quiet" onClick={() => form.set('cost', '')}>
-              Remove the cost
-            </Button>
-          )}
-        </div>
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: `keygate routes update --gateway ${gateway_id} ${route_id} ${body?.cost ? `--cost - <<'EOF'\n${stringify(body.cost, 2)}\nEOF` : "--cost ''"}`,
-                method: 'PATCH',
-                path: `/v1/gateways/${gateway_id}/routes/${route_id}`,
-                body,
-              }}
-              why={problem ?? (form.dirty ? null : 'Nothing has been changed yet.')}
-            />
-          }
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          unchanged={!form.dirty}
-          why={problem}
-          disabled={form.conflict !== null}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+        )}
+      </div>
+    </FormDialog>
   );
 }

@@ -9,7 +9,7 @@ import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Page, Panel } from '../../ui/basic';
 import { DocumentField } from '../../ui/document';
-import { Submit, TextField } from '../../ui/form';
+import { Form, Submit, TextField } from '../../ui/form';
 import { Icon } from '../../ui/icon';
 
 const ways = [
@@ -65,12 +65,7 @@ export default function CreateGateway() {
     <Page title="Create a gateway">
       {refused && <Failure error={refused} />}
       <Panel className="max-w-3xl">
-        <form
-          className="flex flex-col gap-5"
-          onSubmit={(e) => {
-            e.preventDefault();
-            void submit();
-          }}>
+        <Form className="flex flex-col gap-5" onSubmit={submit}>
           <div className="grid gap-4 sm:grid-cols-2">
             <TextField
               label="Name"
@@ -141,7 +136,7 @@ export default function CreateGateway() {
             />
           </div>
           <Submit label="Create the gateway" busy={form.busy} error={form.rest} why={refused} />
-        </form>
+        </Form>
       </Panel>
       <p className="flex items-center gap-2 text-muted">
         <Icon name="key" />

@@ -1,6 +1,6 @@
 import { Link, useNavigate } from '@tanstack/react-router';
 import { useRefusal } from '../../api/session';
-import { useShares } from '../../api/shares';
+import { shareMeaning, useShares } from '../../api/shares';
 import { type Target, type Upstream, useUpstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
 import { statusOf } from '../../lib/targetstatus';
@@ -13,7 +13,6 @@ const most = 12; // targets that are shown
 
 // UpstreamTable shows the end of the way of a request: the upstreams of a gateway with their targets.
 export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; upstreams: Upstream[] }) {
-  const share = useShares({ gateway_id: gatewayId });
   const all = upstreams.flatMap(({ name, targets }) => targets.map((target, i): [string, Target, boolean] => [name, target, i === 0]));
   return (
     <div className="-mx-4 my-1 border-y border-line">
@@ -50,7 +49,12 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
               </Link>
             ),
           },
-          { title: 'Share, 1 h', number: true, className: 'hidden @md:table-cell', cell: ([, target]) => share(target.url) },
+          {
+            title: <span title={shareMeaning}>Share, 1 h</span>,
+            number: true,
+            className: 'hidden @md:table-cell',
+            cell: ([name, target]) => <Share gatewayId={gatewayId} upstream={name} target={target} />,
+          },
           { title: 'Weight', number: true, className: 'hidden @lg:table-cell', cell: ([, target]) => String(target.weight) },
           {
             title: 'State',
@@ -79,6 +83,11 @@ export function UpstreamTable({ gatewayId, upstreams }: { gatewayId: string; ups
       )}
     </div>
   );
+}
+
+// Share shows the share of a target.
+function Share({ gatewayId, upstream, target }: { gatewayId: string; upstream: string; target: Target }) {
+  return useShares({ gateway_id: gatewayId, upstream })(target.url);
 }
 
 // Live shows what nodes report of a target at present, and keeps room for it until that is known.

@@ -4,11 +4,10 @@ import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useEdit } from '../../lib/edit';
 import { quote } from '../../lib/shell';
-import { AsCode } from '../../ui/ascode';
 import { Button, CopyButton, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
-import { Conflict } from '../../ui/conflict';
-import { ConfirmDialog, Dialog } from '../../ui/dialog';
-import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
+import { ConfirmDialog } from '../../ui/dialog';
+import { AreaField, CheckField, SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { Icon } from '../../ui/icon';
 import { SecretDialog } from '../../ui/secret';
 import { toast } from '../../ui/toast';
@@ -315,111 +314,102 @@ function Connect({
       },
     });
   return (
-    <Dialog title={r ? 'Edit the repository' : 'Connect a repository'} wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
+    <FormDialog
+      title={r ? 'Edit the repository' : 'Connect a repository'}
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }}
+      label={r ? 'Save' : 'Connect'}
+      unchanged={Boolean(r) && !form.dirty}
+      onClose={onClose}>
+      <TextField
+        label="Address"
+        required
+        mono
+        value={v.url}
+        onChange={(t) => form.set('url', t)}
+        error={form.fieldError('url')}
+        placeholder="https://git.example.com/team/api.git"
+        hint={r ? 'Another address drops the stored credential.' : 'https or ssh'}
+      />
+      <div className="grid gap-4 sm:grid-cols-2">
         <TextField
-          label="Address"
+          label="Branch"
           required
           mono
-          value={v.url}
-          onChange={(t) => form.set('url', t)}
-          error={form.fieldError('url')}
-          placeholder="https://git.example.com/team/api.git"
-          hint={r ? 'Another address drops the stored credential.' : 'https or ssh'}
+          value={v.branch}
+          onChange={(t) => form.set('branch', t)}
+          error={form.fieldError('branch')}
         />
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField
-            label="Branch"
-            required
-            mono
-            value={v.branch}
-            onChange={(t) => form.set('branch', t)}
-            error={form.fieldError('branch')}
-          />
-          <TextField
-            label="File"
-            required
-            mono
-            value={v.path}
-            onChange={(t) => form.set('path', t)}
-            error={form.fieldError('path')}
-            placeholder="openapi.yaml"
-          />
-          <SelectField
-            label="Kind"
-            value={v.kind}
-            onChange={(t) => form.set('kind', t as 'spec')}
-            error={form.fieldError('kind')}
-            options={[
-              { value: 'spec', label: 'OpenAPI document' },
-              { value: 'config', label: 'Configuration file' },
-            ]}
-          />
-          <TextField
-            label="Look every"
-            mono
-            value={v.interval}
-            onChange={(t) => form.set('interval', t)}
-            error={form.fieldError('interval')}
-            hint="10s to 24h"
-          />
-          <SelectField
-            label="Credential"
-            value={v.way}
-            onChange={(t) => form.set('way', t)}
-            error={form.fieldError('credential')}
-            options={credentials.filter((c) => c.value !== 'keep' || r?.credential)}
-          />
-          {v.way === 'token' && <TextField label="Access token" type="password" value={v.token} onChange={(t) => form.set('token', t)} />}
-          {v.way === 'password' && (
-            <>
-              <TextField label="User name" value={v.username} onChange={(t) => form.set('username', t)} />
-              <TextField label="Password" type="password" value={v.password} onChange={(t) => form.set('password', t)} />
-            </>
-          )}
-        </div>
-        {v.way === 'ssh' && (
+        <TextField
+          label="File"
+          required
+          mono
+          value={v.path}
+          onChange={(t) => form.set('path', t)}
+          error={form.fieldError('path')}
+          placeholder="openapi.yaml"
+        />
+        <SelectField
+          label="Kind"
+          value={v.kind}
+          onChange={(t) => form.set('kind', t as 'spec')}
+          error={form.fieldError('kind')}
+          options={[
+            { value: 'spec', label: 'OpenAPI document' },
+            { value: 'config', label: 'Configuration file' },
+          ]}
+        />
+        <TextField
+          label="Look every"
+          mono
+          value={v.interval}
+          onChange={(t) => form.set('interval', t)}
+          error={form.fieldError('interval')}
+          hint="10s to 24h"
+        />
+        <SelectField
+          label="Credential"
+          value={v.way}
+          onChange={(t) => form.set('way', t)}
+          error={form.fieldError('credential')}
+          options={credentials.filter((c) => c.value !== 'keep' || r?.credential)}
+        />
+        {v.way === 'token' && <TextField label="Access token" type="password" value={v.token} onChange={(t) => form.set('token', t)} />}
+        {v.way === 'password' && (
           <>
-            <AreaField
-              label="SSH key"
-              hint="A private key in PEM, without a passphrase"
-              value={v.ssh_key}
-              onChange={(t) => form.set('ssh_key', t)}
-              rows={4}
-            />
-            <AreaField
-              label="Known hosts"
-              optional
-              hint="Without them the host key is pinned at the first connection."
-              value={v.known_hosts}
-              onChange={(t) => form.set('known_hosts', t)}
-              error={form.fieldError('known_hosts')}
-              rows={2}
-            />
+            <TextField label="User name" value={v.username} onChange={(t) => form.set('username', t)} />
+            <TextField label="Password" type="password" value={v.password} onChange={(t) => form.set('password', t)} />
           </>
         )}
-        <CheckField
-          label={r ? 'Create a new secret for the push hook' : 'Create a secret for a push hook'}
-          hint="It is shown once, after this."
-          checked={v.hook}
-          onChange={(on) => form.set('hook', on)}
-        />
-        {form.conflict && <Conflict {...form.conflict} />}
-        <Submit
-          unchanged={Boolean(r) && !form.dirty}
-          beside={<AsCode command={{ cli, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} />}
-          label={r ? 'Save' : 'Connect'}
-          busy={form.busy}
-          error={form.rest}
-          disabled={form.conflict !== null}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+      </div>
+      {v.way === 'ssh' && (
+        <>
+          <AreaField
+            label="SSH key"
+            hint="A private key in PEM, without a passphrase"
+            value={v.ssh_key}
+            onChange={(t) => form.set('ssh_key', t)}
+            rows={4}
+          />
+          <AreaField
+            label="Known hosts"
+            optional
+            hint="Without them the host key is pinned at the first connection."
+            value={v.known_hosts}
+            onChange={(t) => form.set('known_hosts', t)}
+            error={form.fieldError('known_hosts')}
+            rows={2}
+          />
+        </>
+      )}
+      <CheckField
+        label={r ? 'Create a new secret for the push hook' : 'Create a secret for a push hook'}
+        hint="It is shown once, after this."
+        checked={v.hook}
+        onChange={(on) => form.set('hook', on)}
+      />
+    </FormDialog>
   );
 }

@@ -18,7 +18,7 @@ import { Button, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } fr
 import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog } from '../../ui/dialog';
 import { Charged } from '../../ui/charged';
-import { SelectField, Submit } from '../../ui/form';
+import { Form, SelectField, Submit } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { Table } from '../../ui/table';
 import { toast } from '../../ui/toast';
@@ -139,12 +139,7 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
     });
   return (
     <Panel title="Rate limit">
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
+      <Form onSubmit={submit}>
         {form.conflict && <Conflict {...form.conflict} />}
         <LimitFields
           value={limit}
@@ -186,7 +181,7 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
           disabled={form.conflict !== null}
           onCancel={form.dirty ? form.discard : undefined}
         />
-      </form>
+      </Form>
     </Panel>
   );
 }

@@ -2,11 +2,8 @@ import type { ReactNode } from 'react';
 import { type Answer, api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useEdit } from '../../lib/edit';
-import { AsCode } from '../../ui/ascode';
-import { Conflict } from '../../ui/conflict';
-import { Dialog } from '../../ui/dialog';
-import { Submit } from '../../ui/form';
 import { toast } from '../../ui/toast';
+import { FormDialog } from '../../ui/formdialog';
 
 type Route = Schemas['Route'];
 
@@ -62,35 +59,18 @@ export function RouteDialog<V extends Record<string, unknown>>({
       },
     });
   return (
-    <Dialog title={title} onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        {children}
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: `keygate routes update --gateway ${id.gateway_id} ${id.route_id} ${flags}`,
-                method: 'PATCH',
-                path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`,
-                body,
-              }}
-              why={form.dirty ? null : 'Nothing has been changed yet.'}
-            />
-          }
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          unchanged={!form.dirty}
-          disabled={form.conflict !== null}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title={title}
+      form={form}
+      submit={submit}
+      command={{
+        cli: `keygate routes update --gateway ${id.gateway_id} ${id.route_id} ${flags}`,
+        method: 'PATCH',
+        path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`,
+        body,
+      }}
+      onClose={onClose}>
+      {children}
+    </FormDialog>
   );
 }

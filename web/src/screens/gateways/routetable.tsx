@@ -24,12 +24,11 @@ import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
 import { defaultUpstream } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
-import { AsCode } from '../../ui/ascode';
 import { Button, buttonClass, Empty, Panel, Status } from '../../ui/basic';
-import { Dialog } from '../../ui/dialog';
 import { FilterBar } from '../../ui/filter';
 import { ForwardEverything, noRoutes } from '../../ui/forward';
-import { ChoicesField, SelectField, Submit, TextField } from '../../ui/form';
+import { ChoicesField, SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { InFlightFields, LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
 import { toast } from '../../ui/toast';
@@ -192,72 +191,67 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     .filter(Boolean)
     .join(' ');
   return (
-    <Dialog title="Create a route" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void form.submit(async () => {
-            await api.post('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: gatewayId }, body });
-            toast(`Route ${body.path} is created`);
-            await changed('/v1/gateways');
-            onClose();
-          });
-        }}>
-        <TextField
-          label="Path"
-          required
-          mono
-          value={v.path}
-          onChange={(t) => form.set('path', t)}
-          error={form.fieldError('path')}
-          placeholder="/orders/{id}"
+    <FormDialog
+      title="Create a route"
+      wide
+      form={form}
+      submit={() => {
+        void form.submit(async () => {
+          await api.post('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: gatewayId }, body });
+          toast(`Route ${body.path} is created`);
+          await changed('/v1/gateways');
+          onClose();
+        });
+      }}
+      command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }}
+      label="Create the route"
+      onClose={onClose}>
+      <TextField
+        label="Path"
+        required
+        mono
+        value={v.path}
+        onChange={(t) => form.set('path', t)}
+        error={form.fieldError('path')}
+        placeholder="/orders/{id}"
+      />
+      <ChoicesField
+        label="Methods"
+        choices={methodNames}
+        value={v.methods}
+        onChange={(methods) => form.set('methods', methods)}
+        error={form.fieldError('methods')}
+      />
+      <div className="grid gap-4 sm:grid-cols-2">
+        <SelectField
+          label="Callers"
+          value={v.auth}
+          onChange={(t) => form.set('auth', t)}
+          options={[
+            { value: 'key', label: 'Need a key' },
+            { value: 'token', label: 'Need a token of an issuer' },
+            { value: 'any', label: 'Need a key or a token' },
+            { value: 'none', label: 'Everybody: a public route' },
+          ]}
         />
-        <ChoicesField
-          label="Methods"
-          choices={methodNames}
-          value={v.methods}
-          onChange={(methods) => form.set('methods', methods)}
-          error={form.fieldError('methods')}
+        <SelectField label="Limit counts" value={v.per} onChange={(t) => form.set('per', t)} options={perChoices} />
+      </div>
+      <LimitFields
+        value={v.limit}
+        onChange={(l) => form.set('limit', l)}
+        error={form.limitError('rate_limit')}
+        daily={v.per !== 'address' || v.limit.daily !== ''}
+      />
+      <InFlightFields value={v.in_flight} onChange={(c) => form.set('in_flight', c)} error={form.fieldError('concurrency')} />
+      {upstreams.length > 1 && (
+        <UpstreamSelect
+          names={upstreams.map((u) => u.name)}
+          value={v.upstream}
+          onChange={(u) => form.set('upstream', u)}
+          error={form.fieldError('upstream')}
         />
-        <div className="grid gap-4 sm:grid-cols-2">
-          <SelectField
-            label="Callers"
-            value={v.auth}
-            onChange={(t) => form.set('auth', t)}
-            options={[
-              { value: 'key', label: 'Need a key' },
-              { value: 'token', label: 'Need a token of an issuer' },
-              { value: 'any', label: 'Need a key or a token' },
-              { value: 'none', label: 'Everybody: a public route' },
-            ]}
-          />
-          <SelectField label="Limit counts" value={v.per} onChange={(t) => form.set('per', t)} options={perChoices} />
-        </div>
-        <LimitFields
-          value={v.limit}
-          onChange={(l) => form.set('limit', l)}
-          error={form.limitError('rate_limit')}
-          daily={v.per !== 'address' || v.limit.daily !== ''}
-        />
-        <InFlightFields value={v.in_flight} onChange={(c) => form.set('in_flight', c)} error={form.fieldError('concurrency')} />
-        {upstreams.length > 1 && (
-          <UpstreamSelect
-            names={upstreams.map((u) => u.name)}
-            value={v.upstream}
-            onChange={(u) => form.set('upstream', u)}
-            error={form.fieldError('upstream')}
-          />
-        )}
-        <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
-        <Submit
-          beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />}
-          label="Create the route"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+      )}
+      <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
+    </FormDialog>
   );
 }

@@ -7,7 +7,7 @@ import { gatewaySettings, matches, type Values } from '../../lib/settings';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
-import { Submit, SubmitBar } from '../../ui/form';
+import { Form, Submit, SubmitBar } from '../../ui/form';
 import { SettingField } from '../../ui/setting';
 import { toast } from '../../ui/toast';
 import { useGateway } from './detail';
@@ -19,11 +19,11 @@ const { bodyOf, flagsOf, labels, maskSecrets, sections, valuesOf } = gatewaySett
 export default function GatewaySettings() {
   const { gatewayId, query } = useGateway();
   if (!query.data) return query.error ? <Failure error={query.error} /> : <Skeleton className="h-96 w-full" />;
-  return <Form key={gatewayId} first={query.data} />;
+  return <SettingsForm key={gatewayId} first={query.data} />;
 }
 
-// Form sends the fields that were touched, with the ETag of the record that it began with.
-function Form({ first }: { first: Answer<Gateway> }) {
+// SettingsForm sends the fields that were touched, with the ETag of the record that it began with.
+function SettingsForm({ first }: { first: Answer<Gateway> }) {
   const id = first.data.gateway_id;
   const form = useEdit<Gateway, Values>({
     first,
@@ -52,12 +52,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
   const touched = sections.flatMap((s) => s.fields).filter((f) => f.path in form.changes);
   const cli = ['keygate gateways update', id, ...flagsOf(form.changes, v)].join(' ');
   return (
-    <form
-      className="flex flex-col gap-4"
-      onSubmit={(e) => {
-        e.preventDefault();
-        void submit();
-      }}>
+    <Form onSubmit={submit}>
       {sections.map((s) => (
         <Panel key={s.title} title={s.title}>
           {s.text && <p className="mb-3 text-muted">{s.text}</p>}
@@ -98,6 +93,6 @@ function Form({ first }: { first: Answer<Gateway> }) {
           }
         />
       </SubmitBar>
-    </form>
+    </Form>
   );
 }

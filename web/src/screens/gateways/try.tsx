@@ -9,7 +9,7 @@ import { type Call, methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Button, Code, Details, Failure, Id, Panel, Status, type Tone } from '../../ui/basic';
-import { AreaField, Field, inputClass, SelectField, TextField } from '../../ui/form';
+import { AreaField, Field, Form, inputClass, SelectField, TextField } from '../../ui/form';
 import { type Pair, Pairs, toRecord } from '../../ui/pairs';
 import { explain } from '../requests/explain';
 
@@ -59,12 +59,7 @@ export function TryIt({ gateway, call, route }: { gateway: Schemas['Gateway']; c
           }}
         />
       }>
-      <form
-        className="flex flex-col gap-3"
-        onSubmit={(e) => {
-          e.preventDefault();
-          if (!refused && !form.busy) void send();
-        }}>
+      <Form className="flex flex-col gap-3" onSubmit={() => !refused && !form.busy && send()}>
         <p className="text-muted">
           {refused ??
             'Sends a request through this server. It is checked, counted and charged like any other, and the audit log has its method and path. The key is not kept.'}
@@ -112,7 +107,7 @@ export function TryIt({ gateway, call, route }: { gateway: Schemas['Gateway']; c
           </div>
         </details>
         {form.error && !atField(form.error) && <Failure error={form.error} />}
-      </form>
+      </Form>
       <p role="status" className="sr-only">
         {response && `The response has the status ${response.status}.`}
       </p>

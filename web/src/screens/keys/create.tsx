@@ -11,10 +11,9 @@ import { limitFlag, limitValue, noLimit } from '../../lib/limit';
 import { list } from '../../lib/settings';
 import { quote } from '../../lib/shell';
 import { AddressFields, networkFlags } from '../../ui/addresses';
-import { AsCode } from '../../ui/ascode';
 import { Warnings } from '../../ui/basic';
-import { Dialog } from '../../ui/dialog';
-import { SelectField, Submit, TextField } from '../../ui/form';
+import { SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { GatewayField } from '../../ui/gatewayselect';
 import { InFlightField, LimitFields } from '../../ui/limit';
 import { addFlags, type Pair, Pairs, toRecord } from '../../ui/pairs';
@@ -99,96 +98,89 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
     );
   }
   return (
-    <Dialog title="Create a key" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField
-            label="Name"
-            autoFocus
-            required
-            maxLength={255}
-            value={v.name}
-            onChange={(t) => form.set('name', t)}
-            error={form.fieldError('name')}
-            placeholder="Mobile app"
-          />
-          <TextField
-            label="Owner"
-            optional
-            value={v.owner}
-            onChange={(t) => form.set('owner', t)}
-            error={form.fieldError('owner')}
-            placeholder="customer-42"
-            hint="Whose key it is. A new one is created."
-          />
-          <SelectField
-            label="For"
-            value={v.level}
-            onChange={(t) => form.set('level', t)}
-            error={form.fieldError('level')}
-            options={[
-              { value: 'gateway', label: 'Calls through gateways' },
-              ...(notAdmin ? [] : [{ value: 'account', label: 'This management API' }]),
-            ]}
-            hint={notAdmin ? 'Keys for the management API need the scope admin.' : undefined}
-          />
-          {!account && (
-            <GatewayField
-              value={v.gateway_id}
-              none="All gateways"
-              onChange={(t) => form.set('gateway_id', t)}
-              error={form.fieldError('gateway_id')}
-            />
-          )}
-          {!account && (
-            <PlanField
-              optional
-              none={noPlan}
-              value={v.plan}
-              onChange={(t) => form.set('plan', t)}
-              error={form.fieldError('plan')}
-              hint={planHint}
-            />
-          )}
-        </div>
-        <ScopeField value={v.scope} onChange={(t) => form.set('scope', t)} error={form.fieldError('scope')} account={account} />
-        <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
-        {!account && (
-          <fieldset className="flex flex-col gap-2">
-            <legend className="mb-2 font-semibold">Limits of this key</legend>
-            <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={form.limitError('rate_limit')} />
-            <InFlightField
-              value={v.concurrency}
-              onChange={(t) => form.set('concurrency', t)}
-              error={form.fieldError('concurrency')}
-              hint={inFlightHint}
-            />
-          </fieldset>
-        )}
-        {!account && (
-          <AddressFields
-            allow={v.allow_ips}
-            deny={v.deny_ips}
-            onAllow={(t) => form.set('allow_ips', t)}
-            onDeny={(t) => form.set('deny_ips', t)}
-            errorOf={(f) => form.errorAt((e) => e === f || e.startsWith(`${f}[`))}
-          />
-        )}
-        <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <Submit
-          beside={<AsCode command={{ cli, method: 'POST', path: '/v1/keys', body }} />}
-          label="Create the key"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
+    <FormDialog
+      title="Create a key"
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'POST', path: '/v1/keys', body }}
+      label="Create the key"
+      onClose={onClose}>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField
+          label="Name"
+          autoFocus
+          required
+          maxLength={255}
+          value={v.name}
+          onChange={(t) => form.set('name', t)}
+          error={form.fieldError('name')}
+          placeholder="Mobile app"
         />
-      </form>
-    </Dialog>
+        <TextField
+          label="Owner"
+          optional
+          value={v.owner}
+          onChange={(t) => form.set('owner', t)}
+          error={form.fieldError('owner')}
+          placeholder="customer-42"
+          hint="Whose key it is. A new one is created."
+        />
+        <SelectField
+          label="For"
+          value={v.level}
+          onChange={(t) => form.set('level', t)}
+          error={form.fieldError('level')}
+          options={[
+            { value: 'gateway', label: 'Calls through gateways' },
+            ...(notAdmin ? [] : [{ value: 'account', label: 'This management API' }]),
+          ]}
+          hint={notAdmin ? 'Keys for the management API need the scope admin.' : undefined}
+        />
+        {!account && (
+          <GatewayField
+            value={v.gateway_id}
+            none="All gateways"
+            onChange={(t) => form.set('gateway_id', t)}
+            error={form.fieldError('gateway_id')}
+          />
+        )}
+        {!account && (
+          <PlanField
+            optional
+            none={noPlan}
+            value={v.plan}
+            onChange={(t) => form.set('plan', t)}
+            error={form.fieldError('plan')}
+            hint={planHint}
+          />
+        )}
+      </div>
+      <ScopeField value={v.scope} onChange={(t) => form.set('scope', t)} error={form.fieldError('scope')} account={account} />
+      <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
+      {!account && (
+        <fieldset className="flex flex-col gap-2">
+          <legend className="mb-2 font-semibold">Limits of this key</legend>
+          <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={form.limitError('rate_limit')} />
+          <InFlightField
+            value={v.concurrency}
+            onChange={(t) => form.set('concurrency', t)}
+            error={form.fieldError('concurrency')}
+            hint={inFlightHint}
+          />
+        </fieldset>
+      )}
+      {!account && (
+        <AddressFields
+          allow={v.allow_ips}
+          deny={v.deny_ips}
+          onAllow={(t) => form.set('allow_ips', t)}
+          onDeny={(t) => form.set('deny_ips', t)}
+          errorOf={(f) => form.errorAt((e) => e === f || e.startsWith(`${f}[`))}
+        />
+      )}
+      <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
+    </FormDialog>
   );
 }
 

@@ -6,10 +6,8 @@ import { limitFlag, limitText, limitValue } from '../../lib/limit';
 import { list } from '../../lib/settings';
 import { quote } from '../../lib/shell';
 import { AddressFields, networkFlags } from '../../ui/addresses';
-import { AsCode } from '../../ui/ascode';
-import { Conflict } from '../../ui/conflict';
-import { Dialog } from '../../ui/dialog';
-import { Submit, TextField } from '../../ui/form';
+import { TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { InFlightField, LimitFields } from '../../ui/limit';
 import { metadataFlags, type Pair, Pairs, showPairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
@@ -91,63 +89,47 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
     .filter(Boolean)
     .join(' ');
   return (
-    <Dialog title={`Edit “${record.name}”`} wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField label="Name" autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
-          <TextField label="Owner" optional value={v.owner} onChange={(t) => form.set('owner', t)} error={form.fieldError('owner')} />
-          {record.level === 'gateway' && (
-            <PlanField
-              optional
-              none={noPlan}
-              value={v.plan}
-              onChange={(t) => form.set('plan', t)}
-              error={form.fieldError('plan')}
-              hint={planHint}
-            />
-          )}
-        </div>
-        <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
+    <FormDialog
+      title={`Edit “${record.name}”`}
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }}
+      onClose={onClose}>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField label="Name" autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
+        <TextField label="Owner" optional value={v.owner} onChange={(t) => form.set('owner', t)} error={form.fieldError('owner')} />
         {record.level === 'gateway' && (
-          <>
-            <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={form.limitError('rate_limit')} />
-            <InFlightField
-              value={v.concurrency}
-              onChange={(t) => form.set('concurrency', t)}
-              error={form.fieldError('concurrency')}
-              hint={inFlightHint}
-            />
-            <AddressFields
-              allow={v.allow_ips}
-              deny={v.deny_ips}
-              onAllow={(t) => form.set('allow_ips', t)}
-              onDeny={(t) => form.set('deny_ips', t)}
-              errorOf={(f) => form.errorAt((e) => e === f || e.startsWith(`${f}[`))}
-            />
-          </>
+          <PlanField
+            optional
+            none={noPlan}
+            value={v.plan}
+            onChange={(t) => form.set('plan', t)}
+            error={form.fieldError('plan')}
+            hint={planHint}
+          />
         )}
-        <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <Submit
-          unchanged={!form.dirty}
-          beside={
-            <AsCode
-              command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }}
-              why={form.dirty ? null : 'Nothing has been changed yet.'}
-            />
-          }
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
-          disabled={form.conflict !== null}
-        />
-      </form>
-    </Dialog>
+      </div>
+      <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
+      {record.level === 'gateway' && (
+        <>
+          <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={form.limitError('rate_limit')} />
+          <InFlightField
+            value={v.concurrency}
+            onChange={(t) => form.set('concurrency', t)}
+            error={form.fieldError('concurrency')}
+            hint={inFlightHint}
+          />
+          <AddressFields
+            allow={v.allow_ips}
+            deny={v.deny_ips}
+            onAllow={(t) => form.set('allow_ips', t)}
+            onDeny={(t) => form.set('deny_ips', t)}
+            errorOf={(f) => form.errorAt((e) => e === f || e.startsWith(`${f}[`))}
+          />
+        </>
+      )}
+      <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
+    </FormDialog>
   );
 }

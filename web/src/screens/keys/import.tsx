@@ -3,12 +3,11 @@ import { api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useForm } from '../../lib/form';
 import { plural } from '../../lib/format';
-import { hashed, readKeys } from '../../lib/importkeys';
-import { AsCode } from '../../ui/ascode';
+import { hashedKeys, problemLines, readKeys } from '../../lib/importkeys';
 import { Button, Notice, Warnings } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { DocumentField } from '../../ui/document';
-import { Submit } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 
 const sample = '{"keys": [{"key": "…", "name": "mobile", "scope": "read", "owner": "customer-42"}]}';
 
@@ -28,7 +27,7 @@ export function ImportKeys({ onClose }: { onClose: () => void }) {
       return;
     }
     void form.submit(async () => {
-      const keys = await Promise.all(requests.map(hashed));
+      const keys = await hashedKeys(requests);
       const { data } = await api.post('/v1/keys/import', { body: { keys } });
       setMade({ keys: data.data, unknown: requests.filter((r) => r.sha256).length });
       form.reset({ text: '' });
@@ -48,48 +47,41 @@ export function ImportKeys({ onClose }: { onClose: () => void }) {
       </Dialog>
     );
   return (
-    <Dialog title="Import keys" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          submit();
-        }}>
-        <p className="text-muted">
-          Keys that callers have already, such as those of another gateway, are accepted from now on. Keygate gets only their hashes. All of
-          them are imported, or none.
-        </p>
-        {!secure && (
-          <Notice>
-            This page is not loaded by https, so the browser cannot hash keys here. Use the command line: keygate keys import.
-          </Notice>
-        )}
-        <DocumentField
-          label="Keys as JSON"
-          value={form.values.text}
-          onChange={(t) => form.set('text', t)}
-          error={problem}
-          hint={`${sample}, with the fields of a key; sha256 in place of key, if only the hash is known.`}
-        />
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: 'keygate keys import keys.json',
-                method: 'POST',
-                path: '/v1/keys/import',
-                body: { keys: [{ sha256: '…', name: 'mobile', scope: 'read' }] },
-              }}
-            />
-          }
-          label="Import the keys"
-          busy={form.busy}
-          why={secure ? null : 'The browser cannot hash keys on a page without https.'}
-          error={form.rest}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Import keys"
+      wide
+      form={form}
+      submit={submit}
+      command={{
+        cli: 'keygate keys import keys.json',
+        method: 'POST',
+        path: '/v1/keys/import',
+        body: { keys: [{ sha256: '…', name: 'mobile', scope: 'read' }] },
+      }}
+      label="Import the keys"
+      why={secure ? null : 'The browser cannot hash keys on a page without https.'}
+      onClose={onClose}>
+      <p className="text-muted">
+        Keys that callers have already, such as those of another gateway, are accepted from now on. Keygate gets only their hashes. All of
+        them are imported, or none.
+      </p>
+      {!secure && (
+        <Notice>This page is not loaded by https, so the browser cannot hash keys here. Use the command line: keygate keys import.</Notice>
+      )}
+      <DocumentField
+        label="Keys as JSON"
+        value={form.values.text}
+        onChange={(t) => form.set('text', t)}
+        error={
+          problem ||
+          problemLines(
+            form.errorsAt((f) => f.startsWith('keys')),
+            form.values.text,
+          )
+        }
+        hint={`${sample}, with the fields of a key; sha256 in place of key, if only the hash is known.`}
+      />
+    </FormDialog>
   );
 }
 

@@ -81,7 +81,7 @@ export default function Keys() {
       className: 'max-w-32 2xl:max-w-56 hidden @4xl:table-cell',
       cell: (k) =>
         k.owner && k.owner_id ? (
-          <Link to="/owners/$ownerId" params={{ ownerId: k.owner_id }} className="link block truncate" title={k.owner}>
+          <Link to="/owners/$ownerId" params={{ ownerId: k.owner_id }} className="link block wrap-anywhere">
             <bdi>{k.owner}</bdi>
           </Link>
         ) : (

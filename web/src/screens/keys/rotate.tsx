@@ -7,10 +7,9 @@ import { useForm } from '../../lib/form';
 import { plural } from '../../lib/format';
 import { exact, relative } from '../../lib/time';
 import { refreshOf, sinceOf, sum } from '../../lib/traffic';
-import { AsCode } from '../../ui/ascode';
 import { Button, Panel, Skeleton, Time, useNow } from '../../ui/basic';
-import { Dialog } from '../../ui/dialog';
-import { Submit, TextField } from '../../ui/form';
+import { TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { NewKeyDialog } from './create';
 import { ExpiryField } from './expiry';
 import { KeyState } from './state';
@@ -44,75 +43,65 @@ export function RotateKey({ record, onClose }: { record: Key; onClose: () => voi
       />
     );
   return (
-    <Dialog title={`Rotate “${record.name}”`} onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          if (days === null) return;
-          void form.submit(async () => {
-            const { data } = await api.post('/v1/keys/{key_id}/rotate', { path: { key_id: record.key_id }, body });
-            setMade(data as Schemas['NewKey']);
-            void changed('/v1/keys');
-          });
-        }}>
-        <p className="text-muted">
-          A new key with the same name, scope, owner, gateway, limit and metadata replaces this one. Both count against one limit.
-        </p>
-        <div className="flex flex-col gap-2">
-          <TextField
-            label="Overlap in days"
-            inputMode="numeric"
-            value={v.overlap}
-            onChange={(t) => form.set('overlap', t)}
-            error={days === null ? 'Enter a whole number from 0 to 365.' : form.fieldError('overlap_days')}
-            hint={
-              days === 0
-                ? 'The old key is refused at once.'
-                : days !== null && ends !== null && ends < now + days * 86_400_000
-                  ? `Both keys are valid until the old one expires, ${relative(ends, now)}.`
-                  : 'For this long both keys are valid.'
-            }
-          />
-          <div className="flex flex-wrap gap-2">
-            {choices.map((c) => (
-              <Button key={c.days} size="sm" onClick={() => form.set('overlap', String(c.days))}>
-                {c.label}
-              </Button>
-            ))}
-          </div>
+    <FormDialog
+      title={`Rotate “${record.name}”`}
+      form={form}
+      submit={() => {
+        if (days === null) return;
+        void form.submit(async () => {
+          const { data } = await api.post('/v1/keys/{key_id}/rotate', { path: { key_id: record.key_id }, body });
+          setMade(data as Schemas['NewKey']);
+          void changed('/v1/keys');
+        });
+      }}
+      command={{
+        cli: `keygate keys rotate ${record.key_id} --overlap-days ${days ?? 0}${v.expires_at ? ` --expires ${v.expires_at}` : ''}`,
+        method: 'POST',
+        path: `/v1/keys/${record.key_id}/rotate`,
+        body,
+      }}
+      label="Rotate the key"
+      disabled={days === null}
+      onClose={onClose}>
+      <p className="text-muted">
+        A new key with the same name, scope, owner, gateway, limit and metadata replaces this one. Both count against one limit.
+      </p>
+      <div className="flex flex-col gap-2">
+        <TextField
+          label="Overlap in days"
+          inputMode="numeric"
+          value={v.overlap}
+          onChange={(t) => form.set('overlap', t)}
+          error={days === null ? 'Enter a whole number from 0 to 365.' : form.fieldError('overlap_days')}
+          hint={
+            days === 0
+              ? 'The old key is refused at once.'
+              : days !== null && ends !== null && ends < now + days * 86_400_000
+                ? `Both keys are valid until the old one expires, ${relative(ends, now)}.`
+                : 'For this long both keys are valid.'
+          }
+        />
+        <div className="flex flex-wrap gap-2">
+          {choices.map((c) => (
+            <Button key={c.days} size="sm" onClick={() => form.set('overlap', String(c.days))}>
+              {c.label}
+            </Button>
+          ))}
         </div>
-        <ExpiryField
-          label="New key expires"
-          clear="As the old one"
-          unset={
-            ends === null
-              ? 'Without a date it does not expire, as the old key.'
-              : `Without a date it expires when the old key would have: ${exact(record.expires_at ?? '')}.`
-          }
-          value={v.expires_at}
-          onChange={(t) => form.set('expires_at', t)}
-          error={form.fieldError('expires_at')}
-        />
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: `keygate keys rotate ${record.key_id} --overlap-days ${days ?? 0}${v.expires_at ? ` --expires ${v.expires_at}` : ''}`,
-                method: 'POST',
-                path: `/v1/keys/${record.key_id}/rotate`,
-                body,
-              }}
-            />
-          }
-          label="Rotate the key"
-          busy={form.busy}
-          error={form.rest}
-          disabled={days === null}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+      </div>
+      <ExpiryField
+        label="New key expires"
+        clear="As the old one"
+        unset={
+          ends === null
+            ? 'Without a date it does not expire, as the old key.'
+            : `Without a date it expires when the old key would have: ${exact(record.expires_at ?? '')}.`
+        }
+        value={v.expires_at}
+        onChange={(t) => form.set('expires_at', t)}
+        error={form.fieldError('expires_at')}
+      />
+    </FormDialog>
   );
 }
 

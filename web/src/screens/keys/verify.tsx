@@ -4,7 +4,7 @@ import { api, type Schemas } from '../../api/client';
 import { useForm } from '../../lib/form';
 import { Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
-import { SelectField, Submit, TextField } from '../../ui/form';
+import { Form, SelectField, Submit, TextField } from '../../ui/form';
 import { GatewayField } from '../../ui/gatewayselect';
 
 const reasons: Record<string, string> = {
@@ -29,12 +29,7 @@ export function VerifyKey({ onClose }: { onClose: () => void }) {
     });
   return (
     <Dialog title="Check a key" onClose={onClose}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
+      <Form onSubmit={submit}>
         <TextField
           label="Key"
           type="password"
@@ -82,7 +77,7 @@ export function VerifyKey({ onClose }: { onClose: () => void }) {
             </div>
           )}
         </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

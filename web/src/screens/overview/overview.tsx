@@ -273,22 +273,19 @@ function Changes({ still }: { still: boolean }) {
           columns={[
             {
               title: 'Change',
-              cell: (r) => (
-                <Link
-                  to="/audit"
-                  search={{ kind: 'management', since: r.time, until: new Date(Date.parse(r.time) + 1).toISOString() }}
-                  className="row-link link font-mono text-sm">
-                  {r.action}
-                </Link>
-              ),
-            },
-            {
-              title: 'Of',
               className: 'w-full max-w-0',
               cell: (r) => (
-                <span className="block truncate" title={[targetName(r), r.target].filter(Boolean).join('\n')}>
-                  <bdi>{targetName(r)}</bdi>
-                </span>
+                <div className="grid grid-cols-[minmax(0,1fr)] items-baseline gap-x-4 wrap-anywhere @2xl:grid-cols-[13rem_minmax(0,1fr)]">
+                  <Link
+                    to="/audit"
+                    search={{ kind: 'management', since: r.time, until: new Date(Date.parse(r.time) + 1).toISOString() }}
+                    className="row-link link font-mono text-sm">
+                    {r.action}
+                  </Link>
+                  <span title={r.target ?? undefined}>
+                    <bdi>{targetName(r)}</bdi>
+                  </span>
+                </div>
               ),
             },
             {

@@ -2,15 +2,16 @@ import { Link } from '@tanstack/react-router';
 import { useList } from '../../api/hooks';
 import { useNames } from '../../api/names';
 import { serverNow } from '../../api/client';
-import { unitsOf } from '../../lib/usage';
+import { amountWords } from '../../lib/usage';
 import { passedLast, type Threshold, windowKey } from '../../lib/threshold';
-import { Panel, Status, Time } from '../../ui/basic';
+import { Moment, Panel, Time } from '../../ui/basic';
 import { Table } from '../../ui/table';
 
 const most = 8;
 
 // Thresholds lists whose quotas are nearly used up, or are: the thresholds that were passed in the last 7 days, for which events
-// are kept, of windows that have not ended. It is nothing without any.
+// are kept, of windows that have not ended. What was passed may no longer hold, as after a change of the plan, so each line says
+// when that was. It is nothing without any.
 export function Thresholds({ still }: { still: boolean }) {
   const query = useList(
     '/v1/events',
@@ -37,26 +38,20 @@ export function Thresholds({ still }: { still: boolean }) {
         skeletons={0}
         empty={null}
         columns={[
-          { title: 'Owner or key', className: 'w-full max-w-0', cell: (t) => <Whose of={t} name={nameOf} /> },
           {
-            title: 'Limit',
-            className: 'hidden sm:table-cell',
+            title: 'Owner or key',
+            className: 'w-full max-w-0',
             cell: (t) => (
-              <span className="block max-w-60 truncate font-mono text-sm" title={`${t.plan}.${t.limit}`}>
-                {t.plan}.{t.limit}
-              </span>
+              <div className="grid grid-cols-[minmax(0,1fr)] gap-x-4 wrap-anywhere @2xl:grid-cols-2">
+                <Whose of={t} name={nameOf} />
+                <span className="text-muted">
+                  <code className="font-mono text-sm">
+                    {t.plan}.{t.limit}
+                  </code>{' '}
+                  passed {t.percent} % of {amountWords(t.meter, t.count)} at <Moment at={t.at} />
+                </span>
+              </div>
             ),
-          },
-          {
-            title: 'Passed',
-            className: 'whitespace-nowrap',
-            cell: (t) => <Status tone={Number(t.percent) >= 100 ? 'bad' : 'warn'}>{t.percent} %</Status>,
-          },
-          {
-            title: 'Of',
-            number: true,
-            className: 'hidden sm:table-cell',
-            cell: (t) => `${unitsOf(t.meter, t.count)}${t.meter.startsWith('bytes_') ? '' : ` ${t.meter}`}`,
           },
           { title: 'Resets', number: true, cell: (t) => (t.window_end ? <Time at={t.window_end} /> : 'never') },
         ]}
@@ -66,16 +61,15 @@ export function Thresholds({ still }: { still: boolean }) {
 }
 
 function Whose({ of: t, name }: { of: Threshold; name: (id: string) => string }) {
-  const look = 'row-link link block truncate';
   if (!t.key_id && t.owner_id)
     return (
-      <Link to="/owners/$ownerId" params={{ ownerId: t.owner_id }} className={look} title={t.owner ?? t.owner_id}>
+      <Link to="/owners/$ownerId" params={{ ownerId: t.owner_id }} className="row-link link">
         <bdi>{t.owner ?? t.owner_id}</bdi>
       </Link>
     );
   if (!t.key_id) return <span className="text-muted">–</span>;
   return (
-    <Link to="/keys/$keyId" params={{ keyId: t.key_id }} className={look} title={name(t.key_id)}>
+    <Link to="/keys/$keyId" params={{ keyId: t.key_id }} className="row-link link">
       <bdi>{name(t.key_id)}</bdi>
       {t.owner && (
         <span className="text-muted">

@@ -66,7 +66,7 @@ export function Top({ by, period, live }: Props) {
                     {by === 'route' ? 'no route' : 'no key'}
                   </Link>
                 ) : by === 'key' ? (
-                  <Link to="/keys/$keyId" params={{ keyId: r.group }} className="row-link link block truncate" title={nameOf(r.group)}>
+                  <Link to="/keys/$keyId" params={{ keyId: r.group }} className="row-link link block wrap-anywhere">
                     {nameOf(r.group)}
                   </Link>
                 ) : (

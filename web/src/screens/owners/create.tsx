@@ -4,9 +4,8 @@ import { changed } from '../../api/hooks';
 import { calendarBody, calendarFlags, noCalendar } from '../../lib/calendar';
 import { useForm } from '../../lib/form';
 import { quote } from '../../lib/shell';
-import { AsCode } from '../../ui/ascode';
-import { Dialog } from '../../ui/dialog';
-import { Submit, TextField } from '../../ui/form';
+import { TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { addFlags, type Pair, Pairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
@@ -43,53 +42,46 @@ export function CreateOwner({ onClose }: { onClose: () => void }) {
       await navigate({ to: '/owners/$ownerId', params: { ownerId: data.owner_id } });
     });
   return (
-    <Dialog title="Create an owner" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField
-            label="Identifier"
-            autoFocus
-            required
-            maxLength={255}
-            value={v.external_id}
-            onChange={(t) => form.set('external_id', t)}
-            error={form.fieldError('external_id')}
-            placeholder="customer-42"
-            hint="What your own systems call it. It never changes."
-          />
-          <TextField
-            label="Name"
-            optional
-            maxLength={255}
-            value={v.name}
-            onChange={(t) => form.set('name', t)}
-            error={form.fieldError('name')}
-            placeholder="Acme Ltd"
-          />
-          <PlanField
-            optional
-            none="None: that of the gateway"
-            value={v.plan}
-            onChange={(t) => form.set('plan', t)}
-            error={form.fieldError('plan')}
-            hint="The limits of all its keys"
-          />
-          <OwnerCalendar form={form} />
-        </div>
-        <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <Submit
-          beside={<AsCode command={{ cli, method: 'POST', path: '/v1/owners', body }} />}
-          label="Create the owner"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
+    <FormDialog
+      title="Create an owner"
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'POST', path: '/v1/owners', body }}
+      label="Create the owner"
+      onClose={onClose}>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField
+          label="Identifier"
+          autoFocus
+          required
+          maxLength={255}
+          value={v.external_id}
+          onChange={(t) => form.set('external_id', t)}
+          error={form.fieldError('external_id')}
+          placeholder="customer-42"
+          hint="What your own systems call it. It never changes."
         />
-      </form>
-    </Dialog>
+        <TextField
+          label="Name"
+          optional
+          maxLength={255}
+          value={v.name}
+          onChange={(t) => form.set('name', t)}
+          error={form.fieldError('name')}
+          placeholder="Acme Ltd"
+        />
+        <PlanField
+          optional
+          none="None: that of the gateway"
+          value={v.plan}
+          onChange={(t) => form.set('plan', t)}
+          error={form.fieldError('plan')}
+          hint="The limits of all its keys"
+        />
+        <OwnerCalendar form={form} />
+      </div>
+      <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
+    </FormDialog>
   );
 }

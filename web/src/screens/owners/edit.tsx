@@ -3,10 +3,8 @@ import { changed } from '../../api/hooks';
 import { calendarChanges, calendarFlags, calendarText } from '../../lib/calendar';
 import { useEdit } from '../../lib/edit';
 import { quote } from '../../lib/shell';
-import { AsCode } from '../../ui/ascode';
-import { Conflict } from '../../ui/conflict';
-import { Dialog } from '../../ui/dialog';
-import { Submit, TextField } from '../../ui/form';
+import { TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { metadataFlags, type Pair, Pairs, showPairs, toRecord } from '../../ui/pairs';
 import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
@@ -53,42 +51,26 @@ export function EditOwner({ first, onClose }: { first: Answer<Owner>; onClose: (
     .filter(Boolean)
     .join(' ');
   return (
-    <Dialog title={`Edit “${external_id}”`} wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        <div className="grid gap-4 sm:grid-cols-2">
-          <TextField label="Name" optional autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
-          <PlanField
-            optional
-            none="None: that of the gateway"
-            value={v.plan}
-            onChange={(t) => form.set('plan', t)}
-            error={form.fieldError('plan')}
-            hint="On another plan its rates begin full. A quota with the same name and window goes on."
-          />
-          <OwnerCalendar form={form} />
-        </div>
-        <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <Submit
-          unchanged={!form.dirty}
-          beside={
-            <AsCode
-              command={{ cli, method: 'PATCH', path: `/v1/owners/${owner_id}`, body }}
-              why={form.dirty ? null : 'Nothing has been changed yet.'}
-            />
-          }
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
-          disabled={form.conflict !== null}
+    <FormDialog
+      title={`Edit “${external_id}”`}
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'PATCH', path: `/v1/owners/${owner_id}`, body }}
+      onClose={onClose}>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField label="Name" optional autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
+        <PlanField
+          optional
+          none="None: that of the gateway"
+          value={v.plan}
+          onChange={(t) => form.set('plan', t)}
+          error={form.fieldError('plan')}
+          hint="On another plan its rates begin full. A quota with the same name and window goes on."
         />
-      </form>
-    </Dialog>
+        <OwnerCalendar form={form} />
+      </div>
+      <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
+    </FormDialog>
   );
 }

@@ -16,13 +16,10 @@ export const OwnerState = ({ record }: { record: Owner }) =>
     <Status tone="ok">Active</Status>
   );
 
-// OwnerLink is the link of a row of a list of owners: the external identifier, with the name behind it.
+// OwnerLink is the link of a row of a list of owners: the whole external identifier, since many differ at the end
+// alone, with the name behind it.
 export const OwnerLink = ({ record }: { record: Owner }) => (
-  <Link
-    to="/owners/$ownerId"
-    params={{ ownerId: record.owner_id }}
-    className="row-link link block truncate font-medium"
-    title={[record.external_id, record.name].filter(Boolean).join('\n')}>
+  <Link to="/owners/$ownerId" params={{ ownerId: record.owner_id }} className="row-link link block font-medium wrap-anywhere">
     <bdi>{record.external_id}</bdi>
     {record.name && (
       <bdi className="ml-2 font-normal text-muted" dir="auto">

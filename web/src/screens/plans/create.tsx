@@ -9,7 +9,7 @@ import { limitBody, limitFlags, newLimit, planFile } from '../../lib/plan';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Page } from '../../ui/basic';
-import { Submit, SubmitBar } from '../../ui/form';
+import { Form, Submit, SubmitBar } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { PlanFields, type PlanValues } from './form';
 
@@ -41,12 +41,7 @@ export default function CreatePlan() {
     .join(' ');
   return (
     <Page title="Create a plan">
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
+      <Form onSubmit={submit}>
         <PlanFields form={form} />
         <SubmitBar>
           <Submit
@@ -68,7 +63,7 @@ export default function CreatePlan() {
             onCancel={() => void navigate({ to: '/plans' })}
           />
         </SubmitBar>
-      </form>
+      </Form>
     </Page>
   );
 }

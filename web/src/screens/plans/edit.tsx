@@ -11,14 +11,14 @@ import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Page, Panel, Skeleton } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
-import { Submit, SubmitBar } from '../../ui/form';
+import { Form, Submit, SubmitBar } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { PlanFields, type PlanValues } from './form';
 
 export default function EditPlan() {
   const { planId } = useParams({ from: '/plans/$planId/edit' });
   const query = useRecord('/v1/plans/{plan_id}', { path: { plan_id: planId } });
-  if (query.data) return <Form key={planId} first={query.data} />;
+  if (query.data) return <PlanForm key={planId} first={query.data} />;
   return (
     <Page title="Edit a plan">
       {query.error ? (
@@ -37,8 +37,8 @@ const labels = { name: 'Name', title: 'Title', limits: 'Limits', time_zone: 'Tim
 const show = (value: unknown): string =>
   Array.isArray(value) ? limitFlags(value.map(limitBody)).join(' ').replaceAll('--limit ', '') || 'none' : String(value) || 'empty';
 
-// Form sends the fields that were touched, with the ETag of the record that it began with.
-function Form({ first }: { first: Answer<Plan> }) {
+// PlanForm sends the fields that were touched, with the ETag of the record that it began with.
+function PlanForm({ first }: { first: Answer<Plan> }) {
   const { plan_id } = first.data;
   const path = { plan_id };
   const navigate = useNavigate();
@@ -76,12 +76,7 @@ function Form({ first }: { first: Answer<Plan> }) {
     .join(' ');
   return (
     <Page title={`Edit “${form.base.name}”`}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
+      <Form onSubmit={submit}>
         <PlanFields form={form} />
         <SubmitBar>
           {form.conflict && <Conflict {...form.conflict} />}
@@ -101,7 +96,7 @@ function Form({ first }: { first: Answer<Plan> }) {
             }
           />
         </SubmitBar>
-      </form>
+      </Form>
     </Page>
   );
 }

@@ -220,8 +220,9 @@ function LimitEditor({
   return (
     <fieldset className="rounded-md border border-line p-3">
       <legend className="sr-only">Limit {number}</legend>
-      <div className="flex items-start gap-2">
-        <div className="grid min-w-0 flex-1 gap-3 sm:grid-cols-3">
+      {/* Each field has the room that the longest choice of a select takes. */}
+      <div className="flex flex-col items-end gap-2 sm:flex-row sm:items-start">
+        <div className="grid w-full min-w-0 flex-1 grid-cols-[repeat(auto-fill,minmax(min(100%,19rem),1fr))] gap-3">
           <TextField
             label="Name"
             required

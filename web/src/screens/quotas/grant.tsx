@@ -6,9 +6,8 @@ import { exactBytes, unitsTyped } from '../../lib/plan';
 import { leftWords, type Usage, unitsIn, wholeOf } from '../../lib/quota';
 import { quote } from '../../lib/shell';
 import { amountWords, isBytes, meterWords, ownMeter } from '../../lib/usage';
-import { AsCode } from '../../ui/ascode';
-import { Dialog } from '../../ui/dialog';
-import { SelectField, Submit, TextField } from '../../ui/form';
+import { SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { toast } from '../../ui/toast';
 import { flagOf, pathOf, resourceOf, type Subject } from './subject';
 
@@ -38,52 +37,44 @@ export function GrantUnits({ of, quotas, onClose }: { of: Subject; quotas: Usage
       onClose();
     });
   return (
-    <Dialog title="Grant units" onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        <SelectField
-          label="Quota"
-          value={v.limit}
-          error={form.fieldError('limit')}
-          onChange={(t) => form.set('limit', t)}
-          options={named.map((u) => ({ value: u.limit, label: `${u.limit} of the plan ${u.plan}${ofMeter(u)}` }))}
-          hint={chosen && `${unitsIn(chosen)(chosen.used)} of ${unitsIn(chosen)(wholeOf(chosen))} used, ${leftWords(chosen)}`}
-        />
-        <TextField
-          label={isBytes(meter) ? 'Bytes' : 'Units'}
-          autoFocus
-          required
-          mono
-          inputMode={isBytes(meter) ? 'text' : 'numeric'}
-          placeholder={isBytes(meter) ? '5 GiB' : '5000'}
-          hint={`${what ? `${what}, added` : 'Added'} to ${chosen?.window_end ? 'the present window only' : 'the total'}`}
-          value={v.units}
-          error={form.fieldError('units')}
-          onChange={(t) => form.set('units', t)}
-        />
-        <TextField
-          label="Reason"
-          optional
-          maxLength={255}
-          placeholder="Outage of 3 March"
-          hint="It stands in the list of grants and in the audit log."
-          value={v.reason}
-          error={form.fieldError('reason')}
-          onChange={(t) => form.set('reason', t)}
-        />
-        <Submit
-          beside={<AsCode command={{ cli, method: 'POST', path: `/v1/${resourceOf(of)}/grants`, body }} />}
-          label="Grant the units"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Grant units"
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'POST', path: `/v1/${resourceOf(of)}/grants`, body }}
+      label="Grant the units"
+      onClose={onClose}>
+      <SelectField
+        label="Quota"
+        value={v.limit}
+        error={form.fieldError('limit')}
+        onChange={(t) => form.set('limit', t)}
+        options={named.map((u) => ({ value: u.limit, label: `${u.limit} of the plan ${u.plan}${ofMeter(u)}` }))}
+        hint={chosen && `${unitsIn(chosen)(chosen.used)} of ${unitsIn(chosen)(wholeOf(chosen))} used, ${leftWords(chosen)}`}
+      />
+      <TextField
+        label={isBytes(meter) ? 'Bytes' : 'Units'}
+        autoFocus
+        required
+        mono
+        inputMode={isBytes(meter) ? 'text' : 'numeric'}
+        placeholder={isBytes(meter) ? '5 GiB' : '5000'}
+        hint={`${what ? `${what}, added` : 'Added'} to ${chosen?.window_end ? 'the present window only' : 'the total'}`}
+        value={v.units}
+        error={form.fieldError('units')}
+        onChange={(t) => form.set('units', t)}
+      />
+      <TextField
+        label="Reason"
+        optional
+        maxLength={255}
+        placeholder="Outage of 3 March"
+        hint="It stands in the list of grants and in the audit log."
+        value={v.reason}
+        error={form.fieldError('reason')}
+        onChange={(t) => form.set('reason', t)}
+      />
+    </FormDialog>
   );
 }
 

@@ -3,12 +3,10 @@ import { changed } from '../../api/hooks';
 import { useForm } from '../../lib/form';
 import { doubled, limitFlag, limitText, type LimitText, limitValue, perOf, perPart, routeFlags, spellLimit } from '../../lib/limit';
 import { quote } from '../../lib/shell';
-import { AsCode } from '../../ui/ascode';
-import { Dialog } from '../../ui/dialog';
-import { Submit } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { toast } from '../../ui/toast';
 import { Simulation } from '../gateways/simulation';
+import { FormDialog } from '../../ui/formdialog';
 
 // A Raisable is the limit that refused a request, with the record that has it.
 export type Raisable = { daily: boolean; gatewayId: string } & (
@@ -124,36 +122,31 @@ export function RaiseLimit({ of: r, onClose }: { of: Raisable; onClose: () => vo
     onClose();
   };
   return (
-    <Dialog title="Raise this limit" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void form.submit(save);
-        }}>
-        <p className="break-words">
-          <Allows of={r} limit={now} /> This form proposes twice as much.
-        </p>
-        <LimitFields
-          value={limit}
-          onChange={(l) => form.set('limit', l)}
-          error={form.limitError(field)}
-          daily={r.kind === 'key' || (r.kind === 'route' && perOf(r.first.data.rate_limit) !== 'address')}
-        />
-        <Simulation
-          gatewayId={r.gatewayId}
-          of={r.kind === 'route' ? { route_id: r.first.data.route_id } : r.kind === 'key' ? { key_id: r.first.data.key_id } : {}}
-          rate={r.kind === 'anonymous' && rate !== null ? { ...(rate as object), per: 'address' } : rate}
-        />
-        <Submit
-          label="Raise the limit"
-          busy={form.busy}
-          error={form.rest}
-          unchanged={JSON.stringify(limit) === JSON.stringify(now)}
-          onCancel={onClose}
-          beside={<AsCode command={{ cli: commandOf(r, limit), method: 'PATCH', path: call, body }} />}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Raise this limit"
+      wide
+      form={form}
+      submit={() => {
+        void form.submit(save);
+      }}
+      command={{ cli: commandOf(r, limit), method: 'PATCH', path: call, body }}
+      label="Raise the limit"
+      unchanged={JSON.stringify(limit) === JSON.stringify(now)}
+      onClose={onClose}>
+      <p className="break-words">
+        <Allows of={r} limit={now} /> This form proposes twice as much.
+      </p>
+      <LimitFields
+        value={limit}
+        onChange={(l) => form.set('limit', l)}
+        error={form.limitError(field)}
+        daily={r.kind === 'key' || (r.kind === 'route' && perOf(r.first.data.rate_limit) !== 'address')}
+      />
+      <Simulation
+        gatewayId={r.gatewayId}
+        of={r.kind === 'route' ? { route_id: r.first.data.route_id } : r.kind === 'key' ? { key_id: r.first.data.key_id } : {}}
+        rate={r.kind === 'anonymous' && rate !== null ? { ...(rate as object), per: 'address' } : rate}
+      />
+    </FormDialog>
   );
 }

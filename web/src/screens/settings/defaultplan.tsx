@@ -1,11 +1,9 @@
 import { api } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useForm } from '../../lib/form';
-import { AsCode } from '../../ui/ascode';
-import { Dialog } from '../../ui/dialog';
-import { Submit } from '../../ui/form';
 import { PlanField } from '../../ui/planselect';
 import { toast } from '../../ui/toast';
+import { FormDialog } from '../../ui/formdialog';
 
 // DefaultPlan changes the plan that new owners get.
 export function DefaultPlan({ now, onClose }: { now: string | null; onClose: () => void }) {
@@ -20,34 +18,22 @@ export function DefaultPlan({ now, onClose }: { now: string | null; onClose: () 
       onClose();
     });
   return (
-    <Dialog title="Plan of new owners" onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          if (form.dirty) void submit();
-        }}>
-        <PlanField
-          none="None"
-          value={plan}
-          onChange={(t) => form.set('plan', t)}
-          error={form.fieldError('default_plan')}
-          hint="An owner that a key names for the first time gets it. Owners that exist keep theirs."
-        />
-        <Submit
-          beside={
-            <AsCode
-              command={{ cli: `keygate account update --default-plan ${plan || "''"}`, method: 'PATCH', path: '/v1/account', body }}
-              why={form.dirty ? null : 'Nothing has been changed yet.'}
-            />
-          }
-          unchanged={!form.dirty}
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Plan of new owners"
+      form={form}
+      submit={() => {
+        if (form.dirty) void submit();
+      }}
+      command={{ cli: `keygate account update --default-plan ${plan || "''"}`, method: 'PATCH', path: '/v1/account', body }}
+      unchanged={!form.dirty}
+      onClose={onClose}>
+      <PlanField
+        none="None"
+        value={plan}
+        onChange={(t) => form.set('plan', t)}
+        error={form.fieldError('default_plan')}
+        hint="An owner that a key names for the first time gets it. Owners that exist keep theirs."
+      />
+    </FormDialog>
   );
 }

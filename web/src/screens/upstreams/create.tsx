@@ -8,7 +8,7 @@ import { quote } from '../../lib/shell';
 import { upstreamBody, upstreamFlags, type UpstreamValues, upstreamValues } from '../../lib/upstream';
 import { AsCode } from '../../ui/ascode';
 import { Panel } from '../../ui/basic';
-import { Submit, SubmitBar, TextField } from '../../ui/form';
+import { Form, Submit, SubmitBar, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { UpstreamFields } from './form';
 
@@ -42,13 +42,10 @@ export default function CreateUpstream() {
     });
   const cli = [`keygate upstreams set --gateway ${gatewayId} ${quote(name || 'NAME')}`, ...upstreamFlags(touched, form.values)].join(' ');
   return (
-    <form
+    <Form
       aria-labelledby="new-upstream"
-      className="flex flex-col gap-4"
-      onSubmit={(e) => {
-        e.preventDefault();
-        void submit();
-      }}>
+
+      onSubmit={submit}>
       <h2 id="new-upstream" className="text-lg font-semibold">
         Add an upstream
       </h2>
@@ -88,6 +85,6 @@ export default function CreateUpstream() {
           onCancel={() => void navigate({ to: '/gateways/$gatewayId/upstreams', params: { gatewayId } })}
         />
       </SubmitBar>
-    </form>
+    </Form>
   );
 }

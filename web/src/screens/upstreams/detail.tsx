@@ -1,7 +1,7 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
 import { type Answer, api } from '../../api/client';
-import { changed } from '../../api/hooks';
+import { changed, deleted } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { type Upstream, useUpstream } from '../../api/upstreams';
 import { plural } from '../../lib/format';
@@ -64,6 +64,7 @@ function DeleteUpstream({ gatewayId, record, onClose }: { gatewayId: string; rec
     const path = { gateway_id: gatewayId, upstream: name };
     await api.delete('/v1/gateways/{gateway_id}/upstreams/{upstream}', { path });
     toast(`Upstream “${name}” is deleted`);
+    deleted<Upstream>('/v1/gateways/{gateway_id}/upstreams', { gateway_id: gatewayId }, (u) => u.name === name);
     await navigate({ to: '/gateways/$gatewayId/upstreams', params: { gatewayId } });
     await changed('/v1/gateways');
   };

@@ -12,7 +12,7 @@ import { AsCode } from '../../ui/ascode';
 import { Failure, Skeleton } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog } from '../../ui/dialog';
-import { Submit, SubmitBar } from '../../ui/form';
+import { Form, Submit, SubmitBar } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { CanaryNotice } from '../canaries/state';
 import { UpstreamFields } from './form';
@@ -22,15 +22,15 @@ export default function EditUpstream() {
   const path = { gateway_id: gatewayId, upstream };
   const query = useRecord('/v1/gateways/{gateway_id}/upstreams/{upstream}', { path });
   const canary = usePresentCanary(gatewayId); // what it says moves nothing
-  if (query.data && !canary.pending) return <Form key={upstream} gatewayId={gatewayId} first={query.data} />;
+  if (query.data && !canary.pending) return <UpstreamForm key={upstream} gatewayId={gatewayId} first={query.data} />;
   return query.error ? <Failure error={query.error} retry={() => void query.refetch()} /> : <Skeleton className="h-96 w-full" />;
 }
 
 const labels = { targets: 'Targets', ...upstreamSettings.labels };
 
-// Form sends the fields that were touched, with the ETag of the gateway that it began with. If targets are to be removed,
+// UpstreamForm sends the fields that were touched, with the ETag of the gateway that it began with. If targets are to be removed,
 // it asks first.
-function Form({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream> }) {
+function UpstreamForm({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream> }) {
   const { name } = first.data;
   const path = { gateway_id: gatewayId, upstream: name };
   const navigate = useNavigate();
@@ -63,13 +63,10 @@ function Form({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream>
   const cli = [`keygate upstreams set --gateway ${gatewayId} ${name}`, ...upstreamFlags(form.changes, form.values)].join(' ');
   return (
     <>
-      <form
+      <Form
         aria-labelledby="edit-upstream"
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          submit();
-        }}>
+
+        onSubmit={submit}>
         <h2 id="edit-upstream" className="text-lg font-semibold break-all">
           Edit “{name}”
         </h2>
@@ -100,7 +97,7 @@ function Form({ gatewayId, first }: { gatewayId: string; first: Answer<Upstream>
             }
           />
         </SubmitBar>
-      </form>
+      </Form>
       {removing.length > 0 && (
         <ConfirmDialog
           title={removing.length === 1 ? 'Remove the target' : `Remove ${removing.length} targets`}

@@ -1,6 +1,6 @@
 import type { useForm } from '../../lib/form';
 import { isSwitch, matches, upstreamSettings } from '../../lib/settings';
-import { isShown, maxTargets, newTarget, type TargetDraft, type UpstreamValues } from '../../lib/upstream';
+import { balances, isShown, maxTargets, newTarget, type TargetDraft, type UpstreamValues } from '../../lib/upstream';
 import { Button, IconButton, Panel } from '../../ui/basic';
 import { CheckField, TextField } from '../../ui/form';
 import { SettingField } from '../../ui/setting';
@@ -70,6 +70,7 @@ export function UpstreamFields({ form }: { form: FormOf }) {
                     value={v[f.path] as string}
                     error={form.errorAt((e) => matches(f, e))}
                     onChange={(t) => set(f.path, t)}
+                    words={f.path === 'balance' ? balances : undefined}
                   />
                 </div>
               ))}

@@ -2,15 +2,11 @@ import { Link, useNavigate, useParams } from '@tanstack/react-router';
 import { useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import type { Upstream } from '../../api/upstreams';
-import { maxUpstreams, targetsWords } from '../../lib/upstream';
+import { balanceWords, maxUpstreams, targetsWords } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
-import { Button, Empty, Panel, Status } from '../../ui/basic';
+import { Button, Empty, Panel } from '../../ui/basic';
 import { type Column, PagedTable } from '../../ui/table';
-
-function drainingWords({ targets }: Upstream): string {
-  const draining = targets.filter((t) => t.drain).length;
-  return draining > 0 ? `${draining} draining` : '–';
-}
+import { InService } from './state';
 
 // Upstreams lists the upstreams of a gateway.
 export default function Upstreams() {
@@ -27,7 +23,7 @@ export default function Upstreams() {
   const columns: Column<Upstream>[] = [
     {
       title: 'Name',
-      className: 'max-w-40',
+      className: 'max-w-32 @lg:max-w-40',
       cell: (u) => (
         <Link
           to="/gateways/$gatewayId/upstreams/$upstream"
@@ -38,27 +34,22 @@ export default function Upstreams() {
         </Link>
       ),
     },
-    { title: 'Targets', number: true, cell: (u) => u.targets.length },
+    { title: 'Targets', number: true, className: 'hidden @md:table-cell', cell: (u) => u.targets.length },
     {
       title: 'Addresses',
-      className: 'w-full max-w-0',
+      className: 'hidden @lg:table-cell w-full max-w-0',
       cell: (u) => (
         <span className="block truncate font-mono text-sm" title={targetsWords(u.targets)}>
           {targetsWords(u.targets)}
         </span>
       ),
     },
+    { title: 'State', cell: (u) => <InService gatewayId={gatewayId} upstream={u} /> },
     {
-      title: 'State',
-      className: 'hidden @lg:table-cell',
-      cell: (u) =>
-        u.targets.every((t) => t.drain) ? (
-          <Status tone="warn">Draining</Status>
-        ) : (
-          <span className="whitespace-nowrap text-muted">{drainingWords(u)}</span>
-        ),
+      title: 'Balance',
+      className: 'hidden @4xl:table-cell',
+      cell: (u) => <span className="whitespace-nowrap text-muted">{balanceWords(u)}</span>,
     },
-    { title: 'Balance', className: 'hidden @2xl:table-cell', cell: (u) => <span className="text-muted">{u.balance}</span> },
   ];
   return (
     <Panel

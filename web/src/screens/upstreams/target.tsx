@@ -1,28 +1,27 @@
 import { Link, useParams } from '@tanstack/react-router';
-import { useState } from 'react';
 import type { Answer } from '../../api/client';
 import { useRecord } from '../../api/hooks';
-import { refusal, useAccount, useRefusal } from '../../api/session';
-import { useShares } from '../../api/shares';
+import { refusal, useAccount } from '../../api/session';
+import { shareMeaning, useShares } from '../../api/shares';
 import { useTraffic } from '../../api/traffic';
-import type { Target, Upstream } from '../../api/upstreams';
+import { type Target, type Upstream, useUpstream } from '../../api/upstreams';
 import { count, milliseconds, percent } from '../../lib/format';
+import { inFlight, leftWords, statusOf } from '../../lib/targetstatus';
 import { ranges, type Range } from '../../lib/time';
 import { intervalOf, isRange, rate, refreshOf, sinceOf, sum } from '../../lib/traffic';
 import { addressOf } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
-import { Button, Details, Empty, Failure, Panel, Skeleton } from '../../ui/basic';
+import { Details, Empty, Failure, Panel, Skeleton } from '../../ui/basic';
 import { Ranges } from '../../ui/ranges';
 import { LatencyChart, TrafficChart } from '../../ui/trafficchart';
-import { TargetState } from './state';
-import { DrainTarget, EndDraining } from './targets';
+import { NodeTable, TargetState, WorstState } from './state';
+import { DrainAndReturn } from './targets';
 
 // TargetPage shows one target of an upstream, which is in the URL (url), and its traffic.
 export default function TargetPage() {
   const { gatewayId, upstream } = useParams({ from: '/gateways/$gatewayId/upstreams/$upstream/target' });
   const [{ url = '' }] = useUrl<'url'>();
-  const path = { gateway_id: gatewayId, upstream };
-  const query = useRecord('/v1/gateways/{gateway_id}/upstreams/{upstream}', { path }, { refetchInterval: 30_000 });
+  const query = useUpstream(gatewayId, upstream);
   const target = query.data?.data.targets.find((t) => t.url === url);
   if (!query.data)
     return query.error ? <Failure error={query.error} retry={() => void query.refetch()} /> : <Skeleton className="h-96 w-full" />;
@@ -32,10 +31,18 @@ export default function TargetPage() {
       <div className="flex flex-wrap items-center gap-2">
         <h2 className="min-w-0 font-mono text-lg font-semibold break-all">{url}</h2>
         {target && <TargetState target={target} />}
-        {target && <Draining gatewayId={gatewayId} answer={query.data} target={target} />}
+        {target && <WorstState list={statusOf(query.data.data, url)} />}
+        {target && (
+          <span className="ml-auto flex gap-2">
+            <DrainAndReturn gatewayId={gatewayId} answer={query.data} target={target} />
+          </span>
+        )}
       </div>
       {target ? (
-        <TargetTraffic key={url} gatewayId={gatewayId} upstream={upstream} target={target} />
+        <>
+          <TargetService gatewayId={gatewayId} answer={query.data} target={target} />
+          <TargetTraffic key={url} gatewayId={gatewayId} upstream={upstream} target={target} />
+        </>
       ) : (
         <Empty icon="external" title="It is not a target of this upstream any more">
           <Link to="/gateways/$gatewayId/upstreams/$upstream" params={{ gatewayId, upstream }} className="link">
@@ -47,18 +54,22 @@ export default function TargetPage() {
   );
 }
 
-// Draining drains the target, or lets it take part again.
-function Draining({ target, ...of }: { gatewayId: string; answer: Answer<Upstream>; target: Target }) {
-  const refused = useRefusal('write', `gateways/${of.gatewayId}/upstreams/${of.answer.data.name}`);
-  const [open, setOpen] = useState(false);
-  const Dialog = target.drain ? EndDraining : DrainTarget;
+// TargetService shows the state of a target on each node and, while it drains, what is left there.
+function TargetService({ gatewayId, answer, target }: { gatewayId: string; answer: Answer<Upstream>; target: Target }) {
+  const gateway = useRecord('/v1/gateways/{gateway_id}', { path: { gateway_id: gatewayId } }, { enabled: target.drain });
+  const list = statusOf(answer.data, target.url);
   return (
-    <span className="ml-auto">
-      <Button why={refused} onClick={() => setOpen(true)}>
-        {target.drain ? 'End draining' : 'Drain'}
-      </Button>
-      {open && <Dialog {...of} target={target} onClose={() => setOpen(false)} />}
-    </span>
+    <Panel flush title="State">
+      {target.drain && (
+        <p role="status" className="border-b border-line px-4 py-2">
+          It gets no more requests, and has {leftWords(list)}.
+          {inFlight(list) > 0
+            ? ` What is left ends within the gateway’s drain timeout, ${gateway.data?.data.drain_timeout ?? '…'}.`
+            : ' It can be stopped.'}
+        </p>
+      )}
+      <NodeTable url={target.url} list={list} />
+    </Panel>
   );
 }
 
@@ -92,7 +103,12 @@ function TargetTraffic({ gatewayId, upstream, target }: { gatewayId: string; ups
         <Details
           rows={[
             ['Weight', String(target.weight)],
-            ['Share of the last hour', share(target.url)],
+            [
+              <span key="s" title={shareMeaning}>
+                Share, 1 h
+              </span>,
+              share(target.url),
+            ],
             ['Requests', known(`${count(total)}, ${rate(total, traffic.seconds)}`)],
             ['Errors', known(`${count(errors)}${errors > 0 ? `, ${percent(errors, total)}` : ''}`)],
             [`Highest p95 of a${traffic.interval === '1m' ? ' minute' : 'n hour'}`, p95 > 0 ? milliseconds(p95) : '–'],

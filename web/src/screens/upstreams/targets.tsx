@@ -3,20 +3,20 @@ import { useState } from 'react';
 import { type Answer, api, type CallOptions } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
-import { useShares } from '../../api/shares';
+import { shareMeaning, useShares } from '../../api/shares';
 import type { Target, Upstream } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
 import { useForm } from '../../lib/form';
 import { upstreamSettings } from '../../lib/settings';
 import { quote } from '../../lib/shell';
-import { inFlight, inFlightWords, removedTargets, statusOf } from '../../lib/targetstatus';
+import { inFlight, inFlightWords, isEjected, removedTargets, statusOf } from '../../lib/targetstatus';
 import { healthHeaders, maxTargets, newTarget, type Resolve, targetBody, targetDraft, upstreamCommand } from '../../lib/upstream';
 import { useUrl } from '../../lib/url';
 import { AsCode, type Command } from '../../ui/ascode';
 import { Button, Notice, Panel } from '../../ui/basic';
-import { Conflict } from '../../ui/conflict';
-import { ConfirmDialog, Dialog } from '../../ui/dialog';
-import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
+import { ConfirmDialog } from '../../ui/dialog';
+import { AreaField, CheckField, SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { toast } from '../../ui/toast';
 import { NodeStates, TargetState } from './state';
 
@@ -43,7 +43,7 @@ const commandOf = (of: Of, words: string, flags: string[], call: Pick<Command, '
 });
 
 interface Open {
-  action: 'edit' | 'drain' | 'end' | 'return' | 'remove';
+  action: 'edit' | 'remove';
   target: Target;
 }
 
@@ -94,7 +94,7 @@ export function Targets(of: Of) {
                   Weight <span className="text-text tabular-nums">{String(t.weight)}</span>
                 </span>
                 {targets.length > 1 && (
-                  <span className="text-muted">
+                  <span className="text-muted" title={shareMeaning}>
                     Share, 1 h <span className="text-text tabular-nums">{share(t.url)}</span>
                   </span>
                 )}
@@ -103,14 +103,7 @@ export function Targets(of: Of) {
                 <Button size="sm" why={write} onClick={() => setOpen({ action: 'edit', target: t })}>
                   Edit
                 </Button>
-                <Button size="sm" why={write} onClick={() => setOpen({ action: t.drain ? 'end' : 'drain', target: t })}>
-                  {t.drain ? 'End draining' : 'Drain'}
-                </Button>
-                {statusOf(of.answer.data, t.url).some((s) => s.state === 'ejected') && (
-                  <Button size="sm" why={write} onClick={() => setOpen({ action: 'return', target: t })}>
-                    Return
-                  </Button>
-                )}
+                <DrainAndReturn {...of} target={t} size="sm" />
                 <Button
                   size="sm"
                   why={admin ?? (targets.length === 1 ? 'It is the last target, and an upstream needs one.' : null)}
@@ -134,9 +127,6 @@ export function Targets(of: Of) {
       </div>
       {add !== undefined && <AddTarget {...of} refused={write} onClose={() => change({ add: undefined }, true)} />}
       {open?.action === 'edit' && <EditTarget {...of} target={open.target} onClose={onClose} />}
-      {open?.action === 'drain' && <DrainTarget {...of} target={open.target} onClose={onClose} />}
-      {open?.action === 'end' && <EndDraining {...of} target={open.target} onClose={onClose} />}
-      {open?.action === 'return' && <ReturnTarget {...of} target={open.target} onClose={onClose} />}
       {open?.action === 'remove' && <RemoveTarget {...of} target={open.target} onClose={onClose} />}
     </Panel>
   );
@@ -173,76 +163,63 @@ function AddTarget({ refused, onClose, ...of }: Of & { refused: string | null; o
       onClose();
     });
   return (
-    <Dialog title={`Add a target to “${u.name}”`} onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        <TextField
-          label="URL"
-          required
-          mono
-          value={v.url}
-          onChange={(url) => form.set('url', url)}
-          error={form.fieldError('url')}
-          placeholder="http://10.0.0.2:3000"
-          hint="With the scheme of the other targets"
+    <FormDialog
+      title={`Add a target to “${u.name}”`}
+      form={form}
+      submit={submit}
+      command={commandOf(of, 'targets add', flags, { method: 'POST', body: upstreamSettings.maskSecrets(body) })}
+      label="Add the target"
+      why={refused}
+      onClose={onClose}>
+      <TextField
+        label="URL"
+        required
+        mono
+        value={v.url}
+        onChange={(url) => form.set('url', url)}
+        error={form.fieldError('url')}
+        placeholder="http://10.0.0.2:3000"
+        hint="With the scheme of the other targets"
+      />
+      <WeightField hint={weightHint} value={v.weight} onChange={(weight) => form.set('weight', weight)} error={form.fieldError('weight')} />
+      <ResolveField value={v.resolve} onChange={(resolve) => form.set('resolve', resolve)} error={form.fieldError('resolve')} />
+      <BackupField value={v.backup} onChange={(backup) => form.set('backup', backup)} />
+      {Object.keys(u.headers).length > 0 && (
+        <AreaField
+          label="Headers"
+          optional
+          rows={3}
+          placeholder={headersField?.placeholder}
+          hint={`The upstream has ${Object.keys(u.headers).join(', ')}. A target of another origin needs all of them again, one “Name: value” in a line, unless a certificate for the host proves that it is the same service.`}
+          value={v.headers}
+          onChange={(headers) => form.set('headers', headers)}
+          error={form.fieldError('headers')}
         />
-        <WeightField
-          hint={weightHint}
-          value={v.weight}
-          onChange={(weight) => form.set('weight', weight)}
-          error={form.fieldError('weight')}
+      )}
+      {u.health && Object.keys(u.health.headers).length > 0 && (
+        <AreaField
+          label="Sent with checks"
+          optional
+          rows={3}
+          placeholder="X-Probe: secret"
+          hint={`The checks have ${Object.keys(u.health.headers).join(', ')}. A target of another origin needs all of them again, as it needs headers.`}
+          value={v['health.headers']}
+          onChange={(headers) => form.set('health.headers', headers)}
+          error={form.fieldError('health.headers')}
         />
-        <ResolveField value={v.resolve} onChange={(resolve) => form.set('resolve', resolve)} error={form.fieldError('resolve')} />
-        <BackupField value={v.backup} onChange={(backup) => form.set('backup', backup)} />
-        {Object.keys(u.headers).length > 0 && (
-          <AreaField
-            label="Headers"
-            optional
-            rows={3}
-            placeholder={headersField?.placeholder}
-            hint={`The upstream has ${Object.keys(u.headers).join(', ')}. A target of another origin needs all of them again, one “Name: value” in a line, unless a certificate for the host proves that it is the same service.`}
-            value={v.headers}
-            onChange={(headers) => form.set('headers', headers)}
-            error={form.fieldError('headers')}
-          />
-        )}
-        {u.health && Object.keys(u.health.headers).length > 0 && (
-          <AreaField
-            label="Sent with checks"
-            optional
-            rows={3}
-            placeholder="X-Probe: secret"
-            hint={`The checks have ${Object.keys(u.health.headers).join(', ')}. A target of another origin needs all of them again, as it needs headers.`}
-            value={v['health.headers']}
-            onChange={(headers) => form.set('health.headers', headers)}
-            error={form.fieldError('health.headers')}
-          />
-        )}
-        {u.client_key !== null && (
-          <AreaField
-            label="Key of the client certificate"
-            optional
-            rows={3}
-            hint="In PEM. A target of another origin needs it again, as it needs headers."
-            value={v.client_key}
-            onChange={(key) => form.set('client_key', key)}
-            error={form.fieldError('client_key')}
-          />
-        )}
-        <Submit
-          beside={<AsCode command={commandOf(of, 'targets add', flags, { method: 'POST', body: upstreamSettings.maskSecrets(body) })} />}
-          label="Add the target"
-          busy={form.busy}
-          error={form.rest}
-          why={refused}
-          onCancel={onClose}
+      )}
+      {u.client_key !== null && (
+        <AreaField
+          label="Key of the client certificate"
+          optional
+          rows={3}
+          hint="In PEM. A target of another origin needs it again, as it needs headers."
+          value={v.client_key}
+          onChange={(key) => form.set('client_key', key)}
+          error={form.fieldError('client_key')}
         />
-      </form>
-    </Dialog>
+      )}
+    </FormDialog>
   );
 }
 
@@ -324,34 +301,17 @@ function EditTarget({ target, onClose, ...of }: Props) {
       },
     });
   return (
-    <Dialog title="Edit the target" onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        <code className="font-mono break-all">{target.url}</code>
-        <WeightField hint={weightHint} value={v.weight} onChange={(w) => form.set('weight', w)} error={form.fieldError('weight')} />
-        <ResolveField value={v.resolve} onChange={(r) => form.set('resolve', r)} error={form.fieldError('resolve')} />
-        <BackupField value={v.backup} onChange={(b) => form.set('backup', b)} />
-        <Submit
-          beside={
-            <AsCode
-              command={commandOf(of, 'targets update', flags, { method: 'PATCH', body }, target.url)}
-              why={form.dirty ? null : 'Nothing has been changed yet.'}
-            />
-          }
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          unchanged={!form.dirty}
-          disabled={form.conflict !== null}
-          onCancel={onClose}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Edit the target"
+      form={form}
+      submit={submit}
+      command={commandOf(of, 'targets update', flags, { method: 'PATCH', body }, target.url)}
+      onClose={onClose}>
+      <code className="font-mono break-all">{target.url}</code>
+      <WeightField hint={weightHint} value={v.weight} onChange={(w) => form.set('weight', w)} error={form.fieldError('weight')} />
+      <ResolveField value={v.resolve} onChange={(r) => form.set('resolve', r)} error={form.fieldError('resolve')} />
+      <BackupField value={v.backup} onChange={(b) => form.set('backup', b)} />
+    </FormDialog>
   );
 }
 
@@ -362,8 +322,28 @@ async function setDrain(of: Of, target: Target, drain: boolean) {
   await changed('/v1/gateways');
 }
 
+// DrainAndReturn drains a target or lets it take part again, and ends its ejection.
+export function DrainAndReturn({ target, size, ...of }: Of & { target: Target; size?: 'sm' }) {
+  const refused = useRefusal('write', `gateways/${of.gatewayId}/upstreams/${of.answer.data.name}`);
+  const [Open, setOpen] = useState<typeof DrainTarget | null>(null);
+  const open = (dialog: typeof DrainTarget) => () => setOpen(() => dialog);
+  return (
+    <>
+      <Button size={size} why={refused} onClick={open(target.drain ? EndDraining : DrainTarget)}>
+        {target.drain ? 'End draining' : 'Drain'}
+      </Button>
+      {isEjected(statusOf(of.answer.data, target.url)) && (
+        <Button size={size} why={refused} onClick={open(ReturnTarget)}>
+          Return
+        </Button>
+      )}
+      {Open && <Open {...of} target={target} onClose={() => setOpen(null)} />}
+    </>
+  );
+}
+
 // DrainTarget says what draining does before it is done.
-export function DrainTarget({ target, onClose, ...of }: Props) {
+function DrainTarget({ target, onClose, ...of }: Props) {
   const left = of.answer.data.targets.filter((t) => !t.drain && t.url !== target.url);
   return (
     <ConfirmDialog title="Drain the target" action="Drain the target" onClose={onClose} run={() => setDrain(of, target, true)}>
@@ -384,7 +364,7 @@ export function DrainTarget({ target, onClose, ...of }: Props) {
 }
 
 // EndDraining lets a target take part again.
-export function EndDraining({ target, onClose, ...of }: Props) {
+function EndDraining({ target, onClose, ...of }: Props) {
   return (
     <ConfirmDialog harmless title="End draining" action="End draining" onClose={onClose} run={() => setDrain(of, target, false)}>
       <p>

@@ -175,7 +175,7 @@ function columns(
       className: 'w-28 max-w-28 min-w-28 hidden @4xl:table-cell @5xl:w-44 @5xl:max-w-44 @5xl:min-w-44',
       cell: (r) =>
         r.owner_id ? (
-          <Link to="/owners/$ownerId" params={{ ownerId: r.owner_id }} className="link block truncate" title={r.owner ?? r.owner_id}>
+          <Link to="/owners/$ownerId" params={{ ownerId: r.owner_id }} className="link wrap-anywhere">
             <bdi>{r.owner ?? r.owner_id}</bdi>
           </Link>
         ) : (
@@ -197,11 +197,13 @@ function columns(
       cell: (r) => {
         const route = r.route_id ? routeName(r.route_id) : 'route not known';
         return (
-          <span className="block truncate" title={`${gatewayName(r.gateway_id)}\n${route}`}>
-            <span className={r.route_id ? 'hidden @xl:inline' : ''}>{gatewayName(r.gateway_id)} </span>
-            <span className={r.route_id ? 'font-mono text-sm' : 'text-muted'}>{route}</span>
-            <span className="block truncate text-muted @4xl:hidden">{whose(r)}</span>
-          </span>
+          <>
+            <span className="block truncate" title={`${gatewayName(r.gateway_id)}\n${route}`}>
+              <span className={r.route_id ? 'hidden @xl:inline' : ''}>{gatewayName(r.gateway_id)} </span>
+              <span className={r.route_id ? 'font-mono text-sm' : 'text-muted'}>{route}</span>
+            </span>
+            <span className="block wrap-anywhere text-muted @4xl:hidden">{whose(r)}</span>
+          </>
         );
       },
     },

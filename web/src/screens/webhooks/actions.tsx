@@ -11,7 +11,8 @@ import { type Range } from '../../lib/time';
 import { AsCode } from '../../ui/ascode';
 import { Button, buttonClass, Code, Failure, Status } from '../../ui/basic';
 import { ConfirmDialog, Dialog } from '../../ui/dialog';
-import { Submit, TextField } from '../../ui/form';
+import { Form, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { Ranges } from '../../ui/ranges';
 import { toast } from '../../ui/toast';
 import { NewSecret } from './secret';
@@ -57,61 +58,51 @@ export function RotateSecret({ record, onClose }: ActionProps) {
   const path = `/v1/webhooks/${record.webhook_id}/rotate-secret`;
   const body = { overlap_hours: hours ?? 0 };
   return (
-    <Dialog title="Rotate the signing secret" onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          if (hours === null) return;
-          void form.submit(async () => {
-            const { data } = await api.post('/v1/webhooks/{webhook_id}/rotate-secret', { path: { webhook_id: record.webhook_id }, body });
-            setMade(data as Schemas['NewWebhook']);
-            void changedAll();
-          });
-        }}>
-        <p className="text-muted">
-          A new secret signs the deliveries to <b className="break-all text-text">{record.url}</b>.
-        </p>
-        <div className="flex flex-col gap-2">
-          <TextField
-            label="Overlap in hours"
-            inputMode="numeric"
-            value={form.values.overlap}
-            onChange={(t) => form.set('overlap', t)}
-            error={hours === null ? 'Enter a whole number from 0 to 168.' : form.fieldError('overlap_hours')}
-            hint={
-              hours === 0
-                ? 'The old secret signs no more at once: receivers that still have it refuse deliveries.'
-                : 'For this long the old secret signs as well.'
-            }
-          />
-          <div className="flex flex-wrap gap-2">
-            {overlaps.map((o) => (
-              <Button key={o.hours} size="sm" onClick={() => form.set('overlap', String(o.hours))}>
-                {o.label}
-              </Button>
-            ))}
-          </div>
-        </div>
-        <Submit
-          beside={
-            <AsCode
-              command={{
-                cli: `keygate webhooks rotate-secret ${record.webhook_id} --overlap-hours ${body.overlap_hours}`,
-                method: 'POST',
-                path,
-                body,
-              }}
-            />
+    <FormDialog
+      title="Rotate the signing secret"
+      form={form}
+      submit={() => {
+        if (hours === null) return;
+        void form.submit(async () => {
+          const { data } = await api.post('/v1/webhooks/{webhook_id}/rotate-secret', { path: { webhook_id: record.webhook_id }, body });
+          setMade(data as Schemas['NewWebhook']);
+          void changedAll();
+        });
+      }}
+      command={{
+        cli: `keygate webhooks rotate-secret ${record.webhook_id} --overlap-hours ${body.overlap_hours}`,
+        method: 'POST',
+        path,
+        body,
+      }}
+      label="Rotate the secret"
+      disabled={hours === null}
+      onClose={onClose}>
+      <p className="text-muted">
+        A new secret signs the deliveries to <b className="break-all text-text">{record.url}</b>.
+      </p>
+      <div className="flex flex-col gap-2">
+        <TextField
+          label="Overlap in hours"
+          inputMode="numeric"
+          value={form.values.overlap}
+          onChange={(t) => form.set('overlap', t)}
+          error={hours === null ? 'Enter a whole number from 0 to 168.' : form.fieldError('overlap_hours')}
+          hint={
+            hours === 0
+              ? 'The old secret signs no more at once: receivers that still have it refuse deliveries.'
+              : 'For this long the old secret signs as well.'
           }
-          label="Rotate the secret"
-          busy={form.busy}
-          error={form.rest}
-          disabled={hours === null}
-          onCancel={onClose}
         />
-      </form>
-    </Dialog>
+        <div className="flex flex-wrap gap-2">
+          {overlaps.map((o) => (
+            <Button key={o.hours} size="sm" onClick={() => form.set('overlap', String(o.hours))}>
+              {o.label}
+            </Button>
+          ))}
+        </div>
+      </div>
+    </FormDialog>
   );
 }
 
@@ -137,12 +128,7 @@ export function TestWebhook({ record, onClose }: ActionProps) {
   };
   return (
     <Dialog title="Test the endpoint" wide onClose={onClose} mayClose={() => !busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void send();
-        }}>
+      <Form onSubmit={send}>
         <p>
           An event of type <code className="font-mono">webhook.test</code> without data is sent to <b className="break-all">{record.url}</b>
           . It appears in the log of deliveries, and in no list of events.
@@ -158,7 +144,7 @@ export function TestWebhook({ record, onClose }: ActionProps) {
             </Button>
           </div>
         </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }
@@ -240,81 +226,71 @@ export function Recover({ record, onClose }: ActionProps) {
     );
   }
   return (
-    <Dialog title="Redeliver what failed" onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          if (!valid) return;
-          void form.submit(async () => {
-            // The new deliveries are those after the newest one of now, whatever the clocks say.
-            const newest = noLog
-              ? undefined
-              : (await api.get('/v1/webhook-deliveries', { query: { webhook_id: record.webhook_id, limit: 1 } })).data.data[0];
-            try {
-              const { data } = await api.post('/v1/webhooks/{webhook_id}/recover', {
-                path: { webhook_id: record.webhook_id },
-                body: { since },
-                signal: AbortSignal.timeout(180_000),
-              });
-              setBegun({ deliveries: Number(data.deliveries), after: newest });
-            } finally {
-              void changedAll();
-            }
-          });
-        }}>
-        <p className="text-muted">
-          Each event whose delivery to <b className="break-all text-text">{record.url}</b> failed, and that was not redelivered afterwards,
-          is sent again.
-        </p>
-        <div className="flex flex-col gap-2">
-          <TextField
-            label="Failed since"
-            mono
-            value={text}
-            placeholder={since}
-            onChange={set}
-            error={valid ? form.fieldError('since') : 'Enter a time, such as 2026-03-01T12:00:00Z, or how long ago, such as 12h.'}
-            hint={`That is ${showPoint(since)}. Failed deliveries are kept for 7 days.`}
-          />
-          <div>
-            <Ranges value={text === '' ? '24h' : (text as Range)} options={['15m', '1h', '24h', '7d']} onChange={set} />
-          </div>
-        </div>
-        <p aria-live="polite" className="rounded-md bg-hover px-3 py-2">
-          {noLog ? (
-            'Your key may not read the deliveries, so they are not counted.'
-          ) : !failed ? (
-            'Counting what failed…'
-          ) : failed.n === 0 ? (
-            'No delivery that was created since then has failed.'
-          ) : (
-            <>
-              <b>
-                {failed.more ? 'More than ' : ''}
-                {plural(failed.n, 'delivery', 'deliveries')}
-              </b>{' '}
-              created since then failed. Those that were redelivered afterwards are left out.
-            </>
-          )}
-        </p>
-        {form.error && form.error.status !== 422 && (
-          <p className="text-muted">Some deliveries may have begun. Redelivering again goes on with the rest.</p>
-        )}
-        <Submit
-          beside={
-            <AsCode
-              command={{ cli: `keygate webhooks recover ${record.webhook_id} --since ${since}`, method: 'POST', path, body: { since } }}
-            />
+    <FormDialog
+      title="Redeliver what failed"
+      form={form}
+      submit={() => {
+        if (!valid) return;
+        void form.submit(async () => {
+          // The new deliveries are those after the newest one of now, whatever the clocks say.
+          const newest = noLog
+            ? undefined
+            : (await api.get('/v1/webhook-deliveries', { query: { webhook_id: record.webhook_id, limit: 1 } })).data.data[0];
+          try {
+            const { data } = await api.post('/v1/webhooks/{webhook_id}/recover', {
+              path: { webhook_id: record.webhook_id },
+              body: { since },
+              signal: AbortSignal.timeout(180_000),
+            });
+            setBegun({ deliveries: Number(data.deliveries), after: newest });
+          } finally {
+            void changedAll();
           }
-          label="Redeliver"
-          busy={form.busy}
-          error={form.rest}
-          disabled={!valid}
-          onCancel={onClose}
+        });
+      }}
+      command={{ cli: `keygate webhooks recover ${record.webhook_id} --since ${since}`, method: 'POST', path, body: { since } }}
+      label="Redeliver"
+      disabled={!valid}
+      onClose={onClose}>
+      <p className="text-muted">
+        Each event whose delivery to <b className="break-all text-text">{record.url}</b> failed, and that was not redelivered afterwards, is
+        sent again.
+      </p>
+      <div className="flex flex-col gap-2">
+        <TextField
+          label="Failed since"
+          mono
+          value={text}
+          placeholder={since}
+          onChange={set}
+          error={valid ? form.fieldError('since') : 'Enter a time, such as 2026-03-01T12:00:00Z, or how long ago, such as 12h.'}
+          hint={`That is ${showPoint(since)}. Failed deliveries are kept for 7 days.`}
         />
-      </form>
-    </Dialog>
+        <div>
+          <Ranges value={text === '' ? '24h' : (text as Range)} options={['15m', '1h', '24h', '7d']} onChange={set} />
+        </div>
+      </div>
+      <p aria-live="polite" className="rounded-md bg-hover px-3 py-2">
+        {noLog ? (
+          'Your key may not read the deliveries, so they are not counted.'
+        ) : !failed ? (
+          'Counting what failed…'
+        ) : failed.n === 0 ? (
+          'No delivery that was created since then has failed.'
+        ) : (
+          <>
+            <b>
+              {failed.more ? 'More than ' : ''}
+              {plural(failed.n, 'delivery', 'deliveries')}
+            </b>{' '}
+            created since then failed. Those that were redelivered afterwards are left out.
+          </>
+        )}
+      </p>
+      {form.error && form.error.status !== 422 && (
+        <p className="text-muted">Some deliveries may have begun. Redelivering again goes on with the rest.</p>
+      )}
+    </FormDialog>
   );
 }
 

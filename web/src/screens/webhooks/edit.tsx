@@ -2,10 +2,8 @@ import { type Answer, api } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useEdit } from '../../lib/edit';
 import { quote } from '../../lib/shell';
-import { AsCode } from '../../ui/ascode';
-import { Conflict } from '../../ui/conflict';
-import { Dialog } from '../../ui/dialog';
-import { SelectField, Submit, TextField } from '../../ui/form';
+import { SelectField, TextField } from '../../ui/form';
+import { FormDialog } from '../../ui/formdialog';
 import { toast } from '../../ui/toast';
 import { EventsField } from './eventsfield';
 import type { Webhook } from './state';
@@ -38,44 +36,33 @@ export function EditWebhook({ first, onClose }: { first: Answer<Webhook>; onClos
     .filter(Boolean)
     .join(' ');
   return (
-    <Dialog title="Edit the endpoint" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form
-        className="flex flex-col gap-4"
-        onSubmit={(e) => {
-          e.preventDefault();
-          void submit();
-        }}>
-        {form.conflict && <Conflict {...form.conflict} />}
-        <TextField
-          label="URL"
-          autoFocus
-          mono
-          inputMode="url"
-          value={v.url}
-          onChange={(t) => form.set('url', t)}
-          error={form.fieldError('url')}
-        />
-        <SelectField
-          label="State"
-          value={v.state}
-          onChange={(t) => form.set('state', t)}
-          error={form.fieldError('state')}
-          options={[
-            { value: 'active', label: 'Active: receives events' },
-            { value: 'disabled', label: 'Disabled: receives nothing' },
-          ]}
-        />
-        <EventsField value={v.events} onChange={(e) => form.set('events', e)} error={form.fieldError('events')} />
-        <Submit
-          unchanged={!form.dirty}
-          beside={<AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${path.webhook_id}`, body }} />}
-          label="Save"
-          busy={form.busy}
-          error={form.rest}
-          onCancel={onClose}
-          disabled={form.conflict !== null}
-        />
-      </form>
-    </Dialog>
+    <FormDialog
+      title="Edit the endpoint"
+      wide
+      form={form}
+      submit={submit}
+      command={{ cli, method: 'PATCH', path: `/v1/webhooks/${path.webhook_id}`, body }}
+      onClose={onClose}>
+      <TextField
+        label="URL"
+        autoFocus
+        mono
+        inputMode="url"
+        value={v.url}
+        onChange={(t) => form.set('url', t)}
+        error={form.fieldError('url')}
+      />
+      <SelectField
+        label="State"
+        value={v.state}
+        onChange={(t) => form.set('state', t)}
+        error={form.fieldError('state')}
+        options={[
+          { value: 'active', label: 'Active: receives events' },
+          { value: 'disabled', label: 'Disabled: receives nothing' },
+        ]}
+      />
+      <EventsField value={v.events} onChange={(e) => form.set('events', e)} error={form.fieldError('events')} />
+    </FormDialog>
   );
 }
