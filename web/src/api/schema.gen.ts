@@ -914,8 +914,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Verify a key
-         * @description Checks whether a gateway-level key would be accepted for a request, which needs an owner that is not suspended too. Charges no rate limit. Needs the scope read.
+         * Verify a key or a token
+         * @description Checks whether a gateway-level key, or a token of an issuer, would be accepted for a request, which needs an owner that is not suspended too. Of a token that is refused, reason says why. Charges no rate limit. Needs the scope read.
          */
         post: operations["verifyKey"];
         delete?: never;
@@ -2160,10 +2160,16 @@ export interface components {
             client_ip: string;
             /**
              * Format: int64
-             * @description Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id and gateway_id are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows.
+             * @description Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id, gateway_id, issuer_id and subject are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows.
              * @example 1
              */
             count: number;
+            /**
+             * @description What the request had: key, or token for a token of an issuer of the gateway; null for neither. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests.
+             * @example key
+             * @enum {string|null}
+             */
+            credential: "key" | "token" | null;
             /** @description Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space. */
             diff?: {
                 [key: string]: unknown[] | null;
@@ -2173,6 +2179,11 @@ export interface components {
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
+            /**
+             * @description Issuer of the token; null without a token, and for one that was refused before its issuer was known.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            issuer_id: string | null;
             /**
              * @description Identifier of the key; also of an expired key, and of one that was revoked within the 24 hours before; null if the account has no such key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -2208,6 +2219,11 @@ export interface components {
              * @example req_01jz8y5c3te9b8r2m6q4v7x0ff
              */
             request_id: string;
+            /**
+             * @description Subject of the token; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+             * @example ada
+             */
+            subject: string | null;
             /**
              * @description Only in management records: identifier of the record that was changed.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -8432,13 +8448,30 @@ export interface components {
              * @description Why the request would be refused; null if valid is true.
              * @enum {string|null}
              */
-            code: "key_invalid" | "key_expired" | "scope_insufficient" | "owner_suspended" | null;
+            code: "key_invalid" | "key_expired" | "token_invalid" | "token_expired" | "scope_insufficient" | "owner_suspended" | null;
+            /**
+             * Format: date-time
+             * @description When the token expires; null for keys and for a token that was refused.
+             */
+            expires_at: string | null;
+            /**
+             * @description Issuer of the token; null for keys, and if the token was refused before its issuer was known.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            issuer_id: string | null;
             /** @description Identifier of the key; null if the account has no such key. */
             key_id: string | null;
-            /** @description Owner of the key; null if none was set. */
+            /** @description Owner of the key, or the one that the token names; null if there is none. */
             owner: string | null;
+            /** @description Plan that the token names; null for keys, and if it names none. */
+            plan: string | null;
             /**
-             * @description Scopes of the key, separated by spaces.
+             * @description Why a token was refused, which its bearer is not told; null for keys, and for a token that passes its checks.
+             * @example the claim aud has none of the issuer's audiences: it has "web"
+             */
+            reason: string | null;
+            /**
+             * @description Scopes of the key or of the token, separated by spaces.
              * @example read
              */
             scope: string | null;
@@ -8447,6 +8480,11 @@ export interface components {
              * @enum {string|null}
              */
             state: "active" | "expired" | "revoked" | null;
+            /**
+             * @description Subject of the token; null for keys and for a token that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+             * @example ada
+             */
+            subject: string | null;
             /** @description Whether the request would pass the checks of key, gateway and scope. */
             valid: boolean;
         };
@@ -8457,10 +8495,10 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description The key to verify.
+             * @description The key to verify. Give either key or token.
              * @example kg_4tQx9ZexampleexampleexampleexAmple
              */
-            key: string;
+            key?: string | null;
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -8471,6 +8509,11 @@ export interface components {
              * @example /orders/17
              */
             path?: string | null;
+            /**
+             * @description The token to verify, of an issuer that the gateway names; without gateway_id, of any issuer of the account. It is checked with the keys of the issuer that are stored.
+             * @example eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl
+             */
+            token?: string | null;
         };
         Webhook: {
             /**
