@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -166,7 +165,7 @@ func TestKeysOfTenantsComeFromPublicAddresses(t *testing.T) {
 func TestProviderReplacesItsKey(t *testing.T) {
 	s := keygatetest.Start(t)
 	p := newIdentityProvider(t)
-	before, after := tokentest.New(t, rand.Reader), tokentest.New(t, rand.Reader)
+	before, after := tokentest.New([32]byte{1}), tokentest.New([32]byte{2})
 	p.jwks = before.JWKS()
 	i, err := s.Admin.CreateIssuer(t.Context(), client.CreateIssuerRequest{Name: "login", Issuer: p.URL, CA: p.ca, Audiences: []string{"api"}})
 	if err != nil {
