@@ -190,10 +190,11 @@ side. If more of them fail there, or it is slower, the canary is aborted and all
 	f.StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	f.StringVar(&o.upstream, "upstream", "", "`name` of the upstream that is judged; required")
 	f.StringArrayVar(&o.routes, "route", nil, "`id` or path of a route; may be repeated (default: all that do not have the upstream)")
-	f.Float64SliceVar(&o.steps, "steps", nil, "`percent` of the callers in each step, separated by commas (default 1,5,25,50)")
+	f.Float64SliceVar(&o.steps, "steps", nil, "`percent` of the callers in each step, separated by commas")
+	f.Lookup("steps").DefValue = "1,5,25,50"
 	f.StringVar(&o.hold, "hold", "", "`duration` of a step, at least (default 10m)")
-	f.Float64Var(&o.moreThan, "errors-more-than", 0, "percentage `points` of errors that abort the canary if it has certainly more (default 1, unless --p95-ratio is given)")
-	f.Float64Var(&o.ratio, "p95-ratio", 0, "`factor` of the other upstream's p95 beyond which a request is slow (default: latency aborts nothing)")
+	f.Float64Var(&o.moreThan, "errors-more-than", 1, "by how many percentage `points` more requests may fail than on the other upstream before the canary is aborted")
+	f.Float64Var(&o.ratio, "p95-ratio", 0, "`factor` of the other upstream's p95 beyond which a request is slow (default: latency aborts nothing); needs a hold of 4m or more")
 	f.Int64Var(&o.minRequests, "min-requests", 0, "`number` of requests of each side before a step ends (default 1000)")
 	f.StringVar(&o.whenDone, "when-done", "", "`what` happens after the last step: promote or hold (default hold)")
 	return c
@@ -221,10 +222,7 @@ func (o *canaryStart) run(c *cobra.Command, _ []string) error {
 		in.WhenDone = given(client.StartCanaryRequestWhenDone(o.whenDone))
 	}
 	if f.Changed("errors-more-than") || f.Changed("p95-ratio") {
-		in.Abort = &client.CanaryAbortInput{}
-	}
-	if f.Changed("errors-more-than") {
-		in.Abort.Errors = &client.CanaryErrorsInput{MoreThan: o.moreThan}
+		in.Abort = &client.CanaryAbortInput{Errors: &client.CanaryErrorsInput{MoreThan: o.moreThan}}
 	}
 	if f.Changed("p95-ratio") {
 		in.Abort.Latency = &client.CanaryLatencyInput{P95Ratio: o.ratio}
@@ -272,7 +270,17 @@ const watchInterval = 2 * time.Second
 // abortedError reports that the canary that was watched was aborted.
 type abortedError struct{ why string }
 
-func (e *abortedError) Error() string { return "the canary was aborted: " + e.why }
+func (e *abortedError) Error() string {
+	return "the canary was " + inState(string(client.CanaryStateAborted), e.why)
+}
+
+// inState returns an explanation with the state of its canary in front, unless it begins with that.
+func inState(state, explanation string) string {
+	if strings.HasPrefix(explanation, state) {
+		return explanation
+	}
+	return state + ": " + explanation
+}
 
 func newCanaryWatch(a *app) *cobra.Command {
 	o := canaryOf(a, true)
@@ -327,7 +335,7 @@ func (o *canaryCommand) showChange(c *client.Canary) error {
 		return o.PrintLine(c)
 	}
 	now := time.Now()
-	_, err := fmt.Fprintf(o.Out, "%s  %s: %s\n", terminal.Moment(&now), canaryState(c), terminal.Clean(c.Explanation))
+	_, err := fmt.Fprintf(o.Out, "%s  %s\n", terminal.Moment(&now), inState(canaryState(c), terminal.Clean(c.Explanation)))
 	for _, line := range c.Lines {
 		if err == nil {
 			_, err = fmt.Fprintf(o.Out, "  commit %s\n", terminal.Clean(line))

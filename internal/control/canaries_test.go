@@ -473,6 +473,8 @@ func TestInvalidCanaries(t *testing.T) {
 	c.put(upstreamPatch("third", "https://third.internal"))
 	onThird, err := c.CreateRoute(ctx(), c.caller, c.id, gateway.RouteSpec{Path: "/t", Methods: []string{"GET"}, Upstream: "third"})
 	c.must(err)
+	onNone, err := c.CreateRoute(ctx(), c.caller, c.id, gateway.RouteSpec{Path: "/gone", Methods: []string{"GET"}, Handling: &gateway.Handling{Respond: &gateway.Respond{Status: 410}}})
+	c.must(err)
 	percents := func(texts ...string) (list []gateway.Percent) {
 		for _, s := range texts {
 			list = append(list, gateway.ParsePercent(s))
@@ -493,6 +495,7 @@ func TestInvalidCanaries(t *testing.T) {
 		"an unknown route":     {func(in *control.CanaryInput) { in.Routes = []string{c.routes[0], "rt_x"} }, "routes[1]"},
 		"a route twice":        {func(in *control.CanaryInput) { in.Routes = []string{c.routes[0], c.routes[0]} }, "routes[1]"},
 		"a route of next":      {func(in *control.CanaryInput) { in.Routes = []string{onNext.ID} }, "routes[0]"},
+		"a route of none":      {func(in *control.CanaryInput) { in.Routes = []string{c.routes[0], onNone.ID} }, "routes[1]"},
 		"routes of two":        {func(in *control.CanaryInput) { in.Routes = []string{c.routes[0], onThird.ID} }, "routes"},
 		"steps that are none":  {func(in *control.CanaryInput) { in.Steps = percents(); in.Steps = []gateway.Percent{} }, "steps"},
 		"21 steps":             {func(in *control.CanaryInput) { in.Steps = make([]gateway.Percent, 21) }, "steps"},
@@ -517,6 +520,19 @@ func TestInvalidCanaries(t *testing.T) {
 			}
 			return err
 		}, fault.ValidationFailed, "")
+	}
+}
+
+// Guarantee: a canary of all routes leaves out those that reach no upstream.
+func TestCanaryOfAllRoutes(t *testing.T) {
+	c := newCanaries(t)
+	for path, handling := range map[string]gateway.Handling{
+		"/old": {Redirect: &gateway.Redirect{To: "/a", Status: 308}}, "/gone": {Respond: &gateway.Respond{Status: 410}},
+	} {
+		c.must(second(c.CreateRoute(ctx(), c.caller, c.id, gateway.RouteSpec{Path: path, Methods: []string{"GET"}, Handling: &handling})))
+	}
+	if got := c.start(nil).Plan.Routes; !slices.Equal(got, c.routes) {
+		t.Errorf("got the routes %q, want %q", got, c.routes)
 	}
 }
 

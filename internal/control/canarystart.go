@@ -174,16 +174,16 @@ func (in *CanaryInput) choose(ctx context.Context, tx ReadTx, g *gateway.Gateway
 	return c, nil
 }
 
-// allOf returns all routes of a table that do not name the upstream of the canary.
+// allOf returns all routes of a table whose requests go to another upstream than that of the canary.
 func (in *CanaryInput) allOf(table []gateway.Route) (routes []*gateway.Route, err error) {
 	for i := range table {
-		if upstreamName(&table[i]) != in.Upstream {
+		if r := &table[i]; upstreamName(r) != in.Upstream && !r.Handling.Responds() {
 			routes = append(routes, &table[i])
 		}
 	}
 	switch {
 	case len(routes) == 0:
-		return nil, fault.Invalid("routes", "would be empty: the gateway has no route with another upstream than %s", in.Upstream)
+		return nil, fault.Invalid("routes", "would be empty: the gateway has no route whose requests go to another upstream than %s", in.Upstream)
 	case len(routes) > canary.MaxRoutes:
 		return nil, fault.Invalid("routes", "would be %d routes, and a canary has at most %d: name its routes", len(routes), canary.MaxRoutes)
 	}
@@ -208,6 +208,8 @@ func (in *CanaryInput) named(table []gateway.Route) ([]*gateway.Route, error) {
 		switch field := fmt.Sprintf("routes[%d]", i); {
 		case r == nil:
 			problems = append(problems, fault.Invalid(field, "the gateway has no route %.64s: list its routes", routeID))
+		case r.Handling.Responds():
+			problems = append(problems, fault.Invalid(field, "the route %s redirects or responds by itself, so it reaches no upstream: leave it out", r.Path))
 		case upstreamName(r) == in.Upstream:
 			problems = append(problems, fault.Invalid(field, "the route %s has the upstream %s already: leave it out", r.Path, in.Upstream))
 		}

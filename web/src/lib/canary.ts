@@ -21,12 +21,13 @@ export const stepWords = ({ step, steps }: Pick<Canary, 'step' | 'steps'>): stri
 
 // explanationWords returns what was last decided as a sentence. One that begins with a code keeps it.
 export const explanationWords = ({ explanation: said }: Pick<Canary, 'explanation'>): string =>
-  /^\p{Ll}+[ ,:]/u.test(said) ? said.charAt(0).toUpperCase() + said.slice(1) : said;
+  /^\p{Ll}+([ ,:]|$)/u.test(said) ? said.charAt(0).toUpperCase() + said.slice(1) : said;
 
 // abortWords says when a canary is aborted by itself.
 export function abortWords({ abort }: Pick<Canary, 'abort'>): string[] {
   const said: string[] = [];
-  if (abort.errors) said.push(`More than ${abort.errors.more_than} percentage points more bad requests`);
+  if (abort.errors)
+    said.push(`More than ${abort.errors.more_than} percentage ${abort.errors.more_than === 1 ? 'point' : 'points'} more bad requests`);
   if (abort.latency) said.push(`More than 5 % of the requests slower than ${abort.latency.p95_ratio} times the other side's p95`);
   return said;
 }

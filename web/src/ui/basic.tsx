@@ -124,11 +124,13 @@ export function useNow(): number {
 // Time shows how long ago a time was, or how far it is, and the exact time on hover. In a table it is as wide as it
 // gets, so that the columns do not move when it changes.
 export function Time({ at, none = '–' }: { at: string | null | undefined; none?: string }) {
-  const now = useNow();
+  const ticked = useNow();
   if (!at) return <span className="text-muted">{none}</span>;
+  const time = Date.parse(at);
+  const now = time > ticked ? Math.max(ticked, serverNow()) : ticked; // it may have come since the last tick
   return (
     <time dateTime={at} title={exact(at)} className="whitespace-nowrap tabular-nums [td_&]:inline-block [td_&]:min-w-[10ch]">
-      {relative(Date.parse(at), now)}
+      {relative(time, now)}
     </time>
   );
 }

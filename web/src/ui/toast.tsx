@@ -32,7 +32,9 @@ export function Toasts() {
   return (
     <div role="status" className="pointer-events-none fixed right-4 bottom-4 z-50 flex flex-col items-end gap-2">
       {shown.map((m) => (
-        <div key={m.id} className="flex max-w-sm items-center gap-2 rounded-md border border-line bg-raised px-3 py-2 break-all shadow-lg">
+        <div
+          key={m.id}
+          className="flex max-w-sm items-center gap-2 rounded-md border border-line bg-raised px-3 py-2 wrap-anywhere shadow-lg">
           <Icon name="check" className="text-ok" />
           {m.text}
         </div>

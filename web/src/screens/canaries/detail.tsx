@@ -40,9 +40,9 @@ function CanaryDetail({ canary: c }: { canary: Canary }) {
       {c.lines.length > 0 && (
         <Panel title="Lines to commit">
           <p className="mb-3 text-muted">
-            The routes come from a repository or a file. Give them this upstream there, and push it: that ends the canary.
+            The routes come from a file, a document or a repository. Give them this upstream there, and push it: that ends the canary.
           </p>
-          <Code label="Lines to commit" text={c.lines.map((l) => `- ${l}`).join('\n')} />
+          <Code label="Lines to commit" text={c.lines.map((l) => (l.startsWith('{') ? `- ${l}` : l)).join('\n')} />
         </Panel>
       )}
       <Track canary={c} />
@@ -68,7 +68,8 @@ function Track({ canary: c }: { canary: Canary }) {
   return (
     <ol aria-label="Course" className="flex flex-wrap items-center gap-2">
       {stops.map((stop, i) => {
-        const over = i < at || (i === at && c.state === 'promoted');
+        const passed = i === c.steps.length || c.progress.some((p) => p.step === i + 1); // a promotion by hand passes over steps
+        const over = passed && (i < at || (i === at && c.state === 'promoted'));
         const present = i === at && !over;
         return (
           <li key={stop} className="flex items-center gap-2">
