@@ -33,8 +33,16 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		g.GlobalLimit = ratelimit.Config{Sustained: maybe(rateOf()).Draw(t, "sustained"), Burst: maybe(rateOf()).Draw(t, "burst")}
 		g.Timeout = rapid.SampledFrom([]string{"1s", "60s", "1h"}).Draw(t, "timeout")
 		g.MaxBodyBytes = rapid.Int64Min(0).Draw(t, "max_body_bytes")
-		if g.Requests = rapid.Make[gateway.Requests]().Draw(t, "requests"); len(g.Requests.KeyHeaders) == 0 {
-			g.Requests.KeyHeaders = nil
+		r := &g.Requests
+		*r = rapid.Make[gateway.Requests]().Draw(t, "requests")
+		lists := []*[]string{&r.KeyHeaders, &r.AllowIPs, &r.DenyIPs}
+		if r.Maintenance != nil {
+			lists = append(lists, &r.Maintenance.Allow)
+		}
+		for _, list := range lists {
+			if len(*list) == 0 {
+				*list = nil // an empty list is stored as none
+			}
 		}
 		if g.Requests.Split = nil; rapid.Bool().Draw(t, "has a split") {
 			g.Requests.Split = aSplit()
