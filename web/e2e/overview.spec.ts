@@ -1,4 +1,5 @@
 import { expect, signIn, test } from './keygate';
+import { overflowing, settled } from './screens';
 
 // Guarantee: a paused overview reads nothing more, neither in time nor when its window comes to the front; one
 // that goes on does.
@@ -73,4 +74,45 @@ test('an endpoint that is down is seen before its deliveries are given up', asyn
   const table = page.getByRole('table', { name: 'Failing webhooks' });
   await expect(table.getByRole('row')).toHaveCount(2); // with the head
   await expect(table.getByRole('row').nth(1)).toContainText(`${upstream.url}/down`);
+});
+
+// Guarantee: identifiers of owners, which may differ at the end alone, are shown whole on narrow and middle pages.
+test('identifiers are whole on narrow pages', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    config: 'routes: [{path: /*, methods: [GET]}]',
+  });
+  await keygate.call('POST', '/v1/plans', { name: 'pro', limits: [{ name: 'ever', quota: '5/total', per: 'owner', warn_at: [20] }] });
+  const ids = ['1', '2'].map((end) => `customer-of-europe-and-the-west-00000000000${end}`);
+  const owners: string[] = [];
+  for (const id of ids) {
+    owners.push((await keygate.call('POST', '/v1/owners', { external_id: id, plan: 'pro' })).owner_id);
+    const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read', owner: id });
+    expect(await keygate.request('/', key)).toBe(200);
+  }
+  await expect.poll(async () => (await keygate.call('GET', '/v1/events?type=quota.threshold')).data.length).toBe(2);
+  await signIn(page, keygate, 'settings');
+  for (const path of ['', 'usage-records?state=open', 'owners', `owners/${owners[1]}`]) {
+    await page.goto(keygate.url + path);
+    for (const width of [360, 900]) {
+      await page.setViewportSize({ width, height: 800 });
+      await settled(page);
+      for (const id of path.includes(owners[1]!) ? ids.slice(1) : ids) {
+        const shown = page.locator('main').getByText(id, { exact: true }).filter({ visible: true });
+        await expect(shown.first()).toBeVisible();
+        const cut = await shown.evaluateAll((all) =>
+          all.flatMap((text) => {
+            const found: string[] = [];
+            for (let e: Element | null = text; e && e.nodeName !== 'MAIN'; e = e.parentElement) {
+              if (getComputedStyle(e).overflowX === 'hidden' && e.scrollWidth > e.clientWidth) found.push(e.outerHTML);
+            }
+            return found;
+          }),
+        );
+        expect.soft(cut, `${path || 'overview'} at ${width} px`).toEqual([]);
+      }
+      expect.soft(await overflowing(page), `${path || 'overview'} at ${width} px`).toEqual([]);
+    }
+  }
 });

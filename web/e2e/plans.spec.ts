@@ -268,3 +268,29 @@ test('owners are found, and shown to whoever may read', async ({ page, keygate }
   await page.getByRole('option', { name: 'pro', exact: true }).click();
   await expect(page.getByRole('heading', { name: 'pro', level: 1 })).toBeVisible();
 });
+
+// Guarantee: the selects of the editor have room for what is chosen.
+test('the choices of a limit are not cut off', async ({ page, keygate }) => {
+  const { plan_id } = await keygate.call('POST', '/v1/plans', {
+    name: 'pro',
+    limits: [{ name: 'ever', quota: '5/total', per: 'owner', overage: 'allow' }],
+  });
+  await signIn(page, keygate, `plans/${plan_id}/edit`);
+  const selects = page.getByRole('group', { name: 'Limit 1' }).locator('select');
+  await expect(selects).toHaveCount(5);
+  for (const width of [360, 900, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    const cut = await selects.evaluateAll((all) =>
+      all.flatMap((e) => {
+        const free = e.cloneNode(true) as HTMLElement;
+        free.style.position = 'absolute';
+        free.style.width = 'max-content';
+        e.parentElement!.append(free);
+        const [needed, has] = [free.getBoundingClientRect().width, e.getBoundingClientRect().width];
+        free.remove();
+        return needed > has ? [`${e.textContent}: ${needed} > ${has}`] : [];
+      }),
+    );
+    expect.soft(cut, `at ${width} px`).toEqual([]);
+  }
+});

@@ -161,7 +161,7 @@ test('a quota is edited', async ({ page, keygate, watch }) => {
   });
 });
 
-// Guarantee: the overview lists whose quotas passed a threshold, the highest of each window, and leads to the owner or the key;
+// Guarantee: the overview lists whose quotas passed a threshold, the highest of each window, and when, and leads to the owner or the key;
 // without any there is no such list.
 test('the overview has the thresholds that were passed', async ({ page, keygate, upstream }) => {
   await keygate.call('POST', '/v1/gateways', {
@@ -185,11 +185,11 @@ test('the overview has the thresholds that were passed', async ({ page, keygate,
   await expect(list.locator('tbody tr')).toHaveCount(2);
   const ofOwner = list.locator('tbody tr').filter({ hasText: 'acme' });
   await expect(ofOwner).toContainText('pro.ever');
-  await expect(ofOwner).toContainText('100 %');
+  await expect(ofOwner).toContainText('passed 100 % of 5 requests at ');
   await expect(ofOwner).toContainText('never');
   const ofKey = list.locator('tbody tr').filter({ hasText: 'Smoke tests' });
   await expect(ofKey).toContainText('each.per-month');
-  await expect(ofKey).toContainText('20 %');
+  await expect(ofKey).toContainText('passed 20 % of 5 requests at ');
   await expect(ofKey.getByRole('link')).toHaveAttribute('href', `/keys/${alone.key_id}`);
   await ofOwner.getByRole('link').click();
   await expect(page).toHaveURL(`${keygate.url}owners/${owner_id}`);
