@@ -377,7 +377,7 @@ func (a *app) readSecret(prompt, what string) (string, error) {
 	}
 	line = strings.TrimSpace(line)
 	if line == "" {
-		return "", usagef("no " + what + " was given: type it at the prompt or pass it on standard input")
+		return "", usagef("no %s was given: type it at the prompt or pass it on standard input", what)
 	}
 	return line, nil
 }
