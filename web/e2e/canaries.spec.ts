@@ -67,7 +67,7 @@ test('a canary is started, paused, resumed and aborted', async ({ page, keygate,
   await wrong('Slower', '1', /Slower must be/, '');
   await dialog.getByLabel('Upstream').selectOption('default');
   await start.click();
-  await expect(dialog.getByLabel('Routes', { exact: true })).toHaveAccessibleDescription(/no route with another upstream/);
+  await expect(dialog.getByLabel('Routes', { exact: true })).toHaveAccessibleDescription(/no route whose requests go to another upstream/);
   await dialog.getByLabel('Upstream').selectOption('next');
   await dialog.getByLabel('Routes', { exact: true }).selectOption('some');
   await start.click();

@@ -58,6 +58,7 @@ test('an empty rule is none', () => {
     abort: { errors: { more_than: 1 }, latency: { p95_ratio: 2 } },
   });
   expect(canaryBody({ ...values, errors: '', latency: '2' })).toEqual({ upstream: 'next', abort: { latency: { p95_ratio: 2 } } });
+  expect(canaryFlags({ ...values, errors: '', latency: '2' })).toEqual(['--upstream next', '--errors-more-than 100', '--p95-ratio 2']);
   expect(canaryBody({ ...values, errors: ' ' })).toEqual({ upstream: 'next', abort: {} });
   expect(stepsOf(' ')).toEqual([]);
 });

@@ -148,7 +148,8 @@ export function canaryFlags(v: CanaryValues): string[] {
     ...(v.which === 'some' ? v.routes.map((id) => `--route ${id}`) : []),
     ...('steps' in body ? [`--steps ${quote(stepsOf(v.steps).join(','))}`] : []),
     ...('hold' in body ? [`--hold ${quote(v.hold.trim())}`] : []),
-    ...('abort' in body && v.errors.trim() ? [`--errors-more-than ${quote(v.errors.trim())}`] : []),
+    // The command always has such a rule, and no side can fail by more than 100 points more.
+    ...('abort' in body ? [`--errors-more-than ${quote(v.errors.trim() || '100')}`] : []),
     ...(v.latency.trim() ? [`--p95-ratio ${quote(v.latency.trim())}`] : []),
     ...('min_requests' in body ? [`--min-requests ${quote(String(body.min_requests))}`] : []),
     ...(v.when_done === 'promote' ? ['--when-done promote'] : []),
