@@ -31,17 +31,9 @@ func (o *costFlag) read(a *app) error {
 	if o.file == "" {
 		return nil
 	}
-	d, err := a.readDocument(o.file)
+	rules, err := readPart(a, o.file, gateway.ParseCost)
 	if err != nil {
 		return err
-	}
-	content, err := gateway.ResolveEnv(d.content, a.Env)
-	if err != nil {
-		return a.mistakes(d, err)
-	}
-	rules, err := gateway.ParseCost(content)
-	if err != nil {
-		return a.mistakes(d, err)
 	}
 	return json.Unmarshal(rules.AppendJSON(nil), &o.cost)
 }

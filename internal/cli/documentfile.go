@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/client/apply"
 	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/openapi"
 	"github.com/keygate/keygate/internal/openapi/bundle"
 )
@@ -42,6 +43,20 @@ func (a *app) readDocument(name string) (*documentFile, error) {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
 	return newDocumentFile(name, content), nil
+}
+
+// readPart reads a file with a part of a configuration, or standard input for "-", and parses it with the values of the
+// environment that it names.
+func readPart[T any](a *app, name string, parse func([]byte) (T, error)) (part T, err error) {
+	d, err := a.readDocument(name)
+	if err != nil {
+		return part, err
+	}
+	content, err := gateway.ResolveEnv(d.content, a.Env)
+	if err == nil {
+		part, err = parse(content)
+	}
+	return part, a.mistakes(d, err)
 }
 
 // readSpec reads an OpenAPI document and puts the files that its path items refer to into it.

@@ -47,17 +47,9 @@ func (o *handlingFlags) read(a *app) error {
 	if _, err := o.redirectInput(); err != nil || o.respond == "" {
 		return err
 	}
-	d, err := a.readDocument(o.respond)
+	r, err := readPart(a, o.respond, gateway.ParseRespond)
 	if err != nil {
 		return err
-	}
-	content, err := gateway.ResolveEnv(d.content, a.Env)
-	if err != nil {
-		return a.mistakes(d, err)
-	}
-	r, err := gateway.ParseRespond(content)
-	if err != nil {
-		return a.mistakes(d, err)
 	}
 	o.responds = &client.RespondInput{Status: r.Status, ContentType: given(r.ContentType), Body: given(r.Body)}
 	if r.Headers != nil {

@@ -18,7 +18,6 @@ import (
 	"github.com/keygate/keygate/client/apply"
 	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/plan"
 )
 
@@ -118,15 +117,9 @@ func (o *planFlags) read(c *cobra.Command) error {
 			return usagef("--file has the whole plan: it cannot be used with --%s", flag)
 		}
 	}
-	d, err := o.readDocument(o.file)
-	if err != nil {
-		return err
-	}
-	content, err := gateway.ResolveEnv(d.content, o.Env)
-	if err == nil {
-		o.whole, err = plan.ParsePlan(content)
-	}
-	return o.mistakes(d, err)
+	whole, err := readPart(o.app, o.file, plan.ParsePlan)
+	o.whole = whole
+	return err
 }
 
 // limitsOf returns the limits of the flags or of the file, with the identifiers of their gateways.

@@ -259,7 +259,7 @@ func (r *SplitRequest) sharer() (caller uint64, by int) {
 	return caller, by
 }
 
-// sharesOf returns a share of some sharers, and the rest, in words.
+// sharesOf returns, in words, a share of the callers or requests that sharers names, and the rest of them.
 func sharesOf(sharers string, share gateway.Percent) (own, rest string) {
 	return share.String() + " % of " + sharers, (gateway.Percent(balance.MaxShare) - share).String() + " % of " + sharers
 }
