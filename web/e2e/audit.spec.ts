@@ -125,6 +125,8 @@ test('the changes of one request are all followed', async ({ page, keygate, watc
   for (let i = 0; i < 3; i++) await keygate.call('POST', '/v1/keys', { name: `k${i}`, scope: 'read', gateway_id: gateway.gateway_id });
   await signIn(page, keygate, 'audit?kind=management&follow=1');
   await expect(page.getByRole('button', { name: 'gateway.create' })).toBeVisible();
+  const created = page.getByRole('row').filter({ has: page.getByRole('button', { name: 'gateway.create' }) });
+  await expect(created).toContainText('orders'); // the page has read the gateway, which is a 404 from now on
   await keygate.call('DELETE', `/v1/gateways/${gateway.gateway_id}`);
   await expect(page.getByRole('button', { name: 'key.revoke' })).toHaveCount(3);
   await page.getByRole('button', { name: 'Stop following' }).click();
