@@ -185,7 +185,8 @@ func TestTargetsOfNames(t *testing.T) {
 }
 
 // Guarantee (contract, 4.6): an account that may reach only public addresses has no target at another address, and sees none, while one that may
-// reach all has them. If none is left, the target is reached by its name, where the guard refuses it.
+// reach all has them. If none is left, the target keeps its name and connects to an address that the guard refuses: a connection that was
+// made when the name had another one serves no more requests.
 func TestAddressesThatAnAccountMayNotReach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		by := &names{of: map[string][]string{"app": {"10.0.0.1", "192.0.2.1"}, "db": {"10.0.0.2"}}}
@@ -203,7 +204,7 @@ func TestAddressesThatAnAccountMayNotReach(t *testing.T) {
 		h.source.PutGateway(other)
 		h.catchUp()
 		wantTargets(t, h, g.ID, "of the operator", "10.0.0.1:80 weight 1", "192.0.2.1:80 weight 1", "10.0.0.2:80 weight 1")
-		wantTargets(t, h, other.ID, "of a tenant", "192.0.2.1:80 weight 1 degraded", "db:80 weight 1 by name")
+		wantTargets(t, h, other.ID, "of a tenant", "192.0.2.1:80 weight 1 degraded", "db:80 weight 1 at 10.0.0.2:80")
 	})
 }
 

@@ -308,7 +308,9 @@ const (
 )
 
 // balanceConfig returns the configuration of u's Balance, with the addresses that are known of the names of its targets. A
-// target of whose name none is known is one address, whose name is looked up at each connect. The caller holds f.publishing.
+// target of whose name none is known is one address, whose name is looked up at each connect. One of whose name all are refused
+// shows the name, and connects to one of them, which the guard refuses: connections to an address that the name had before serve
+// no more requests. The caller holds f.publishing.
 func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 	c, most := u.config, max(1, min(resolve.MaxRecords, maxAddresses/len(u.Targets)))
 	before := u.resolved
@@ -321,25 +323,26 @@ func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 			c.Targets = append(c.Targets, one)
 			continue
 		}
-		addresses, degraded := f.addressesOf(t, account)
-		if one.Degraded = degraded; len(addresses) == 0 {
+		addresses, refused, degraded := f.addressesOf(t, account)
+		one.Degraded = degraded
+		if len(addresses) == 0 && !refused.IsValid() {
 			c.Targets = append(c.Targets, one)
 			continue
 		}
 		if u.resolved == nil {
 			u.resolved = map[resolvedAt]*Target{}
 		}
+		if len(addresses) == 0 {
+			one.Use = u.resolveTo(t, refused.String(), before, len(c.Targets))
+			c.Targets = append(c.Targets, one)
+			continue
+		}
 		for _, a := range addresses[:min(len(addresses), most)] {
 			at := one
 			at.Address, at.ByName, at.Unchecked = a.to.String(), false, false
 			at.Weight = min(maxWeight, t.weight*a.Weight)
 			at.Backup = t.backup || a.Backup
-			key := resolvedAt{t, at.Address}
-			use := before[key]
-			if use == nil {
-				use = t.resolvedTo(at.Address, len(c.Targets))
-			}
-			u.resolved[key], at.Use = use, use
+			at.Use = u.resolveTo(t, at.Address, before, len(c.Targets))
 			c.Targets = append(c.Targets, at)
 		}
 	}
@@ -352,18 +355,33 @@ type foundAddress struct {
 	to netip.AddrPort
 }
 
-// addressesOf returns the addresses that are known of the name of a target, without those that its account may not see.
-// degraded is set if they may be old, or are not all.
-func (f *Follower) addressesOf(t *Target, account string) (list []foundAddress, degraded bool) {
+// addressesOf returns the addresses that are known of the name of a target, without those that its account may not see, of which
+// refused is the first. degraded is set if the list may be old, or does not have all.
+func (f *Follower) addressesOf(t *Target, account string) (list []foundAddress, refused netip.AddrPort, degraded bool) {
 	found := f.cfg.Names.Found(account, t.lookup.name)
 	hides := t.PublicOnly && f.cfg.MayReach != nil
 	for _, r := range found.Records {
 		to := netip.AddrPortFrom(r.Addr, cmp.Or(r.Port, t.lookup.port))
-		if !hides || f.cfg.MayReach(to) {
+		switch {
+		case !hides || f.cfg.MayReach(to):
 			list = append(list, foundAddress{r, to})
+		case !refused.IsValid():
+			refused = to
 		}
 	}
-	return list, found.Degraded || len(list) > 0 && len(list) < len(found.Records)
+	return list, refused, found.Degraded || len(list) > 0 && len(list) < len(found.Records)
+}
+
+// resolveTo returns the target of u with connections that go to an address, the one in before if it has it, and keeps it in
+// u.resolved.
+func (u *Upstream) resolveTo(t *Target, address string, before map[resolvedAt]*Target, index int) *Target {
+	key := resolvedAt{t, address}
+	use := before[key]
+	if use == nil {
+		use = t.resolvedTo(address, index)
+	}
+	u.resolved[key] = use
+	return use
 }
 
 // resolvedTo returns the target with connections that go to an address.
