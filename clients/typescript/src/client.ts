@@ -144,7 +144,8 @@ export class Pages<P extends { data: unknown[] }> implements AsyncIterable<P['da
 /** Calls the management API. */
 export class Client {
   private readonly base: string;
-  private readonly config: Config;
+  // What is printed of a client in a log has no key.
+  readonly #config: Config;
 
   /** Throws a TypeError if the address or the key cannot be one. */
   constructor(config: Config) {
@@ -154,9 +155,7 @@ export class Client {
     }
     if (!/^[!-~]+$/.test(config.key)) throw new TypeError('key must be an account-level key, without spaces or line breaks');
     this.base = url.origin + url.pathname.replace(/\/+$/, '');
-    this.config = { ...config };
-    // What is printed of a client in a log has no key.
-    Object.defineProperty(this, 'config', { enumerable: false });
+    this.#config = { ...config };
   }
 
   /** Makes a call and returns its response, whose body is not read yet. */
@@ -231,7 +230,7 @@ export class Client {
     repeatable: boolean,
     take: (response: Response, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const headers: Record<string, string> = { Authorization: `Bearer ${this.config.key}`, ...call.headers };
+    const headers: Record<string, string> = { Authorization: `Bearer ${this.#config.key}`, ...call.headers };
     let body = call.body;
     if (typeof body === 'string' || body instanceof Uint8Array) {
       headers['Content-Type'] ??= 'application/yaml';
@@ -273,14 +272,14 @@ export class Client {
     call: Call,
     take: (response: Response, signal: AbortSignal) => Promise<T>,
   ): Promise<T> {
-    const timeout = call.timeout ?? this.config.timeout ?? 60_000;
+    const timeout = call.timeout ?? this.#config.timeout ?? 60_000;
     const ends = new AbortController();
     const stop = () => ends.abort(call.signal!.reason);
     call.signal?.throwIfAborted();
     call.signal?.addEventListener('abort', stop);
     const timer = setTimeout(() => ends.abort(new DOMException(`there was no response within ${timeout} ms`, 'TimeoutError')), timeout);
     try {
-      const send = this.config.fetch ?? fetch;
+      const send = this.#config.fetch ?? fetch;
       // A redirect would send the key to another address.
       const response = await send(url, { ...init, redirect: 'manual', credentials: 'omit', cache: 'no-store', signal: ends.signal });
       if (response.status < 200 || response.status > 299) throw await errorOf(response, ends.signal);
@@ -297,7 +296,7 @@ export class Client {
 /** The calls of a resource. */
 export class Resource {
   /** @internal */
-  protected readonly client!: Client;
+  declare protected readonly client: Client;
 
   constructor(client: Client) {
     Object.defineProperty(this, 'client', { value: client });
