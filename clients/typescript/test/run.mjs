@@ -22,9 +22,11 @@ try {
   }
   run(join(here, '..', 'node_modules', '.bin', 'tsc'), ['-p', 'test/tsconfig.json']);
   const tests = readdirSync(join(project, 'built')).filter((name) => name.endsWith('.test.js'));
-  run('node', ['--test', '--test-reporter=spec', '--test-timeout=300000', '--test-concurrency=2', ...tests.map((name) => join('built', name))], {
-    env: { ...process.env, KEYGATE_BINARY: binary },
-  });
+  run(
+    'node',
+    ['--test', '--test-reporter=spec', '--test-timeout=300000', '--test-concurrency=2', ...tests.map((name) => join('built', name))],
+    { env: { ...process.env, KEYGATE_BINARY: binary } },
+  );
 } catch (e) {
   failed = true;
   if (e.status === undefined) console.error(e);
