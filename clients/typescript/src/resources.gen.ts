@@ -190,6 +190,11 @@ export class Issuers extends Resource {
     return this.client.list('/v1/issuers', query, options);
   }
 
+  /** Fetch the keys of an issuer. */
+  refresh(issuerID: string, options?: Update<'refreshIssuer'>): Promise<Result<'refreshIssuer'>> {
+    return this.client.call('POST', path`/v1/issuers/${issuerID}/refresh`, options);
+  }
+
   /** Update an issuer. */
   update(issuerID: string, body: Body<'updateIssuer'>, options?: Update<'updateIssuer'>): Promise<Result<'updateIssuer'>> {
     return this.client.call('PATCH', path`/v1/issuers/${issuerID}`, { ...options, body });
@@ -247,7 +252,7 @@ export class Keys extends Resource {
     return this.client.call('PATCH', path`/v1/keys/${keyID}`, { ...options, body });
   }
 
-  /** Verify a key. */
+  /** Verify a key or a token. */
   verify(body: Body<'verifyKey'>, options?: Update<'verifyKey'>): Promise<Result<'verifyKey'>> {
     return this.client.call('POST', '/v1/keys/verify', { ...options, body }, true);
   }
