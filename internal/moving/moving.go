@@ -86,6 +86,8 @@ type Key struct {
 	Owner      string            `json:"owner,omitempty"`
 	Plan       string            `json:"plan,omitempty"` // by name
 	RateLimit  *KeyLimit         `json:"rate_limit,omitempty"`
+	AllowIPs   []string          `json:"allow_ips,omitempty"`
+	DenyIPs    []string          `json:"deny_ips,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"` // RFC 3339
 	LastUsedAt string            `json:"last_used_at,omitempty"`
 	KeyPrefix  string            `json:"key_prefix,omitempty"`
