@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -147,7 +148,21 @@ consumers:
 		{"GET", "/private/notes", oldKey, 405, ""},
 		{"GET", "/same/x", "", 200, "GET /same/x"},
 		{"GET", "/apix", oldKey, 200, "GET /base/apix"},
+		{"GET", "/about//us", "", 400, ""},
+		{"PROPFIND", "/about", "", 405, ""},
 	} {
+		// What a check of an access log says of a request is what the server does.
+		want, line := 0, fmt.Sprintf(`192.0.2.1 - - [30/Nov/2026:10:00:00 +0000] "%s %s HTTP/1.1" 200 12 "-" "curl"`+"\n", c.method, c.path)
+		if c.status == 400 || c.status == 405 {
+			want = 3
+		}
+		if err := os.WriteFile(filepath.Join(dir, "access.log"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, found, stderr := runAt(s, "import", "check", "--dir", filepath.Join(dir, "out"), "--hostname", "moved.example", "--log", filepath.Join(dir, "access.log"))
+		if finding := fmt.Sprintf("%d %s moved.example%s 1\n", c.status, c.method, c.path); c.status != 401 && c.method != "CLOSED" && (got != want || want == 3 && found != finding) {
+			t.Errorf("keygate import check of %s %s: got the status %d and %q, want %d and %q\n%s", c.method, c.path, got, found, want, finding, stderr)
+		}
 		var headers []string
 		if c.key != "" {
 			headers = []string{"apikey", c.key}

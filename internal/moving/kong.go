@@ -76,7 +76,20 @@ func Kong(decks ...*Deck) (*Result, error) {
 	for i, d := range decks {
 		files[i] = d.name
 	}
-	return &Result{Files: list, Keys: keys, Report: k.sorted(files)}, nil
+	return &Result{Files: list, Keys: keys, Report: k.sorted(files), Origins: k.origins()}, nil
+}
+
+// origins returns where the routes of all gateways come from.
+func (k *kong) origins() []Origin {
+	list := []Origin{}
+	for _, g := range k.gateways {
+		for _, e := range g.entries {
+			if e.of != nil && e.of.name+e.of.id != "" {
+				list = append(list, Origin{Gateway: g.name, Path: e.pattern.String(), Methods: e.methods, Name: e.of.name, ID: e.of.id})
+			}
+		}
+	}
+	return list
 }
 
 // merge puts the objects of all files together, and resolves references between them.

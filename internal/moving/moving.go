@@ -105,6 +105,8 @@ type Result struct {
 	Files  []File // of gateways, and one of plans
 	Keys   []Key
 	Report []Line // in the order of the files and lines
+	// Origins are those of routes that are not closed; nil if there is no other gateway that had routes.
+	Origins []Origin
 }
 
 // Count returns how many lines of the report have a state.
