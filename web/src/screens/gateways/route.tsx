@@ -26,6 +26,7 @@ import { TrafficChart } from '../../ui/trafficchart';
 import { RouteConcurrency } from './concurrency';
 import { RouteCost } from './cost';
 import { useGateway } from './detail';
+import { RouteAddresses } from './routeaddresses';
 import { RouteHandling } from './routehandling';
 import { RouteSplit } from './routesplit';
 import { RouteUpstream } from './routeupstream';
@@ -73,6 +74,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <Levels record={r} />
         <RouteCost key={`cost ${routeId}`} first={query.data} />
         <RouteHandling key={`handling ${routeId}`} first={query.data} />
+        <RouteAddresses key={`addresses ${routeId}`} first={query.data} />
         {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
         {(names.length > 1 || r.split !== null) && <RouteSplit first={query.data} inherited={gateway?.split} />}
         <Panel title="Route">
