@@ -439,6 +439,9 @@ func (k *kong) reportKeyAuth(p *plugin) {
 	if n := p.get("hide_credentials"); n == nil || n.Text != "true" {
 		change("the service no longer sees the key: it gets X-Keygate-Key-Owner and X-Keygate-Key-Id")
 	}
+	if n := p.get("run_on_preflight"); n != nil && n.Text == "false" {
+		change("OPTIONS needs a key too (run_on_preflight): set cors of the gateway for preflights of browsers")
+	}
 	if n := p.get("anonymous"); n != nil && n.Text != "" {
 		change("callers without a key were anonymous, and are refused now")
 	}
