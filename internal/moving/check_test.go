@@ -2,6 +2,7 @@ package moving_test
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func TestChecks(t *testing.T) {
 		return fmt.Sprintf(`{"request": {"method": %q, "uri": %q, "headers": {"host": %q, "authorization": "secret"}}, "response": {"status": %d}, "route": {"id": %q, "name": %q}}`, method, uri, host, status, id, name)
 	}
 	combined := func(request string, status int) string {
-		return fmt.Sprintf(`192.0.2.1 - ada [30/Nov/2026:10:00:00 +0000] "%s" %d 12 "https://a.example/" "curl"`, request, status)
+		return `192.0.2.1 - ada [30/Nov/2026:10:00:00 +0000] "` + request + `" ` + strconv.Itoa(status) + ` 12 "https://a.example/" "curl"`
 	}
 	for line, want := range map[string]string{
 		combined("GET /orders HTTP/1.1", 200):                          "",
