@@ -458,9 +458,10 @@ func (k *kong) reportRoutes() {
 		for i := range s.routePaths {
 			sp := &s.routePaths[i]
 			some = some || sp.emitted
-			if sp.emitted && sp.shed && !sp.regex && !shed {
+			if sp.emitted && sp.shed && !shed {
 				shed = true
-				k.changed(at{s.file, cmp.Or(sp.line, s.line)}, "prefixes", "%s is that path and all below it; the prefix of Kong took %s-old too, which is a 404 where no other route takes it. So it is with all prefixes", short(sp.prefix), short(sp.prefix))
+				name := short(cmp.Or(sp.prefix, strings.TrimPrefix(sp.text, "~")))
+				k.changed(at{s.file, cmp.Or(sp.line, s.line)}, "prefixes", "%s is that path and all below it; the prefix of Kong took %s-old too, which is a 404 where no other route takes it. So it is with all prefixes", name, name)
 			}
 		}
 		switch {
