@@ -103,6 +103,19 @@ func documentOf(t fataler, plugin string) *gateway.Document {
 	return d
 }
 
+// Guarantee: headers that Keygate does not set leave their routes out, and nothing else of the files.
+func TestHeadersThatAreNotSet(t *testing.T) {
+	for _, header := range []string{"Host: b", "X-Keygate-Key-Id: b", "X A: b", "Content-Length: 1"} {
+		if files := filesOf(t, "_format_version: '3.0'\nservices:\n- {name: s, url: 'http://s.internal', routes: [{name: r, paths: [/r], plugins: [{name: request-transformer, config: {add: {headers: ['"+header+"']}}}]}]}\n"); len(files) != 0 {
+			t.Errorf("%s: got %s, want no file", header, files[0].Content)
+		}
+	}
+	d := documentOf(t, "request-transformer, config: {add: {headers: ['X-A: b']}}}, {name: request-transformer-advanced, config: {add: {headers: ['X-C: d']}}")
+	if h := d.Gateway.UpstreamHeaders.Value; h["X-A"] != "b" || h["X-C"] != "d" {
+		t.Errorf("got %v, want those of both plugins", h)
+	}
+}
+
 // Guarantee: edge.md, section 5: what Kong responds with itself is responded with; what cannot be said so is left out.
 func TestAnswersOfKong(t *testing.T) {
 	for plugin, want := range map[string]string{

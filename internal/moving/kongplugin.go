@@ -3,11 +3,13 @@ package moving
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -123,8 +125,8 @@ type examined struct {
 	lists      addrlist.Lists    // of restricts
 	answers    *plugin           // request-termination or redirect
 	answer     *gateway.Handling // of answers: the gateway responds itself; nil for requests that are forwarded
-	add        *plugin           // request-transformer that adds headers
-	headers    map[string]string // that add sets
+	adds       []*plugin         // request-transformers that add headers
+	headers    map[string]string // that these set
 	routePaths []routePath
 	condition  string // what it matches by, besides host, method and path
 	dead       bool   // Kong does not serve it either, or not by HTTP
@@ -175,12 +177,16 @@ func (k *kong) judge(s *examined) {
 		case "request-size-limiting":
 			s.size = p
 		case "request-transformer", "request-transformer-advanced":
-			var why string
-			if s.headers, why = addedHeaders(p); why != "" {
+			headers, why := addedHeaders(p)
+			if why != "" {
 				lost = append(lost, p)
 				continue
 			}
-			s.add = p
+			if s.headers == nil {
+				s.headers = map[string]string{}
+			}
+			maps.Copy(s.headers, headers)
+			s.adds = append(s.adds, p)
 		case "ip-restriction":
 			lists, why := listsOf(p)
 			if why != "" {
@@ -292,6 +298,10 @@ func addedHeaders(p *plugin) (headers map[string]string, why string) {
 			}
 		}
 	}
+	if err := gateway.CheckUpstreamHeaders(headers); err != nil {
+		bad := fault.ProblemsOf(err)[0]
+		return nil, "the header " + short(strings.TrimPrefix(bad.Field, "upstream_headers.")) + " " + bad.Message
+	}
 	return headers, ""
 }
 
@@ -332,7 +342,7 @@ func (k *kong) reportPlugins() {
 	for _, s := range k.states {
 		for i := range s.routePaths {
 			if s.routePaths[i].emitted {
-				for _, p := range []*plugin{s.keyAuth, s.acl, s.add, s.cors, s.size, s.restricts, s.answers} {
+				for _, p := range append([]*plugin{s.keyAuth, s.acl, s.cors, s.size, s.restricts, s.answers}, s.adds...) {
 					if p != nil {
 						p.used = true
 					}
