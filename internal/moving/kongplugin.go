@@ -45,11 +45,11 @@ func observers() map[string]string {
 
 // deciders are plugins that decide about requests, with why they are not carried and what to do without them.
 func deciders() map[string]reason {
-	token := reason{"Keygate checks keys, and no tokens of others", "give the callers keys, then add the route"}
-	other := reason{"Keygate checks keys, and no other credential", "give the callers keys, then add the route"}
+	token := reason{"who issues its tokens is not carried", "name the issuer (docs/tokens.md), then add the route with auth: token"}
+	other := reason{"Keygate checks keys and JSON Web Tokens, and no other credential", "give the callers keys, then add the route"}
 	code := reason{"Keygate runs no code of its users", "let the service do it, then add the route"}
 	return map[string]reason{
-		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": token, "oauth2-introspection": token, "saml": token, "vault-auth": token,
+		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": other, "oauth2-introspection": other, "saml": other, "vault-auth": other,
 		"basic-auth": other, "hmac-auth": other, "ldap-auth": other, "ldap-auth-advanced": other, "mtls-auth": other, "header-cert-auth": other, "session": other,
 		"key-auth-enc": {"its keys are encrypted in Kong", "give the callers keys, then add the route"},
 		"opa":          {"Keygate asks no policy server", "use scopes of keys, then add the route"},
