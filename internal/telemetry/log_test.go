@@ -20,8 +20,8 @@ func TestStandardLogIsTaken(t *testing.T) {
 		restore := telemetry.TakeStandardLog(telemetry.NewLogger(&to, tc.level, "json"))
 		log.Print("unasked bytes")
 		restore()
-		if got := to.String(); !strings.Contains(got, tc.want) || tc.want == "" && got != "" || strings.Count(got, "\n") > 1 {
-			t.Errorf("level %s: got %q, want %q in one line", tc.level, got, tc.want)
+		if got := to.String(); !strings.Contains(got, tc.want) || tc.want == "" && got != "" {
+			t.Errorf("level %s: got %q, want %q", tc.level, got, tc.want)
 		}
 	}
 }
