@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"net/http"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/token/tokentest"
 )
 
@@ -110,8 +113,10 @@ func TestTokensAreNowhere(t *testing.T) {
 		say(s.Call("POST", "/v1/keys/verify", s.AdminKey, `{"token":"`+tok+`","method":"GET","path":"/a"}`, "Idempotency-Key", "k"+string(rune('a'+n))))
 		say(s.Call("POST", "/v1/keys/verify", s.AdminKey, `{"key":"`+tok+`"}`))
 	}
-	for _, path := range []string{"/v1/audit", "/v1/requests", "/v1/issuers", "/v1/gateways", "/v1/traffic?interval=1h", "/v1/events"} {
-		say(s.Call("GET", path, s.AdminKey, ""))
+	for _, path := range []string{"/v1/audit-log", "/v1/requests", "/v1/issuers", "/v1/gateways", "/v1/events"} {
+		if got := say(s.Call("GET", path, s.AdminKey, "")); got != http.StatusOK {
+			t.Errorf("%s: got %d", path, got)
+		}
 	}
 	_, metrics := fetch(t, s.OpsURL()+"/metrics")
 	responses.WriteString(metrics)
@@ -138,5 +143,52 @@ func TestTokensAreNowhere(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "\x1b") {
 		t.Error("the log has an escape sequence of a token")
+	}
+}
+
+// Guarantee: whatever the subject of a valid token is, both stores keep it as it is in the log of requests and in the audit log,
+// and the records beside it as well.
+func TestAnySubjectIsRecorded(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret.key")
+	if err := os.WriteFile(secret, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{"SQLite": nil, "PostgreSQL": {"--database-url", postgrestest.Empty(t), "--secret-key-file", secret}} {
+		t.Run(name, func(t *testing.T) {
+			s := keygatetest.Start(t, args...)
+			signer := tokentest.New([32]byte{1})
+			given(t, s.Admin, signer)
+			gatewayFor(t, s, s.AdminKey, "gw.test", namedUpstream(t, "u"))
+			subjects := []string{"ada", "a\x00b", "\x00", "\u202egpj", "\U0010ffff\ufffe", "'; DROP TABLE keys; --", "%00", "{}", "\r\nX: y", "a,b\"c", strings.Repeat("\x00", 255)}
+			for _, subject := range subjects {
+				tok := signer.Token("https://login.example", time.Now(), map[string]any{"sub": subject})
+				for path, want := range map[string]int{"/a": http.StatusOK, "/missing": http.StatusNotFound} {
+					if got := s.Through("gw.test", http.MethodGet, path, tok, ""); got.Status != want {
+						t.Errorf("%q: got %d %s, want %d", subject, got.Status, got.Body, want)
+					}
+				}
+			}
+			for _, path := range []string{"/v1/requests?limit=100", "/v1/audit-log?kind=authentication&limit=100"} {
+				awaittest.True(t, "the subjects to be in "+path, func() bool {
+					r := s.Call("GET", path, s.AdminKey, "")
+					var list struct{ Data []struct{ Subject *string } }
+					if err := json.Unmarshal([]byte(r.Body), &list); err != nil || r.Status != http.StatusOK {
+						t.Fatalf("%s: got %d %s", path, r.Status, r.Body)
+					}
+					found := map[string]bool{}
+					for _, one := range list.Data {
+						if one.Subject != nil {
+							found[*one.Subject] = true
+						}
+					}
+					for _, subject := range subjects {
+						if !found[subject] {
+							return false
+						}
+					}
+					return true
+				})
+			}
+		})
 	}
 }
