@@ -130,7 +130,7 @@ export function VerifyToken({ onClose }: { onClose: () => void }) {
                     ] as [ReactNode, ReactNode],
                   ]
                 : []),
-              ...(answer.subject ? ([['Subject', answer.subject]] as [ReactNode, ReactNode][]) : []),
+              ...(answer.subject ? ([['Subject', <bdi key="s">{answer.subject}</bdi>]] as [ReactNode, ReactNode][]) : []),
               ...(answer.subject ? ([['Owner', answer.owner ?? 'none']] as [ReactNode, ReactNode][]) : []),
               ...(answer.subject ? ([['Scopes', answer.scope || 'none']] as [ReactNode, ReactNode][]) : []),
               ...(answer.plan ? ([['Plan', answer.plan]] as [ReactNode, ReactNode][]) : []),
