@@ -121,13 +121,13 @@ func TestTokensAreNowhere(t *testing.T) {
 	_, metrics := fetch(t, s.OpsURL()+"/metrics")
 	responses.WriteString(metrics)
 	s.Stop() // everything is written
-	places := map[string]string{"a response": responses.String(), "the log": log.String()}
+	texts := map[string]string{"a response": responses.String(), "the log": log.String()}
 	err := filepath.WalkDir(s.DataDir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
 		content, err := os.ReadFile(path)
-		places[path] = string(content)
+		texts[path] = string(content)
 		return err
 	})
 	if err != nil {
@@ -135,7 +135,7 @@ func TestTokensAreNowhere(t *testing.T) {
 	}
 	for n, tok := range tokens {
 		parts := strings.Split(tok, ".")
-		for what, text := range places {
+		for what, text := range texts {
 			if strings.Contains(text, parts[2][:30]) || strings.Contains(text, parts[1]) {
 				t.Errorf("token %d is in %s", n, what)
 			}
