@@ -1845,6 +1845,34 @@ type CreateAccountRequest struct {
 // CreateAccountRequestPlan is an enumerated string; see its constants.
 type CreateAccountRequestPlan string
 
+// CreateDenialRequest is the schema CreateDenialRequest of the OpenAPI document.
+type CreateDenialRequest struct {
+	// IssuedBefore All tokens that were issued (iat) before this time are refused, and all that do not say when: an RFC 3339 time, or a date, which means midnight UTC.
+	//
+	// Example: 2026-03-01T12:00:00Z
+	IssuedBefore *string `json:"issued_before,omitempty"`
+
+	// Jti The identifier (jti) of the one token that is refused.
+	//
+	// Example: 8b1f
+	Jti *string `json:"jti,omitempty"`
+
+	// Reason Why, for people.
+	//
+	// Example: Laptop stolen
+	Reason *string `json:"reason,omitempty"`
+
+	// Subject The subject (sub) whose tokens are refused.
+	//
+	// Example: user-42
+	Subject *string `json:"subject,omitempty"`
+
+	// Until When the denial ends, in the same form. Default: when every token that the issuer has issued up to now has expired (max_lifetime).
+	//
+	// Example: 2026-03-02T12:00:00Z
+	Until *string `json:"until,omitempty"`
+}
+
 // CreateGatewayRequest is the schema CreateGatewayRequest of the OpenAPI document.
 type CreateGatewayRequest struct {
 	// AllowDuplicate Allow a name that another gateway of the account has. Otherwise it is a 409.
@@ -2318,6 +2346,54 @@ type DeliveryState string
 
 // DeliveryTrigger is an enumerated string; see its constants.
 type DeliveryTrigger string
+
+// Denial is the schema Denial of the OpenAPI document.
+type Denial struct {
+	// When the denial was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// DenialID Identifier of the denial.
+	//
+	// Example: den_01jz8y5c3te9b8r2m6q4v7x0aa
+	DenialID string `json:"denial_id"`
+
+	// IssuedBefore Tokens that were issued before this time are refused; null for others.
+	//
+	// Example: 2026-03-01T12:00:00Z
+	IssuedBefore *time.Time `json:"issued_before"`
+
+	// IssuerID Issuer whose tokens are refused.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0aa
+	IssuerID string `json:"issuer_id"`
+
+	// Jti The identifier of the token that is refused, in the same form; null for others.
+	//
+	// Example: 8b1f
+	Jti *string `json:"jti"`
+
+	// Reason Why, for people; null if no reason was given.
+	//
+	// Example: Laptop stolen
+	Reason *string `json:"reason"`
+
+	// Subject The subject whose tokens are refused, or its SHA-256 if it is longer than 255 bytes; null for others.
+	//
+	// Example: user-42
+	Subject *string `json:"subject"`
+
+	// When the denial ends; the issuer's leeway counts.
+	Until time.Time `json:"until"`
+}
+
+// DenialList is the schema DenialList of the OpenAPI document.
+type DenialList struct {
+	// One page of records, newest first.
+	Data []Denial `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
 
 // Effect is the schema Effect of the OpenAPI document.
 type Effect struct {

@@ -31,6 +31,7 @@ const (
 	Grant    Kind = "grant"
 	Canary   Kind = "can"
 	Issuer   Kind = "iss"
+	Denial   Kind = "den"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -840,6 +840,54 @@ export interface paths {
         patch: operations["updateIssuer"];
         trace?: never;
     };
+    "/v1/issuers/{issuer_id}/denials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the denials of an issuer
+         * @description Returns the denials of an issuer that have not ended, newest first.
+         */
+        get: operations["listDenials"];
+        put?: never;
+        /**
+         * Deny tokens of an issuer
+         * @description Refuses tokens of an issuer before they expire: those of a subject, one token, or all that were issued before some time; exactly one of the three. When the call returns, every node refuses them, and streams are cut. It does not keep the issuer from issuing others: bar the user there as well.
+         */
+        post: operations["createDenial"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/issuers/{issuer_id}/denials/{denial_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a denial
+         * @description Returns one denial of an issuer. One that has ended does not exist any more.
+         */
+        get: operations["getDenial"];
+        put?: never;
+        post?: never;
+        /**
+         * Lift a denial
+         * @description Lifts a denial: the tokens are valid again until they expire. Returns the record as it was.
+         */
+        delete: operations["deleteDenial"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/issuers/{issuer_id}/refresh": {
         parameters: {
             query?: never;
@@ -2770,6 +2818,33 @@ export interface components {
              */
             plan: "starter" | "platform" | "scale";
         };
+        CreateDenialRequest: {
+            /**
+             * @description All tokens that were issued (iat) before this time are refused, and all that do not say when: an RFC 3339 time, or a date, which means midnight UTC.
+             * @example 2026-03-01T12:00:00Z
+             */
+            issued_before?: string | null;
+            /**
+             * @description The identifier (jti) of the one token that is refused.
+             * @example 8b1f
+             */
+            jti?: string | null;
+            /**
+             * @description Why, for people.
+             * @example Laptop stolen
+             */
+            reason?: string | null;
+            /**
+             * @description The subject (sub) whose tokens are refused.
+             * @example user-42
+             */
+            subject?: string | null;
+            /**
+             * @description When the denial ends, in the same form. Default: when every token that the issuer has issued up to now has expired (max_lifetime).
+             * @example 2026-03-02T12:00:00Z
+             */
+            until?: string | null;
+        };
         CreateGatewayRequest: {
             /**
              * @description Display name. Required, unless config has it.
@@ -3419,6 +3494,55 @@ export interface components {
         DeliveryList: {
             /** @description One page of records, newest first. */
             data: components["schemas"]["Delivery"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        Denial: {
+            /**
+             * Format: date-time
+             * @description When the denial was created.
+             */
+            created_at: string;
+            /**
+             * @description Identifier of the denial.
+             * @example den_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            denial_id: string;
+            /**
+             * Format: date-time
+             * @description Tokens that were issued before this time are refused; null for others.
+             * @example 2026-03-01T12:00:00Z
+             */
+            issued_before: string | null;
+            /**
+             * @description Issuer whose tokens are refused.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id: string;
+            /**
+             * @description The identifier of the token that is refused, in the same form; null for others.
+             * @example 8b1f
+             */
+            jti: string | null;
+            /**
+             * @description Why, for people; null if no reason was given.
+             * @example Laptop stolen
+             */
+            reason: string | null;
+            /**
+             * @description The subject whose tokens are refused, or its SHA-256 if it is longer than 255 bytes; null for others.
+             * @example user-42
+             */
+            subject: string | null;
+            /**
+             * Format: date-time
+             * @description When the denial ends; the issuer's leeway counts.
+             */
+            until: string;
+        };
+        DenialList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Denial"][];
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
@@ -12350,6 +12474,205 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listDenials: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only denials of this subject.
+                 * @example user-42
+                 */
+                subject?: string;
+                /**
+                 * @description Only denials of the token with this identifier.
+                 * @example 8b1f
+                 */
+                jti?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DenialList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createDenial: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateDenialRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Denial"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getDenial: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+                denial_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Denial"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteDenial: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+                denial_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Denial"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];
