@@ -99,6 +99,8 @@ type Verdict struct {
 	hasQuery             bool
 	stripped             string // the path to forward, if the route cuts a prefix off; otherwise ""
 
+	requestEdits, responseEdits snapshot.Edits // if the action is Forward
+
 	holder      *snapshot.Caller // the caller that was authenticated, even if the request was withdrawn since
 	plan        string           // name of the first plan that there is of the key, its owner and the gateway
 	version     uint64           // of the configuration that was in force, or of an earlier one
@@ -124,6 +126,7 @@ func (v *Verdict) resetDecision() {
 	v.Service, v.private, v.denied, v.Cost, v.SideReason = NoService, false, nil, nil, ""
 	v.Canary, v.CanaryNext, v.CanaryCaller = nil, false, 0
 	v.Response, v.stripped = nil, ""
+	v.requestEdits, v.responseEdits = snapshot.Edits{}, snapshot.Edits{}
 	v.Charge.Clear()
 }
 

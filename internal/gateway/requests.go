@@ -44,6 +44,10 @@ type Requests struct {
 	// Maintenance is not nil if the gateway is under maintenance.
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
+	// RequestHeaders and ResponseHeaders are the headers that are set and removed; nil for none.
+	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
+
 	// Split is that of routes which have none; nil for none.
 	Split Split `json:"split,omitempty"`
 }
