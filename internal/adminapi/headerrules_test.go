@@ -112,3 +112,21 @@ func TestProtectedHeadersOfADocument(t *testing.T) {
 	s.do(request{method: "POST", path: gateway + "/revisions/1/rollback"}).refused(422, "validation_failed", "number")
 	s.post("/v1/gateways", map[string]any{"name": "next", "upstream_url": "http://127.0.0.1:9", "upstream_headers": map[string]string{"X-Token": "a"}, "config": file}).refused(422, "validation_failed", "config.routes[0].request_headers.set.X-Token")
 }
+
+// Guarantee: identity.md, 2, and edge.md, 2: no rule of a gateway, of its routes or of a document names a header that only tokens of the
+// gateway's issuers set.
+func TestClaimHeadersAreProtected(t *testing.T) {
+	s := start(t)
+	s.post("/v1/issuers", `{"name": "login", "issuer": "https://login.example", "audiences": ["api"], "claim_headers": {"X-Team": "team"}}`).want(201)
+	gateway := "/v1/gateways/" + s.newGateway("")
+	s.do(request{method: "PATCH", path: gateway, body: `{"issuers": ["login"]}`}).want(200)
+	s.do(request{method: "PATCH", path: gateway, body: `{"request_headers": {"set": {"x_team": "a"}}}`}).refused(422, "validation_failed", "request_headers.set.x_team")
+	route := s.post(gateway+"/routes", `{"path": "/a", "methods": ["GET"]}`).want(201).text("route_id")
+	const rule = `"request_headers": {"remove": ["X-Team"]}`
+	s.post(gateway+"/routes", `{"path": "/b", "methods": ["GET"], `+rule+`}`).refused(422, "validation_failed", "request_headers.remove[0]")
+	s.do(request{method: "PATCH", path: gateway + "/routes/" + route, body: `{` + rule + `}`}).refused(422, "validation_failed", "request_headers.remove[0]")
+	const file = "routes:\n- {path: /a, methods: [GET], request_headers: {remove: [X-Team]}}\n"
+	s.do(request{method: "PUT", path: gateway + "/config", body: file, header: map[string]string{"Content-Type": "application/yaml"}}).refused(422, "validation_failed", "routes[0].request_headers.remove[0]")
+	s.post("/v1/gateways", map[string]any{"name": "next", "upstream_url": "http://127.0.0.1:9", "issuers": []string{"login"}, "config": file}).refused(422, "validation_failed", "config.routes[0].request_headers.remove[0]")
+	s.post("/v1/gateways", map[string]any{"name": "next", "upstream_url": "http://127.0.0.1:9", "issuers": []string{"login"}, "response_headers": map[string]any{"remove": []string{"X-TEAM"}}}).refused(422, "validation_failed", "response_headers.remove[0]")
+}

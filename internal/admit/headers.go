@@ -70,7 +70,12 @@ func (v *Verdict) appendVariable(dst []byte, variable gateway.HeaderVariable, re
 }
 
 // subject returns the subject of the caller's token. A key has none.
-func (v *Verdict) subject() string { return "" }
+func (v *Verdict) subject() string {
+	if v.Principal == nil {
+		return ""
+	}
+	return v.Principal.Subject
+}
 
 // appendEncoded appends text, with what is not visible ASCII, and what separates parts of values, percent-encoded.
 func appendEncoded(dst []byte, text string) []byte {

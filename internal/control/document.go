@@ -84,8 +84,8 @@ func (d *document) locatedConflict(err error) error {
 }
 
 // checkUpstreams checks that g has the upstreams that the routes of d and their splits name, and that the routes have no rules for headers
-// that g protects. Errors have the positions of the names.
-func (d *document) checkUpstreams(g *gateway.Gateway) error {
+// that g protects, or that are claims. Errors have the positions of the names.
+func (d *document) checkUpstreams(g *gateway.Gateway, claims ...string) error {
 	var problems []error
 	for i := range d.routes {
 		if len(d.routes[i].Split) > 0 {
@@ -112,7 +112,7 @@ func (d *document) checkUpstreams(g *gateway.Gateway) error {
 			}
 		}
 	}
-	return fault.Join(append(problems, d.checkHeaders(g))...)
+	return fault.Join(append(problems, d.checkHeaders(g, claims...))...)
 }
 
 // readRevision turns an old revision into a document. If it was a configuration file, a rollback

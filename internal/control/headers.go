@@ -2,14 +2,54 @@ package control
 
 import (
 	"context"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 )
 
-// protectedHeaders returns the headers that no rule of g and of its routes may name. It is the one place that says so.
-func protectedHeaders(g *gateway.Gateway) gateway.ProtectedHeaders { return g.ProtectedHeaders() }
+// protectedHeaders returns the headers that no rule of g and of its routes may name. It is the one place that says so. claims are the
+// headers that tokens of g's issuers set (claimHeaders), if they are known.
+func protectedHeaders(g *gateway.Gateway, claims ...string) gateway.ProtectedHeaders {
+	p := g.ProtectedHeaders()
+	for _, name := range claims {
+		p.Add(name, "is in claim_headers of an issuer of the gateway: only tokens set it")
+	}
+	return p
+}
+
+// claimHeaders returns the headers that tokens of g's issuers set.
+func claimHeaders(ctx context.Context, tx IssuerReader, g *gateway.Gateway) (names []string, err error) {
+	if len(g.Requests.Issuers) == 0 {
+		return nil, nil
+	}
+	all, err := tx.Issuers(ctx, g.AccountID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
+	for i := range all {
+		if slices.Contains(g.Requests.Issuers, all[i].Name) {
+			names = slices.AppendSeq(names, maps.Keys(all[i].ClaimHeaders))
+		}
+	}
+	return names, err
+}
+
+// checkClaimHeaders checks that the rules of g name no header that tokens of its issuers set, unless neither differs from those of before,
+// which is nil for a new gateway: an issuer may have got the header since.
+func checkClaimHeaders(ctx context.Context, tx IssuerReader, before, g *gateway.Gateway) error {
+	r := &g.Requests
+	if r.RequestHeaders == nil && r.ResponseHeaders == nil || before != nil && slices.Equal(before.Requests.Issuers, r.Issuers) &&
+		reflect.DeepEqual(before.Requests.RequestHeaders, r.RequestHeaders) && reflect.DeepEqual(before.Requests.ResponseHeaders, r.ResponseHeaders) {
+		return nil
+	}
+	claims, err := claimHeaders(ctx, tx, g)
+	if err != nil {
+		return err
+	}
+	return protectedHeaders(g, claims...).CheckGateway(g)
+}
 
 // checkHeaderRules checks that the rules of g for headers name no protected header.
 func checkHeaderRules(g *gateway.Gateway) error {
@@ -20,22 +60,26 @@ func checkHeaderRules(g *gateway.Gateway) error {
 }
 
 // checkHeadersOf checks that what a route of g does with headers names no protected header.
-func checkHeadersOf(g *gateway.Gateway, h *gateway.Handling) error {
+func checkHeadersOf(ctx context.Context, tx IssuerReader, g *gateway.Gateway, h *gateway.Handling) error {
 	if !h.NamesHeaders() {
 		return nil
 	}
-	return protectedHeaders(g).CheckHandling(h)
+	claims, err := claimHeaders(ctx, tx, g)
+	if err != nil {
+		return err
+	}
+	return protectedHeaders(g, claims...).CheckHandling(h)
 }
 
-// checkHeaders checks that what the routes of d do with headers names no header that g protects.
-func (d *document) checkHeaders(g *gateway.Gateway) error {
+// checkHeaders checks that what the routes of d do with headers names no header that g protects, nor one of claims.
+func (d *document) checkHeaders(g *gateway.Gateway, claims ...string) error {
 	var protected gateway.ProtectedHeaders
 	check := func(h *gateway.Handling) []fault.Problem {
 		if !h.NamesHeaders() {
 			return nil
 		}
 		if protected == nil {
-			protected = protectedHeaders(g)
+			protected = protectedHeaders(g, claims...)
 		}
 		return fault.ProblemsOf(protected.CheckHandling(h))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
@@ -223,7 +224,11 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	} else if err != nil {
 		return nil, err
 	}
-	if err := fault.Join(doc.checkUpstreams(&p.after), p.checkCanaryOf(before)); err != nil {
+	claims, err := claimHeaders(ctx, tx, &p.after)
+	if err != nil {
+		return nil, err
+	}
+	if err := fault.Join(doc.checkUpstreams(&p.after, claims...), p.checkCanaryOf(before)); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {
@@ -319,6 +324,9 @@ func (s *Service) applySettings(ctx context.Context, tx ReadTx, actor *Actor, p 
 	if err := setDefaultPlan(ctx, tx, p.before.DefaultPlan, &p.after); err != nil {
 		return nil, p.doc.located(fault.Prefixed("gateway", err))
 	}
+	if err := checkIssuers(ctx, tx, p.before, &p.after); err != nil {
+		return nil, p.doc.located(fault.Prefixed("gateway", err))
+	}
 	s.setHostname(&p.after)
 	return settingChanges(p.before, &p.after), nil
 }
@@ -380,6 +388,9 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err := setDefaultPlan(ctx, w, p.before.DefaultPlan, g); err != nil {
 		return p.doc.located(fault.Prefixed("gateway", err))
 	}
+	if err := checkIssuers(ctx, w, p.before, g); err != nil {
+		return p.doc.located(fault.Prefixed("gateway", err))
+	}
 	if g.Default && !p.before.Default {
 		if err := w.clearDefault(ctx); err != nil {
 			return err
@@ -412,6 +423,11 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	})
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(p.delta.table, func(r gateway.Route) bool { return r.Auth.TakesTokens() }) && !g.NeedsUpstreams() {
+		if err := w.changed(ctx, snapshot.UpstreamChange, g.ID); err != nil {
+			return err
+		}
 	}
 	return w.gatewayChanged(ctx, g)
 }

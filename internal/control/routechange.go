@@ -62,7 +62,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 				invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
 			}
 			if p.Handling.isGiven() {
-				invalid = fault.Join(invalid, checkHeadersOf(g, r.Handling))
+				invalid = fault.Join(invalid, checkHeadersOf(ctx, w, g, r.Handling))
 			}
 			if len(p.Split.Value) > 0 && inCanary(g.Canary, routeID) {
 				refused = refuseSplit(g.Canary)

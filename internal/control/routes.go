@@ -98,7 +98,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 			return nil, err
 		}
 		misfit, err := bad()
-		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream, in.Split), checkHeadersOf(g, in.Handling))); err != nil {
+		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream, in.Split), checkHeadersOf(ctx, w, g, in.Handling))); err != nil {
 			return nil, err
 		}
 		if err := s.roomFor(ctx, w, actor, 1, "path"); err != nil {
@@ -129,9 +129,10 @@ func checkRoute(in *gateway.RouteSpec) error {
 	switch in.Auth {
 	case "":
 		in.Auth = gateway.AuthKey
-	case gateway.AuthKey, gateway.AuthNone:
 	default:
-		badAuth = fault.Invalid("auth", "must be key or none")
+		if !slices.Contains(gateway.Auths(), in.Auth) {
+			badAuth = fault.Invalid("auth", "must be key, token, any or none")
+		}
 	}
 	if !in.RateLimit.IsZero() {
 		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())
@@ -213,8 +214,8 @@ func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, 
 	if name == "" && len(split) == 0 && !h.NamesHeaders() {
 		return nil
 	}
-	bad, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (error, error) {
-		return fault.Join(checkUpstreamOf(g, name, split), checkHeadersOf(g, h)), nil
+	bad, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (error, error) {
+		return fault.Join(checkUpstreamOf(g, name, split), checkHeadersOf(ctx, tx, g, h)), nil
 	})
 	if err != nil {
 		return nil

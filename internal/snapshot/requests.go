@@ -34,9 +34,11 @@ type Requests struct {
 	// RequestHeaders and ResponseHeaders are the headers that are set and removed; nil for none.
 	RequestHeaders, ResponseHeaders *HeaderRules
 
-	// Withheld are the headers that may hold the key, which no upstream gets. Authorization is not among them: see
-	// ForwardsAuthorization.
+	// Withheld are the headers that no upstream gets from a client: the ClaimHeaders, and those that may hold the key.
+	// Authorization is not among them: see ForwardsAuthorization.
 	Withheld []string
+	// ClaimHeaders are the headers that only tokens of the gateway's issuers set, sorted: the first ones of Withheld.
+	ClaimHeaders []string
 }
 
 // KeyHeader is a header that may hold the key.
