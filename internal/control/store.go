@@ -52,6 +52,7 @@ type ReadTx interface {
 	RepositoryReader
 	CanaryReader
 	KeyReader
+	ImportReader
 	OwnerReader
 	PlanReader
 	IssuerReader
@@ -77,6 +78,7 @@ type Tx interface {
 	RepositoryStore
 	CanaryStore
 	KeyStore
+	ImportStore
 	OwnerStore
 	PlanStore
 	IssuerStore
