@@ -1957,8 +1957,10 @@ type CreateGatewayRequest struct {
 	// Name Display name. Required, unless config has it.
 	//
 	// Example: orders
-	Name        string            `json:"name"`
-	SelfService *SelfServiceInput `json:"self_service,omitempty"`
+	Name            string            `json:"name"`
+	RequestHeaders  *HeaderRulesInput `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRulesInput `json:"response_headers,omitempty"`
+	SelfService     *SelfServiceInput `json:"self_service,omitempty"`
 
 	// OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1.
 	Spec *string `json:"spec,omitempty"`
@@ -2204,10 +2206,12 @@ type CreateRouteRequest struct {
 	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
-	Path      string          `json:"path"`
-	RateLimit *RateLimitInput `json:"rate_limit,omitempty"`
-	Redirect  *RedirectInput  `json:"redirect,omitempty"`
-	Respond   *RespondInput   `json:"respond,omitempty"`
+	Path            string            `json:"path"`
+	RateLimit       *RateLimitInput   `json:"rate_limit,omitempty"`
+	Redirect        *RedirectInput    `json:"redirect,omitempty"`
+	RequestHeaders  *HeaderRulesInput `json:"request_headers,omitempty"`
+	Respond         *RespondInput     `json:"respond,omitempty"`
+	ResponseHeaders *HeaderRulesInput `json:"response_headers,omitempty"`
 
 	// Which requests go to another upstream: the first entry whose when holds decides, else
 	// the one with a weight. null or absent means the split of the gateway, [] none.
@@ -2524,7 +2528,9 @@ type Gateway struct {
 	// Name Display name.
 	//
 	// Example: orders
-	Name string `json:"name"`
+	Name            string       `json:"name"`
+	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
 
 	// Revision Number of the current revision; null before the first push.
 	//
@@ -2663,6 +2669,32 @@ type Grant struct {
 
 	// When the window began that the units were added to; the beginning of 1970 for total.
 	WindowStart time.Time `json:"window_start"`
+}
+
+// HeaderRules is the schema HeaderRules of the OpenAPI document.
+type HeaderRules struct {
+	// Remove Names of headers that are removed.
+	//
+	// Example: ["X-Debug"]
+	Remove []string `json:"remove"`
+
+	// Values by name.
+	Set map[string]string `json:"set"`
+}
+
+// HeaderRulesInput is the schema HeaderRulesInput of the OpenAPI document.
+type HeaderRulesInput struct {
+	// Remove Names of headers that are removed, whatever their case; _ counts as -.
+	//
+	// Example: ["X-Debug"]
+	Remove *[]string `json:"remove,omitempty"`
+
+	// Values by name. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and
+	// ${gateway_id} are variables, percent-encoded outside of visible ASCII and where they
+	// would end a value; a header with one that has no value is left out. Names that frame
+	// the message, hold a credential or belong to Keygate are refused, and so are those in
+	// upstream_headers and key_headers.
+	Set *map[string]string `json:"set,omitempty"`
 }
 
 // Health is the schema Health of the OpenAPI document.
@@ -3477,10 +3509,12 @@ type PatchRouteRequest struct {
 	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
-	Path      *string         `json:"path,omitempty"`
-	RateLimit *RateLimitPatch `json:"rate_limit,omitempty"`
-	Redirect  *RedirectInput  `json:"redirect,omitempty"`
-	Respond   *RespondInput   `json:"respond,omitempty"`
+	Path            *string           `json:"path,omitempty"`
+	RateLimit       *RateLimitPatch   `json:"rate_limit,omitempty"`
+	Redirect        *RedirectInput    `json:"redirect,omitempty"`
+	RequestHeaders  *HeaderRulesInput `json:"request_headers,omitempty"`
+	Respond         *RespondInput     `json:"respond,omitempty"`
+	ResponseHeaders *HeaderRulesInput `json:"response_headers,omitempty"`
 
 	// Which requests go to another upstream: the first entry whose when holds decides, else
 	// the one with a weight. Replaces the whole list; null means the split of the gateway,
@@ -4410,10 +4444,12 @@ type Route struct {
 	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
-	Path      string     `json:"path"`
-	RateLimit *RateLimit `json:"rate_limit"`
-	Redirect  *Redirect  `json:"redirect"`
-	Respond   *Respond   `json:"respond"`
+	Path            string       `json:"path"`
+	RateLimit       *RateLimit   `json:"rate_limit"`
+	Redirect        *Redirect    `json:"redirect"`
+	RequestHeaders  *HeaderRules `json:"request_headers"`
+	Respond         *Respond     `json:"respond"`
+	ResponseHeaders *HeaderRules `json:"response_headers"`
 
 	// RouteID Identifier of the route.
 	//

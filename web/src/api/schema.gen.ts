@@ -2941,6 +2941,10 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes?: number | null;
+            /** @description Headers that are set on the requests that upstreams get, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
             self_service?: components["schemas"]["SelfServiceInput"];
             /** @description OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1. */
@@ -3286,8 +3290,12 @@ export interface components {
             rate_limit?: components["schemas"]["RateLimitInput"];
             /** @description Redirect with which the gateway responds, in place of forwarding. The request is charged. A route has either this or respond. */
             redirect?: components["schemas"]["RedirectInput"];
+            /** @description Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Response that the gateway gives, in place of forwarding. The request is charged. */
             respond?: components["schemas"]["RespondInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none. */
             split?: components["schemas"]["SplitInput"][] | null;
             /**
@@ -3775,6 +3783,10 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes: number | null;
+            /** @description Headers that are set on the requests that upstreams get, and removed from them. Absent if there are none. */
+            request_headers?: components["schemas"]["HeaderRules"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them. Absent if there are none. */
+            response_headers?: components["schemas"]["HeaderRules"];
             /**
              * Format: int64
              * @description Number of the current revision; null before the first push.
@@ -3930,6 +3942,32 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        HeaderRules: {
+            /**
+             * @description Names of headers that are removed.
+             * @example [
+             *       "X-Debug"
+             *     ]
+             */
+            remove: string[];
+            /** @description Values by name. */
+            set: {
+                [key: string]: string;
+            };
+        } | null;
+        HeaderRulesInput: {
+            /**
+             * @description Names of headers that are removed, whatever their case; _ counts as -.
+             * @example [
+             *       "X-Debug"
+             *     ]
+             */
+            remove?: string[] | null;
+            /** @description Values by name. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and ${gateway_id} are variables, percent-encoded outside of visible ASCII and where they would end a value; a header with one that has no value is left out. Names that frame the message, hold a credential or belong to Keygate are refused, and so are those in upstream_headers and key_headers. */
+            set?: {
+                [key: string]: string;
+            } | null;
+        } | null;
         Health: {
             /**
              * @description Service whose health is asked for by grpc.health.v1, empty for the server as a whole; null for another kind of check.
@@ -5360,8 +5398,12 @@ export interface components {
             rate_limit?: components["schemas"]["RateLimitPatch"];
             /** @description Redirect with which the gateway responds, in place of forwarding; replaced as a whole. null removes it. */
             redirect?: components["schemas"]["RedirectInput"];
+            /** @description Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Response that the gateway gives, in place of forwarding; replaced as a whole. null removes it. */
             respond?: components["schemas"]["RespondInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. Replaces the whole list; null means the split of the gateway, [] none. */
             split?: components["schemas"]["SplitInput"][] | null;
             /**
@@ -6535,8 +6577,12 @@ export interface components {
             rate_limit: components["schemas"]["RateLimit"];
             /** @description Redirect with which the gateway responds; null for none. */
             redirect: components["schemas"]["Redirect"];
+            /** @description Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; null for none. */
+            request_headers: components["schemas"]["HeaderRules"];
             /** @description Response that the gateway gives; null for none. */
             respond: components["schemas"]["Respond"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; null for none. */
+            response_headers: components["schemas"]["HeaderRules"];
             /**
              * @description Identifier of the route.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
@@ -7749,6 +7795,10 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes?: number | null;
+            /** @description Headers that are set on the requests that upstreams get, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
             self_service?: components["schemas"]["SelfServiceInput"];
             /** @description Which requests go to another upstream than that of their route, on all routes without a split of their own. The first entry whose when holds decides, else the one with a weight. Replaces the whole list; null, the default, means none. */
