@@ -1,5 +1,6 @@
 import { type Answer, api, type Schemas } from '../../api/client';
 import { changed, warn } from '../../api/hooks';
+import { useIssuers } from '../../api/issuers';
 import { useRefusal } from '../../api/session';
 import { useUpstreams } from '../../api/upstreams';
 import { useEdit } from '../../lib/edit';
@@ -18,7 +19,8 @@ const { bodyOf, flagsOf, labels, maskSecrets, sections, valuesOf } = gatewaySett
 
 export default function GatewaySettings() {
   const { gatewayId, query } = useGateway();
-  if (!query.data) return query.error ? <Failure error={query.error} /> : <Skeleton className="h-96 w-full" />;
+  const { waits } = useIssuers(); // their field has another size without them
+  if (!query.data || waits) return query.error ? <Failure error={query.error} /> : <Skeleton className="h-96 w-full" />;
   return <SettingsForm key={gatewayId} first={query.data} />;
 }
 

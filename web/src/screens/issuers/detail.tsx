@@ -210,7 +210,7 @@ function Keys({ issuer }: { issuer: Issuer }) {
           },
           {
             title: 'Algorithm',
-            className: 'hidden @sm:table-cell',
+            className: 'hidden @lg:table-cell',
             cell: (k) => k.alg ?? <span className="text-muted whitespace-nowrap">any of its type</span>,
           },
           {
@@ -226,7 +226,7 @@ function Keys({ issuer }: { issuer: Issuer }) {
                 <Status tone="ok">In force</Status>
               ),
           },
-          { title: 'First seen', number: true, className: 'hidden @sm:table-cell', cell: (k) => <Time at={k.first_seen} /> },
+          { title: 'First seen', number: true, className: 'hidden @lg:table-cell', cell: (k) => <Time at={k.first_seen} /> },
         ]}
       />
     </Panel>
