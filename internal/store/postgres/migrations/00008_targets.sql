@@ -71,6 +71,10 @@ CREATE TABLE key_import_pieces (
 );
 CREATE INDEX key_import_pieces_account ON key_import_pieces (account_id);
 
+-- The names of the issuers whose tokens the gateway takes, each between spaces, as in requests; NULL for none.
+ALTER TABLE gateways ADD COLUMN issuers text COLLATE "C";
+CREATE INDEX gateways_issuers ON gateways (account_id, id) INCLUDE (issuers) WHERE issuers IS NOT NULL;
+
 ALTER TABLE gateways ADD COLUMN target_count bigint NOT NULL DEFAULT 1; -- how many targets the upstreams of the gateway have
 ALTER TABLE account_counts ADD COLUMN targets bigint NOT NULL DEFAULT 0;
 UPDATE account_counts c SET targets = known.targets

@@ -90,6 +90,10 @@ CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
     WHERE account_id = old.account_id;
 END;
 
+-- The names of the issuers whose tokens the gateway takes, each between spaces, as in requests; NULL for none.
+ALTER TABLE gateways ADD COLUMN issuers TEXT;
+CREATE INDEX gateways_issuers ON gateways (account_id, id, issuers, name) WHERE issuers IS NOT NULL;
+
 -- The share of a canary that has not ended, as JSON.
 ALTER TABLE gateways ADD COLUMN canary TEXT;
 
