@@ -107,6 +107,8 @@ const (
 	IssuerCreate Action = "issuer.create"
 	IssuerUpdate Action = "issuer.update"
 	IssuerDelete Action = "issuer.delete"
+
+	CertificateRenew Action = "certificate.renew" // asked for by a call
 )
 
 // Diff maps the name of each field that a management action changed to its values before

@@ -38,7 +38,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake,
-// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, ACME, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -68,6 +68,8 @@ type Config struct {
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer
+	// ACME is set if servers of the installation get certificates by ACME. Otherwise no gateway can ask for one.
+	ACME bool
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
 	// gateway.MaxAccountRoutes.
 	MaxAccountRoutes int

@@ -55,6 +55,7 @@ type ReadTx interface {
 	OwnerReader
 	PlanReader
 	IssuerReader
+	CertificateReader
 	SessionReader
 	WebhookReader
 	EventReader
@@ -80,6 +81,7 @@ type Tx interface {
 	OwnerStore
 	PlanStore
 	IssuerStore
+	CertificateStore
 	SessionStore
 	WebhookStore
 	EventStore

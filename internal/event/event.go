@@ -33,6 +33,9 @@ const (
 	CanaryAborted        Type = "canary.aborted"
 	CanaryPromoted       Type = "canary.promoted"
 	CanaryPaused         Type = "canary.paused"
+	CertificateRenewed   Type = "certificate.renewed"
+	CertificateFailed    Type = "certificate.failed"
+	CertificateExpiring  Type = "certificate.expiring"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these

@@ -44,6 +44,9 @@ type Requests struct {
 	// Maintenance is not nil if the gateway is under maintenance.
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
+	// ACME is set if Keygate gets a certificate for the hostname.
+	ACME bool `json:"acme,omitempty"`
+
 	// Split is that of routes which have none; nil for none.
 	Split Split `json:"split,omitempty"`
 }

@@ -31,6 +31,8 @@ const (
 	Grant    Kind = "grant"
 	Canary   Kind = "can"
 	Issuer   Kind = "iss"
+
+	Certificate Kind = "cert"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -75,7 +75,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange, ReturnChange, ImportChange, AddressChange:
+	case UpstreamChange, ReturnChange, ImportChange, AddressChange, CertificateChange:
 		return 5
 	}
 	return 1
@@ -142,6 +142,9 @@ const (
 	PlanChange ChangeKind = "plan"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
+	// CertificateChange means that a certificate by ACME, or what validates one, was stored or deleted. Earlier versions would not
+	// serve it, so no such change is made beside them.
+	CertificateChange ChangeKind = "certificate"
 	// NodeChange means that a node has joined the nodes that share the store. Its ID is the node's name.
 	NodeChange ChangeKind = "node"
 )

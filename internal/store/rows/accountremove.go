@@ -17,6 +17,8 @@ const (
 	keyWeight      = 4 // with its entries in the search index
 	ownerWeight    = 2
 	quotaWeight    = 8 // with its windows, their shares and grants
+
+	certificateWeight = 2 // with its change
 )
 
 // removal removes some of the records of a deleted account.
@@ -51,6 +53,9 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
 			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("canaries", 1, `DELETE FROM canaries WHERE id IN (SELECT id FROM canaries INDEXED BY canaries_account WHERE account_id = $1 LIMIT $2)`),
+		r.certificates,
+		r.rowsOf("hostnames", 1, `DELETE FROM certificate_names WHERE (account_id, hostname, renewal, at) IN
+			(SELECT account_id, hostname, renewal, at FROM certificate_names WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
 		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs INDEXED BY fan_outs_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = $1 LIMIT $2)`),
