@@ -290,8 +290,8 @@ func (c *Client) RotateKey(ctx context.Context, keyID string, in RotateKeyReques
 	return call[NewKey](ctx, c, http.MethodPost, keyPath(keyID)+"/rotate", in)
 }
 
-// VerifyKey checks whether a gateway-level key would be accepted (contract, section
-// 3). A key that would be refused is not an error; see Verification.Valid. The check
+// VerifyKey checks whether a gateway-level key, or a token of an issuer, would be accepted (contract, section
+// 3, and identity.md, section 1). A key that would be refused is not an error; see Verification.Valid. The check
 // charges no rate limit and needs the scope read.
 func (c *Client) VerifyKey(ctx context.Context, in VerifyKeyRequest) (*Verification, error) {
 	return call[Verification](ctx, c, http.MethodPost, "/v1/keys/verify", in)

@@ -528,6 +528,7 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 	discard(c.CreateIssuer(ctx, client.CreateIssuerRequest{JWKS: []byte("{}")}))
 	discard(c.Issuer(ctx, "{issuer_id}"))
 	discard(c.UpdateIssuer(ctx, "{issuer_id}", client.IssuerPatch{}))
+	discard(c.RefreshIssuer(ctx, "{issuer_id}"))
 	discard(c.DeleteIssuer(ctx, "{issuer_id}"))
 }
 

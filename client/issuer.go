@@ -13,8 +13,10 @@ import (
 type Issuer struct {
 	IssuerID      string            `json:"issuer_id"`
 	Name          string            `json:"name"`
-	Issuer        string            `json:"issuer"` // the claim iss of its tokens, compared exactly
-	JWKS          json.RawMessage   `json:"jwks"`   // its public keys, a JWK Set
+	Issuer        string            `json:"issuer"`   // the claim iss of its tokens, compared exactly
+	JWKSURL       *string           `json:"jwks_url"` // where its keys are fetched; nil for discovery
+	JWKS          json.RawMessage   `json:"jwks"`     // its public keys, a JWK Set, if they are given by hand; else null
+	CA            *string           `json:"ca"`       // certificates in PEM for fetching its keys; nil for the system's roots
 	Audiences     []string          `json:"audiences"`
 	Algorithms    []string          `json:"algorithms"`
 	Leeway        string            `json:"leeway"`       // a Go duration
@@ -27,8 +29,8 @@ type Issuer struct {
 	OwnerPrefix   string            `json:"owner_prefix"`
 	ClaimHeaders  map[string]string `json:"claim_headers"` // claims by headers
 	ForwardToken  bool              `json:"forward_token"`
-	State         string            `json:"state"` // ok or unreachable
-	LastError     *string           `json:"last_error"`
+	State         string            `json:"state"`      // ok or unreachable
+	LastError     *string           `json:"last_error"` // why its keys could not be fetched the last time
 	Keys          []IssuerKey       `json:"keys"`
 	CreatedAt     time.Time         `json:"created_at"`
 }
@@ -45,8 +47,10 @@ type IssuerClaims struct {
 type CreateIssuerRequest struct {
 	Name          string            `json:"name"`
 	Issuer        string            `json:"issuer"`
-	JWKS          json.RawMessage   `json:"jwks"`
-	Audiences     []string          `json:"audiences"` // 1 to 16
+	JWKSURL       string            `json:"jwks_url,omitempty"` // with neither jwks_url nor jwks: discovery
+	JWKS          json.RawMessage   `json:"jwks,omitempty"`     // given by hand
+	CA            string            `json:"ca,omitempty"`       // PEM
+	Audiences     []string          `json:"audiences"`          // 1 to 16
 	Algorithms    []string          `json:"algorithms,omitempty"`
 	Leeway        string            `json:"leeway,omitempty"`       // 0s to 5m; default 60s
 	MaxLifetime   string            `json:"max_lifetime,omitempty"` // 1m to 9600h; default 24h
@@ -64,7 +68,9 @@ type CreateIssuerRequest struct {
 type IssuerPatch struct {
 	Name          Change[string]            `json:"name,omitzero"`           // cannot be cleared
 	Issuer        Change[string]            `json:"issuer,omitzero"`         // cannot be cleared
-	JWKS          Change[json.RawMessage]   `json:"jwks,omitzero"`           // cannot be cleared
+	JWKSURL       Change[string]            `json:"jwks_url,omitzero"`       // cleared: discovery
+	JWKS          Change[json.RawMessage]   `json:"jwks,omitzero"`           // cleared: they are fetched
+	CA            Change[string]            `json:"ca,omitzero"`             // cleared: the system's roots
 	Audiences     Change[[]string]          `json:"audiences,omitzero"`      // 1 to 16; cannot be cleared
 	Algorithms    Change[[]string]          `json:"algorithms,omitzero"`     // cleared: RS256, ES256 and EdDSA
 	Leeway        Change[string]            `json:"leeway,omitzero"`         // cleared: 60s
@@ -117,4 +123,10 @@ func (c *Client) UpdateIssuer(ctx context.Context, issuerID string, p IssuerPatc
 // DeleteIssuer deletes an issuer and returns the record as it was before.
 func (c *Client) DeleteIssuer(ctx context.Context, issuerID string, options ...Option) (*Issuer, error) {
 	return call[Issuer](ctx, c, http.MethodDelete, issuerPath(issuerID), nil, options...)
+}
+
+// RefreshIssuer fetches the keys of an issuer and returns it when that has ended: after some 10 seconds at most. If it failed,
+// LastError says why. Keys that are given by hand are an *Error with status 409.
+func (c *Client) RefreshIssuer(ctx context.Context, issuerID string) (*Issuer, error) {
+	return call[Issuer](ctx, c, http.MethodPost, issuerPath(issuerID)+"/refresh", nil)
 }

@@ -248,16 +248,22 @@ func (e CreateKeyRequestLevel) Valid() bool {
 
 // Values of CreateRouteRequestAuth.
 const (
-	CreateRouteRequestAuthKey  CreateRouteRequestAuth = "key"
-	CreateRouteRequestAuthNone CreateRouteRequestAuth = "none"
+	CreateRouteRequestAuthAny   CreateRouteRequestAuth = "any"
+	CreateRouteRequestAuthKey   CreateRouteRequestAuth = "key"
+	CreateRouteRequestAuthNone  CreateRouteRequestAuth = "none"
+	CreateRouteRequestAuthToken CreateRouteRequestAuth = "token"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e CreateRouteRequestAuth) Valid() bool {
 	switch e {
+	case CreateRouteRequestAuthAny:
+		return true
 	case CreateRouteRequestAuthKey:
 		return true
 	case CreateRouteRequestAuthNone:
+		return true
+	case CreateRouteRequestAuthToken:
 		return true
 	default:
 		return false
@@ -495,6 +501,24 @@ func (e LimitLevelLimitScope) Valid() bool {
 	}
 }
 
+// Values of LoggedRequestCredential.
+const (
+	LoggedRequestCredentialKey   LoggedRequestCredential = "key"
+	LoggedRequestCredentialToken LoggedRequestCredential = "token"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e LoggedRequestCredential) Valid() bool {
+	switch e {
+	case LoggedRequestCredentialKey:
+		return true
+	case LoggedRequestCredentialToken:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of NodeLimits.
 const (
 	NodeLimitsDivided NodeLimits = "divided"
@@ -578,16 +602,22 @@ func (e OwnerState) Valid() bool {
 
 // Values of PatchRouteRequestAuth.
 const (
-	PatchRouteRequestAuthKey  PatchRouteRequestAuth = "key"
-	PatchRouteRequestAuthNone PatchRouteRequestAuth = "none"
+	PatchRouteRequestAuthAny   PatchRouteRequestAuth = "any"
+	PatchRouteRequestAuthKey   PatchRouteRequestAuth = "key"
+	PatchRouteRequestAuthNone  PatchRouteRequestAuth = "none"
+	PatchRouteRequestAuthToken PatchRouteRequestAuth = "token"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e PatchRouteRequestAuth) Valid() bool {
 	switch e {
+	case PatchRouteRequestAuthAny:
+		return true
 	case PatchRouteRequestAuthKey:
 		return true
 	case PatchRouteRequestAuthNone:
+		return true
+	case PatchRouteRequestAuthToken:
 		return true
 	default:
 		return false
@@ -920,16 +950,22 @@ func (e RevisionSource) Valid() bool {
 
 // Values of RouteAuth.
 const (
-	RouteAuthKey  RouteAuth = "key"
-	RouteAuthNone RouteAuth = "none"
+	RouteAuthAny   RouteAuth = "any"
+	RouteAuthKey   RouteAuth = "key"
+	RouteAuthNone  RouteAuth = "none"
+	RouteAuthToken RouteAuth = "token"
 )
 
 // Valid reports whether e is one of the constants of its type.
 func (e RouteAuth) Valid() bool {
 	switch e {
+	case RouteAuthAny:
+		return true
 	case RouteAuthKey:
 		return true
 	case RouteAuthNone:
+		return true
+	case RouteAuthToken:
 		return true
 	default:
 		return false
@@ -1320,6 +1356,8 @@ const (
 	VerificationCodeKeyInvalid        VerificationCode = "key_invalid"
 	VerificationCodeOwnerSuspended    VerificationCode = "owner_suspended"
 	VerificationCodeScopeInsufficient VerificationCode = "scope_insufficient"
+	VerificationCodeTokenExpired      VerificationCode = "token_expired"
+	VerificationCodeTokenInvalid      VerificationCode = "token_invalid"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -1332,6 +1370,10 @@ func (e VerificationCode) Valid() bool {
 	case VerificationCodeOwnerSuspended:
 		return true
 	case VerificationCodeScopeInsufficient:
+		return true
+	case VerificationCodeTokenExpired:
+		return true
+	case VerificationCodeTokenInvalid:
 		return true
 	default:
 		return false
@@ -1970,6 +2012,11 @@ type CreateGatewayRequest struct {
 	// Example: api.example.com
 	Hostname *string `json:"hostname,omitempty"`
 
+	// Issuers Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.
+	//
+	// Example: ["login"]
+	Issuers *[]string `json:"issuers,omitempty"`
+
 	// KeyHeaders Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
 	//
 	// Example: ["X-API-Key"]
@@ -2209,7 +2256,8 @@ type CreateRouteRequest struct {
 	// Example: ["203.0.113.0/24"]
 	AllowIps *[]string `json:"allow_ips,omitempty"`
 
-	// key (the default) requires an API key; none makes the route public.
+	// key (the default) requires an API key, token a token of one of the gateway's issuers,
+	// any either of them; none makes the route public.
 	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
 
@@ -2267,7 +2315,7 @@ type Decision struct {
 	// no gateway has the host. Null for other decisions.
 	ByDefault *bool `json:"by_default"`
 
-	// Check Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+	// Check Check that refused the request, or cause of the failure: host, address, maintenance, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
 	//
 	// Example: limit
 	Check string `json:"check"`
@@ -2308,7 +2356,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -2487,6 +2535,11 @@ type Gateway struct {
 	//
 	// Example: api.example.com
 	Hostname string `json:"hostname"`
+
+	// Issuers Names of the issuers whose tokens routes with auth token or any take. Absent if there are none.
+	//
+	// Example: ["login"]
+	Issuers *[]string `json:"issuers,omitempty"`
 
 	// KeyHeaders Request headers that may hold the key.
 	//
@@ -3033,6 +3086,29 @@ type KeyRotatedEvent struct {
 // KeyRotatedEventBy is an enumerated string; see its constants.
 type KeyRotatedEventBy string
 
+// KeysUnreachableEvent is the schema KeysUnreachableEvent of the OpenAPI document.
+type KeysUnreachableEvent struct {
+	// Issuer The claim iss of its tokens.
+	//
+	// Example: https://login.example.com/
+	Issuer string `json:"issuer"`
+
+	// IssuerID The issuer.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0aa
+	IssuerID string `json:"issuer_id"`
+
+	// Message Why its keys could not be fetched, as in last_error of the issuer.
+	//
+	// Example: the provider refused the connection
+	Message string `json:"message"`
+
+	// Name Name of the issuer.
+	//
+	// Example: login
+	Name string `json:"name"`
+}
+
 // Latencies is the schema Latencies of the OpenAPI document.
 type Latencies struct {
 	// P50 50th percentile, in milliseconds.
@@ -3063,7 +3139,7 @@ type LimitLevel struct {
 	// Example: 203.0.113.7
 	Address *string `json:"address"`
 
-	// KeyID Key that the limit applies to; null if several keys share it.
+	// KeyID Key that the limit applies to; null if several keys share it. For the tokens of an issuer with one subject, an identifier that begins with key_7zz and is of no key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
@@ -3122,8 +3198,13 @@ type LoggedRequest struct {
 	ClientIP string `json:"client_ip"`
 
 	// What the request was charged by the cost of its route, by meter; null if nothing.
-	Cost     *map[string]RequestCost `json:"cost"`
-	Decision Decision                `json:"decision"`
+	Cost *map[string]RequestCost `json:"cost"`
+
+	// Credential What the client sent: a key or a token; null for neither.
+	//
+	// Example: token
+	Credential *LoggedRequestCredential `json:"credential"`
+	Decision   Decision                 `json:"decision"`
 
 	// DurationMs Time from the request headers to the last byte of the response, in milliseconds.
 	//
@@ -3139,6 +3220,11 @@ type LoggedRequest struct {
 	//
 	// Example: api.example.com
 	Host *string `json:"host"`
+
+	// IssuerID Issuer of the token, or whose token it was said to be, if it was refused; null without a token, and if it names no issuer of the gateway.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0ii
+	IssuerID *string `json:"issuer_id"`
 
 	// KeyID Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
 	//
@@ -3201,9 +3287,18 @@ type LoggedRequest struct {
 	// Example: 429
 	Status int64 `json:"status"`
 
+	// Subject Claim sub of the token, or its SHA-256 if it is longer than 255 bytes; null without a token, and for one that was refused.
+	//
+	// Example: ada
+	Subject *string `json:"subject"`
+
 	// When the request was received.
 	Time time.Time `json:"time"`
 }
+
+// LoggedRequestCredential What the client sent: a key or a token; null for neither.
+// Example: token
+type LoggedRequestCredential string
 
 // Maintenance is the schema Maintenance of the OpenAPI document.
 type Maintenance struct {
@@ -3391,7 +3486,8 @@ type PatchRouteRequest struct {
 	// Example: ["203.0.113.0/24"]
 	AllowIps *[]string `json:"allow_ips,omitempty"`
 
-	// key requires an API key; none makes the route public; null means key.
+	// key requires an API key, token a token of one of the gateway's issuers, any either of
+	// them; none makes the route public; null means key.
 	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
 
@@ -4315,7 +4411,8 @@ type Route struct {
 	// Example: ["203.0.113.0/24"]
 	AllowIps *[]string `json:"allow_ips"`
 
-	// key if the route requires an API key; none if it is public.
+	// key if the route requires an API key, token if it requires a token of one of the
+	// gateway's issuers, any if it takes either; none if it is public.
 	Auth        RouteAuth    `json:"auth"`
 	Concurrency *Concurrency `json:"concurrency"`
 
@@ -5712,19 +5809,40 @@ type Verification struct {
 	// Why the request would be refused; null if valid is true.
 	Code *VerificationCode `json:"code"`
 
+	// When the token expires; null for keys and for a token that was refused.
+	ExpiresAt *time.Time `json:"expires_at"`
+
+	// IssuerID Issuer of the token; null for keys, and if the token was refused before its issuer was known.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0bb
+	IssuerID *string `json:"issuer_id"`
+
 	// Identifier of the key; null if the account has no such key.
 	KeyID *string `json:"key_id"`
 
-	// Owner of the key; null if none was set.
+	// Owner of the key, or the one that the token names; null if there is none.
 	Owner *string `json:"owner"`
 
-	// Scope Scopes of the key, separated by spaces.
+	// Plan that the token names; null for keys, and if it names none.
+	Plan *string `json:"plan"`
+
+	// Reason Why a token was refused, which its bearer is not told; null for keys, and for a token that passes its checks.
+	//
+	// Example: the claim aud has none of the issuer's audiences: it has "web"
+	Reason *string `json:"reason"`
+
+	// Scope Scopes of the key or of the token, separated by spaces.
 	//
 	// Example: read
 	Scope *string `json:"scope"`
 
 	// State of the key.
 	State *VerificationState `json:"state"`
+
+	// Subject Subject of the token; null for keys and for a token that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+	//
+	// Example: ada
+	Subject *string `json:"subject"`
 
 	// Whether the request would pass the checks of key, gateway and scope.
 	Valid bool `json:"valid"`
@@ -5743,10 +5861,10 @@ type VerifyKeyRequest struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id,omitempty"`
 
-	// Key The key to verify.
+	// Key The key to verify. Give either key or token.
 	//
 	// Example: kg_4tQx9ZexampleexampleexampleexAmple
-	Key string `json:"key"`
+	Key *string `json:"key,omitempty"`
 
 	// Method HTTP method of the request.
 	//
@@ -5757,6 +5875,11 @@ type VerifyKeyRequest struct {
 	//
 	// Example: /orders/17
 	Path *string `json:"path,omitempty"`
+
+	// Token The token to verify, of an issuer that the gateway names; without gateway_id, of any issuer of the account. It is checked with the keys of the issuer that are stored.
+	//
+	// Example: eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl
+	Token *string `json:"token,omitempty"`
 }
 
 // Webhook is the schema Webhook of the OpenAPI document.

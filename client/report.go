@@ -20,13 +20,18 @@ type AuditEntry struct {
 	KeyPrefix *string   `json:"key_prefix"`
 	KeyID     *string   `json:"key_id"`
 	GatewayID *string   `json:"gateway_id"`
-	Method    string    `json:"method"`
-	Path      string    `json:"path"` // without the query
-	ClientIP  string    `json:"client_ip"`
-	RequestID string    `json:"request_id"`
+	// Credential is key or token; nil for neither. IssuerID and Subject are those of a token that passed its checks; of a
+	// refused one, Subject is nil, and IssuerID too if the issuer was not known.
+	Credential *string `json:"credential"`
+	IssuerID   *string `json:"issuer_id"`
+	Subject    *string `json:"subject"`
+	Method     string  `json:"method"`
+	Path       string  `json:"path"` // without the query
+	ClientIP   string  `json:"client_ip"`
+	RequestID  string  `json:"request_id"`
 	// Count is how many events the entry stands for: 1, or more for the refused authentications of one address within
-	// a minute that are beyond 60. The texts above are then those of the first of them, and the keys and the gateway
-	// are nil unless they are the same in all.
+	// a minute that are beyond 60. The texts above are then those of the first of them, and the keys, tokens and
+	// gateway are nil unless they are the same in all.
 	Count int64 `json:"count"`
 	// AuditAction is nil unless Kind is management.
 	*AuditAction

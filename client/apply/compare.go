@@ -54,9 +54,10 @@ type Kind string
 const (
 	Gateway Kind = "gateway"
 	Plan    Kind = "plan"
+	Issuer  Kind = "issuer"
 )
 
-// Difference is what applying files does, or has done, to one gateway or plan. Values of environment variables are
+// Difference is what applying files does, or has done, to one gateway, plan or issuer. Values of environment variables are
 // hidden.
 type Difference struct {
 	File      string `json:"file,omitempty"` // "" for what is deleted
@@ -64,26 +65,33 @@ type Difference struct {
 	Action    Action `json:"action"`
 	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
 	PlanID    string `json:"plan_id,omitempty"`    // "" for a plan that does not exist yet
+	IssuerID  string `json:"issuer_id,omitempty"`  // "" for an issuer that does not exist yet
 	Name      string `json:"name"`
 	*client.Push
 	Gateway []client.SettingChange `json:"gateway"`        // never nil; in a Push it may be
 	Plan    []client.SettingChange `json:"plan,omitempty"` // what a plan has, with a field for each limit
 
+	// Issuer is what an issuer has; keys and certificates as their digests.
+	Issuer []client.SettingChange `json:"issuer,omitempty"`
+
 	// PlanEffect is what the update of a plan would have done to the requests of the last 24 hours; only if the Config asks.
 	PlanEffect *client.PlanEffect `json:"plan_effect,omitempty"`
 
-	file *File  // nil for what is deleted
-	etag string // of the gateway or plan; "" if it does not exist yet
-	plan *planStep
+	file   *File  // nil for what is deleted
+	etag   string // of the gateway, plan or issuer; "" if it does not exist yet
+	plan   *planStep
+	issuer *issuerStep
 
 	comes bool // whether the default plan of the file is one that does not exist before the set is applied
 }
 
-// Label names the gateway or plan in messages.
+// Label names the gateway, plan or issuer in messages.
 func (d *Difference) Label() string {
 	switch {
 	case d.Kind == Plan:
-		return planLabel(d.Name, d.PlanID)
+		return namedLabel("plan", d.Name, d.PlanID)
+	case d.Kind == Issuer:
+		return namedLabel("issuer", d.Name, d.IssuerID)
 	case d.GatewayID == "":
 		return "gateway " + d.Name
 	}
@@ -97,11 +105,12 @@ func label(name, id string) string {
 	return "gateway " + name + " (" + id + ")"
 }
 
-func planLabel(name, id string) string {
+// namedLabel is the label of a plan or an issuer.
+func namedLabel(what, name, id string) string {
 	if id == "" {
-		return "plan " + name
+		return what + " " + name
 	}
-	return "plan " + name + " (" + id + ")"
+	return what + " " + name + " (" + id + ")"
 }
 
 // Late reports whether d adds to a plan, which an earlier difference creates or changes, the limits of gateways that come
@@ -111,9 +120,9 @@ func (d *Difference) Late() bool { return d.plan != nil && d.plan.first != nil }
 // Again reports whether an earlier difference changes the same plan.
 func (d *Difference) Again() bool { return d.Late() && d.plan.first.Action != Keep }
 
-// Compare returns what applying the set would change, in the order in which it can be applied; for a gateway or plan
-// that would not change, the action is Keep. Plans come first, so that gateways can have them; limits of gateways that
-// do not exist yet come after their gateways, see Late. Deletions come last, those of plans after those of gateways. It
+// Compare returns what applying the set would change, in the order in which it can be applied; for what
+// would not change, the action is Keep. Issuers and plans come first, so that gateways can have them; limits of gateways that
+// do not exist yet come after their gateways, see Late. Deletions come last, those of plans and issuers after those of gateways. It
 // changes nothing. If the server refuses some of the files, the error is an *Errors; if a call fails for another reason,
 // it is a *FileError.
 func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) {
@@ -122,6 +131,10 @@ func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) 
 		return nil, err
 	}
 	if differences, err = order(differences, all); err != nil {
+		return nil, err
+	}
+	issuers, err := a.compareIssuers(ctx, set)
+	if err != nil {
 		return nil, err
 	}
 	plans, err := a.comparePlans(ctx, set, all, differences)
@@ -139,8 +152,11 @@ func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) 
 		if err := plans.prune(ctx, a, differences, deletions); err != nil {
 			return nil, err
 		}
+		if err := issuers.prune(ctx, a); err != nil {
+			return nil, err
+		}
 	}
-	return slices.Concat(plans.early, differences, plans.late, deletions, plans.deleted), nil
+	return slices.Concat(issuers.early, plans.early, differences, plans.late, deletions, plans.deleted, issuers.deleted), nil
 }
 
 // lookAtAll asks the server what each of the differences changes.
@@ -291,6 +307,9 @@ func (a *Applier) Changed(ctx context.Context, d *Difference) error {
 	if d.Kind == Plan {
 		return a.planChanged(ctx, d)
 	}
+	if d.Kind == Issuer {
+		return a.issuerChanged(ctx, d)
+	}
 	now := &Difference{file: d.file, File: d.File, Kind: d.Kind, Action: d.Action, GatewayID: d.GatewayID, comes: d.comes}
 	if err := a.look(ctx, now); err != nil {
 		return err
@@ -381,7 +400,7 @@ func (a *Applier) fromFile(ctx context.Context, id string) (newest int64, err er
 	return 0, nil
 }
 
-// mayDelete checks that the key may delete gateways or plans, before anything is applied.
+// mayDelete checks that the key may delete what list has, before anything is applied.
 func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
 	if len(list) == 0 {
 		return nil
@@ -395,18 +414,15 @@ func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
 		return nil //nolint:nilerr // a newer server has other scopes, and checks them itself
 	}
 	for _, d := range list {
-		resource := "gateways"
-		if d.Kind == Plan {
-			resource = "plans"
-		}
-		if !scopes.Allows(http.MethodDelete, "/"+resource+"/"+d.GatewayID+d.PlanID) {
+		resource := string(d.Kind) + "s"
+		if !scopes.Allows(http.MethodDelete, "/"+resource+"/"+d.GatewayID+d.PlanID+d.IssuerID) {
 			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:%s; this one has %s", d.Label(), resource, account.Key.Scope)
 		}
 	}
 	return nil
 }
 
-// Apply carries out a difference. It fails if the gateway or plan was changed since Compare. For an update of a gateway
+// Apply carries out a difference. It fails if the gateway, plan or issuer was changed since Compare. For an update of a gateway
 // it sets the push that was made, for a creation the identifier and the revision.
 func (a *Applier) Apply(ctx context.Context, d *Difference) error {
 	var err error
@@ -414,6 +430,8 @@ func (a *Applier) Apply(ctx context.Context, d *Difference) error {
 	case d.Action == Keep:
 	case d.Kind == Plan:
 		err = a.applyPlan(ctx, d)
+	case d.Kind == Issuer:
+		err = a.applyIssuer(ctx, d)
 	case d.Action == Create: // with everything in it or not at all
 		var g *client.Gateway
 		g, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Gateway, error) {
@@ -462,6 +480,7 @@ func (d *Difference) hide() {
 	d.Name = hide(d.Name)
 	hideChanges(d.Gateway, hide)
 	hideChanges(d.Plan, hide)
+	hideChanges(d.Issuer, hide)
 	for _, routes := range [][]client.RouteChange{d.Added, d.Removed, d.Push.Changed} {
 		for i := range routes {
 			if routes[i].Path = hide(routes[i].Path); routes[i].Changes != nil {

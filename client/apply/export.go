@@ -18,24 +18,27 @@ import (
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/plan"
 )
 
-// Exported is the file of a gateway, or the file of all plans.
+// Exported is the file of a gateway, or the file of all plans or all issuers.
 type Exported struct {
 	File      string `json:"file"`
 	GatewayID string `json:"gateway_id,omitempty"`
-	Name      string `json:"name,omitempty"`  // of the gateway
-	Plans     int    `json:"plans,omitempty"` // number of plans; 0 in the file of a gateway
-	Written   bool   `json:"written"`         // false if the file had this content
+	Name      string `json:"name,omitempty"`    // of the gateway
+	Plans     int    `json:"plans,omitempty"`   // number of plans; 0 in the file of a gateway
+	Issuers   int    `json:"issuers,omitempty"` // number of issuers; 0 in the file of a gateway
+	Kind      Kind   `json:"-"`                 // what it is of; Gateway if it is of one
+	Written   bool   `json:"written"`           // false if the file had this content
 
 	base    string // name of the file in the directory
 	content []byte
 }
 
-// Export is the files of all gateways and plans of an account for a directory.
+// Export is the files of all gateways, plans and issuers of an account for a directory.
 type Export struct {
-	Files   []*Exported // of the plans, if there are any, and of gateways by their names
+	Files   []*Exported // of the issuers and of the plans, if there are any, and of gateways by their names
 	Changed []string    // files that exist with another content, which Write overwrites
 	// Strays are the files of the directory that name a gateway which does not exist, by these names.
 	// Applying the directory would create the gateways.
@@ -50,8 +53,8 @@ type Export struct {
 // Stray is a file that names a gateway which does not exist.
 type Stray struct{ File, Gateway string }
 
-// Export reads all gateways and plans, and chooses a file of a directory for each, which it creates if it is missing. A new
-// file is named after its gateway, or plans; a file that names the gateway already, or has plans, is kept. Export writes no file: Write does.
+// Export reads all gateways, plans and issuers, and chooses a file of a directory for each, which it creates if it is missing. A new
+// file is named after its gateway, or plans or issuers; a file that names the gateway already, or has plans or issuers, is kept. Export writes no file: Write does.
 // The caller must call Close. If several gateways have the same name, the error is an *AmbiguousError, since files
 // with that name could not be applied.
 func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
@@ -63,6 +66,11 @@ func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
 	if err != nil {
 		return nil, err
 	}
+	issuers, more, err := a.exportIssuers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	warnings = append(warnings, more...)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create the directory: %w", err)
 	}
@@ -71,7 +79,7 @@ func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
 		return nil, fmt.Errorf("open the directory: %w", err)
 	}
 	x := &Export{Files: files, Warnings: warnings, dir: dir, root: root}
-	if err := x.chooseNames(plans); err != nil {
+	if err := x.chooseNames(plans, issuers); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
@@ -104,7 +112,7 @@ func (a *Applier) export(ctx context.Context) ([]*Exported, error) {
 	byName := gatewaysByName(all)
 	files := []*Exported{}
 	for i := range all {
-		files = append(files, &Exported{GatewayID: all[i].GatewayID, Name: all[i].Name})
+		files = append(files, &Exported{Kind: Gateway, GatewayID: all[i].GatewayID, Name: all[i].Name})
 	}
 	slices.SortFunc(files, func(x, y *Exported) int { return cmp.Compare(x.Name, y.Name) })
 	for _, f := range files {
@@ -119,9 +127,10 @@ func (a *Applier) export(ctx context.Context) ([]*Exported, error) {
 	return files, nil
 }
 
-// chooseNames chooses the file of each gateway and that of the plans, which may be nil, and whether it is to be written.
-func (x *Export) chooseNames(plans *Exported) error {
-	present, ofPlans, err := namesInRoot(x.root)
+// chooseNames chooses the file of each gateway and those of the plans and the issuers, which may be nil, and whether it is
+// to be written.
+func (x *Export) chooseNames(plans, issuers *Exported) error {
+	present, lists, err := namesInRoot(x.root)
 	if err != nil {
 		return fmt.Errorf("read the directory: %w", err)
 	}
@@ -141,15 +150,23 @@ func (x *Export) chooseNames(plans *Exported) error {
 		}
 		delete(present, f.Name)
 	}
-	if plans != nil && (plans.Plans > 0 || ofPlans != "") {
-		plans.base = cmp.Or(ofPlans, "plans.yaml")
-		for n := 2; ofPlans == "" && used[strings.ToLower(plans.base)] > 0; n++ { // a gateway has the name
-			plans.base = fmt.Sprintf("plans-%d.yaml", n)
+	for _, of := range []struct {
+		what string
+		file *Exported
+	}{{"plans", plans}, {"issuers", issuers}} {
+		has := lists[of.what]
+		if of.file == nil || of.file.Plans+of.file.Issuers == 0 && has == "" {
+			continue
 		}
-		if err := x.compare(plans, "the plans"); err != nil {
+		of.file.base = cmp.Or(has, of.what+".yaml")
+		for n := 2; has == "" && used[strings.ToLower(of.file.base)] > 0; n++ { // a gateway has the name
+			of.file.base = fmt.Sprintf("%s-%d.yaml", of.what, n)
+		}
+		used[strings.ToLower(of.file.base)]++
+		if err := x.compare(of.file, "the "+of.what); err != nil {
 			return err
 		}
-		x.Files = slices.Insert(x.Files, 0, plans)
+		x.Files = slices.Insert(x.Files, 0, of.file)
 	}
 	for _, name := range slices.Sorted(maps.Keys(present)) {
 		if used[strings.ToLower(present[name])] == 0 {
@@ -204,7 +221,7 @@ func (a *Applier) exportPlans(ctx context.Context) (*Exported, []string, error) 
 		}
 		file.Plans = append(file.Plans, p)
 	}
-	return &Exported{Plans: len(all), content: file.Encode()}, warnings, nil
+	return &Exported{Kind: Plan, Plans: len(all), content: file.Encode()}, warnings, nil
 }
 
 // filePlan returns a plan in the form of a file, and the names of the limits whose gateway does not exist.
@@ -237,13 +254,13 @@ func filePlan(p *client.Plan, gateways map[string]string) (out plan.FilePlan, le
 }
 
 // namesInRoot returns the configuration files of a directory by the names of their gateways, and the first that has
-// plans. Files that cannot be read or have neither are left out.
-func namesInRoot(root *os.Root) (names map[string]string, ofPlans string, err error) {
+// plans and the first that has issuers by these words. Files that cannot be read or have none of these are left out.
+func namesInRoot(root *os.Root) (names, lists map[string]string, err error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
-	names = map[string]string{}
+	names, lists = map[string]string{}, map[string]string{}
 	for _, entry := range entries {
 		if entry.IsDir() || !isConfigName(entry.Name()) {
 			continue
@@ -256,8 +273,10 @@ func namesInRoot(root *os.Root) (names map[string]string, ofPlans string, err er
 		if err != nil {
 			continue
 		}
-		if ofPlans == "" && plan.IsFile(content) {
-			ofPlans = entry.Name()
+		for what, is := range map[string]bool{"plans": plan.IsFile(content), "issuers": !plan.IsFile(content) && issuer.IsFile(content)} {
+			if is && lists[what] == "" {
+				lists[what] = entry.Name()
+			}
 		}
 		if n = n.Member("gateway"); n != nil {
 			if n = n.Member("name"); n != nil && n.Kind == document.String {
@@ -265,7 +284,7 @@ func namesInRoot(root *os.Root) (names map[string]string, ofPlans string, err er
 			}
 		}
 	}
-	return names, ofPlans, nil
+	return names, lists, nil
 }
 
 // longestFileName is how many bytes of a gateway's name its file has.

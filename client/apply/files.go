@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/plan"
 )
 
@@ -40,11 +41,15 @@ type File struct {
 
 	content []byte // with the values of environment variables
 	config  *gateway.Document
-	plans   *plan.File // of a file of plans, which has no config
+	plans   *plan.File   // of a file of plans, which has no config
+	issuers *issuer.File // of a file of issuers, which has no config
 }
 
 // Plans returns the number of plans in a file of plans.
 func (f *File) Plans() int { return len(f.plans.Plans) }
+
+// Issuers returns the number of issuers in a file of issuers.
+func (f *File) Issuers() int { return len(f.issuers.Issuers) }
 
 // GatewayName returns the name of the gateway that the file is for, or "" if the file names none.
 func (f *File) GatewayName() string { return f.config.Gateway.Name.Value }
@@ -64,16 +69,20 @@ func (f *File) Warnings() []string {
 
 // Set is one file, or the files of a directory.
 type Set struct {
-	Dir   string  // "" for one file
-	Files []*File // of gateways
-	Plans *File   // nil if there is no file of plans
+	Dir     string  // "" for one file
+	Files   []*File // of gateways
+	Plans   *File   // nil if there is no file of plans
+	Issuers *File   // nil if there is no file of issuers
 
 	in string // the directory that one file is in; "" for standard input
 }
 
+// OfGateways reports whether the set is of gateways alone.
+func (s *Set) OfGateways() bool { return s.Plans == nil && s.Issuers == nil }
+
 // Read reads what each argument names: a file, standard input for "-", or the files of a directory
 // that are directly in it and end with .yaml, .yml or .json, in the order of their names. It returns a set for
-// each argument. Every file is valid, no two of a directory are for the same gateway, and one at most has plans. If a file
+// each argument. Every file is valid, no two of a directory are for the same gateway, and one at most has plans, and one issuers. If a file
 // is not valid, the error is an *Errors.
 func Read(from Source, args ...string) ([]*Set, error) {
 	if from.File == nil {
@@ -99,6 +108,10 @@ func Read(from Source, args ...string) ([]*Set, error) {
 				continue
 			}
 			switch {
+			case f.issuers != nil && set.Issuers == nil:
+				set.Issuers = f
+			case f.issuers != nil:
+				e.add(f, f.at("issuers").Invalid("issuers", "%s has issuers already: all issuers of a directory are in one file", set.Issuers.Name))
 			case f.plans == nil:
 				set.Files = append(set.Files, f)
 			case set.Plans == nil:
@@ -151,18 +164,23 @@ func (s Source) find(arg string) (*Set, []*File, error) {
 
 // parse replaces ${env:NAME} in a file (contract, section 5) and parses the result.
 func (f *File) parse(env func(string) (string, bool)) (err error) {
-	isPlans := plan.IsFile(f.content)
+	isPlans, isIssuers := plan.IsFile(f.content), issuer.IsFile(f.content)
 	resolved, err := gateway.ResolveEnv(f.content, f.remember(env))
 	switch {
 	case err != nil && isPlans:
 		return plan.AddMistakes(f.content, err)
+	case err != nil && isIssuers:
+		return issuer.AddMistakes(f.content, err)
 	case err != nil:
 		return gateway.AddMistakes(f.content, err)
 	}
 	f.content = resolved
-	if isPlans {
+	switch {
+	case isPlans:
 		f.plans, err = plan.ParseFile(f.content)
-	} else {
+	case isIssuers:
+		f.issuers, err = issuer.ParseFile(f.content)
+	default:
 		f.config, err = gateway.ParseDocument(f.content)
 	}
 	return err

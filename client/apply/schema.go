@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/plan"
 )
 
 // Schema returns the JSON Schema (draft 2020-12) of configuration files, for editors: of files of gateways, and of the
-// file of plans.
+// files of plans and of issuers.
 func Schema() []byte {
 	var whole map[string]any
 	if err := json.Unmarshal(gateway.Schema(), &whole); err != nil {
@@ -25,7 +26,10 @@ func Schema() []byte {
 	}
 	whole["type"] = "object"
 	whole["if"] = map[string]any{"required": []any{"plans"}}
-	whole["then"], whole["else"] = plan.FileSchema(), ofGateway
+	whole["then"], whole["else"] = plan.FileSchema(), map[string]any{
+		"if":   map[string]any{"required": []any{"issuers"}, "not": map[string]any{"required": []any{"routes"}}},
+		"then": issuer.FileSchema(), "else": ofGateway,
+	}
 	content, err := json.MarshalIndent(whole, "", "  ")
 	if err != nil {
 		panic(err) // the schema consists of maps, lists, strings and numbers

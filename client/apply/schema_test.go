@@ -31,9 +31,9 @@ func validateFile(t *testing.T, s *jsonschema.Schema, text string) error {
 	return s.Validate(doc)
 }
 
-// Guarantee: the schema accepts files of gateways and files of plans that are valid, and rejects every structural mistake
+// Guarantee: the schema accepts files of gateways, of plans and of issuers that are valid, and rejects every structural mistake
 // in them, as reading the files does.
-func TestSchemaIsOfBothKindsOfFiles(t *testing.T) {
+func TestSchemaIsOfAllKindsOfFiles(t *testing.T) {
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(apply.Schema()))
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +46,16 @@ func TestSchemaIsOfBothKindsOfFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	const iss = "name: a, issuer: https://a.example, audiences: [b]"
 	limit := func(fields string) string { return "plans: [{name: a, limits: [{" + fields + "}]}]" }
 	for text, valid := range map[string]bool{
 		"routes: []": true, "gateway: {name: a, default_plan: b}\nroutes: []": true, "gateway: {name: a}": false, "routes: {}": false,
+		"issuers: []": true, "$schema: x\nissuers: []": true, "issuers: []\nroutes: []": false, "issuers: {}": false, "issuers: [a]": false, "issuers: []\nplans: []": false,
+		"issuers: [{" + iss + "}]": true, "issuers: [{name: a}]": false, "issuers: [{name: a, issuer: https://a.example, audiences: []}]": false, "issuers: [{" + iss + ", state: ok}]": false,
+		"issuers: [{" + iss + ", jwks_url: https://a.example/keys, ca: null, algorithms: [ES384], leeway: 0s, max_lifetime: 1h, typ: at+jwt, required: {a: 1, b: [x, true]}}]":        true,
+		"issuers: [{" + iss + ", claims: {scope: a.b, owner: null}, scope_map: {a b: read}, default_scopes: [read], owner_prefix: '', claim_headers: {X-A: b}, forward_token: true}]": true,
+		"issuers: [{" + iss + ", algorithms: [HS256]}]": false, "issuers: [{" + iss + ", jwks_url: http://a.example}]": false, "issuers: [{" + iss + ", claims: {email: a}}]": false,
+		"issuers: [{" + iss + ", required: {a: null}}]": false, "issuers: [{" + iss + ", forward_token: 'yes'}]": false, "issuers: [{" + iss + ", jwks: []}]": false,
 		"plans: []": true, "$schema: x\nplans: []": true, "plans: []\nroutes: []": false, "plans: {}": false, "plans: [a]": false, "plans: [{name: a}]": false,
 		"plans: [{limits: []}]": false, "plans: [{name: A, limits: []}]": false, "plans: [{name: a, limits: [], anchor_day: 29}]": false,
 		"plans: [{name: a, limits: [], title: null, time_zone: UTC, anchor_day: 28}]": true, "plans: [{name: a, limits: [], quota: 5}]": false,

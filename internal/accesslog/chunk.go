@@ -13,7 +13,7 @@ const (
 	// A chunk has room for this many entries, and for texts of usual length. A longer path has its
 	// own memory, so that a client with long paths does not use up the room for other records.
 	chunkEntries = 128
-	chunkText    = 9_100
+	chunkText    = 8_100
 	longPath     = 1 << 10
 )
 
@@ -26,7 +26,7 @@ type chunk struct {
 }
 
 // add appends an entry. It reports false if there is no room. It copies the texts, except
-// for a long path, the owner, the plan, the upstream, the reason of its side and the target.
+// for a long path, the owner, the plan, the upstream, the reason of its side, the target and the token.
 func (c *chunk) add(r *Record, t *Texts) bool {
 	long := len(t.Path) > longPath
 	need := len(t.Method) + len(t.Path) + len(t.Detail) + len(t.Cost) + len(t.AttemptList)
@@ -38,7 +38,7 @@ func (c *chunk) add(r *Record, t *Texts) bool {
 	}
 	e := &c.entries[c.n]
 	e.Record, e.Owner, e.Plan, e.UpstreamName, e.Target = *r, t.Owner, t.Plan, t.UpstreamName, t.Target
-	e.SideReason = t.SideReason
+	e.SideReason, e.Token = t.SideReason, t.Token
 	e.MethodText = c.copyText(t.Method)
 	e.Detail = c.copyText(t.Detail)
 	e.Cost = c.copyText(t.Cost)

@@ -45,6 +45,10 @@ const (
 	RouteAddresses                    // the route's lists do not
 	AddressTaken                      // the lists were changed after the request was admitted, and do not allow its address any more
 	MaintenanceBegan                  // the gateway was put under maintenance after the request was admitted, and before it was sent
+	TokenRefused                      // the token failed a check; the detail says which
+	KeyForToken                       // a key was sent where only tokens are accepted
+	TokensFailed                      // too many tokens of the address had failed, so the token was not checked
+	TokensBusy                        // there was more work on signatures than the node does
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
@@ -66,6 +70,7 @@ func (r Reason) String() string {
 		OwnerWasSuspended: "owner_suspended", TargetGone: "target_gone", AllDrained: "all_drained",
 		AddressFailed: "address_failed", GatewayAddresses: "gateway_addresses", KeyAddresses: "key_addresses", RouteAddresses: "route_addresses",
 		AddressTaken: "address_taken", MaintenanceBegan: "maintenance_began",
+		TokenRefused: "token_refused", KeyForToken: "key_for_token", TokensFailed: "tokens_failed", TokensBusy: "tokens_busy",
 	}
 	if int(r) >= len(names) {
 		return ""

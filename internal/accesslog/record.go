@@ -148,11 +148,19 @@ type Entry struct {
 	// without a Reason, it is the host that the client addressed, in lower case and without a port. For the result
 	// Limited, it is the name of the plan's limit, <plan>.<limit>, or "".
 	Detail string
-	Cost   string // what the request was charged by the rules of its route; see Costs
+	// Token says with whose token the request was made, or was said to be if the token was refused; nil without a token.
+	Token *Token
+	Cost  string // what the request was charged by the rules of its route; see Costs
 	// AttemptList has the attempts of a request to an upstream with several targets, and the targets that were not tried. It is ""
 	// unless there were several attempts, the only one failed, or there was none because every target drains. See the functions
 	// Attempts and UntriedOf.
 	AttemptList string
+}
+
+// Token says with whose token a request was made. It is immutable.
+type Token struct {
+	IssuerID string
+	Subject  string // in the form of issuer.Recorded; "" for a token that was refused
 }
 
 // Side returns the name of the upstream that a split decided for; "" without a split.

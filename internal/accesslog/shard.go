@@ -22,6 +22,8 @@ type Texts struct {
 	SideReason string
 	// Cost has the costs of the request, by AppendCost.
 	Cost string
+	// Token says with whose token the request was made; nil without one.
+	Token *Token
 	// AttemptList has its attempts, by AppendAttempt, and what AppendUntried says.
 	AttemptList string
 }
@@ -31,7 +33,7 @@ func (s *Shard) Emit(r *Record, methodText, path string) {
 	s.EmitTexts(r, &Texts{Method: methodText, Path: path})
 }
 
-// EmitTexts adds a record. It copies its arguments, except the owner, the plan, the upstream, the reason of its side and the target, which must not
+// EmitTexts adds a record. It copies its arguments, except the owner, the plan, the upstream, the reason of its side, the target and the token, which must not
 // share the memory of a request. It does not block, and allocates only while the Collector's
 // memory grows to its bound, and for a path of more than 1 KiB. Long texts are cut. A record
 // for which there is no room is counted as lost.

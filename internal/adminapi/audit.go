@@ -18,11 +18,16 @@ type auditEntryRecord struct {
 	KeyPrefix *string   `json:"key_prefix" doc:"Start of the key that was used; null if there was none, or it was not a well-formed key." example:"kg_4tQx9Z"`
 	KeyID     *string   `json:"key_id" doc:"Identifier of the key; also of an expired key, and of one that was revoked within the 24 hours before; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	GatewayID *string   `json:"gateway_id" doc:"Gateway that was called; null for a call of this API." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Method    string    `json:"method" doc:"HTTP method." example:"GET"`
-	Path      string    `json:"path" doc:"Path without the query." example:"/orders/17"`
-	ClientIP  string    `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
-	RequestID string    `json:"request_id" doc:"Identifier of the request." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
-	Count     int64     `json:"count" doc:"Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id and gateway_id are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows." example:"1"`
+
+	Credential *string `json:"credential" enum:"key,token" doc:"What the request had: key, or token for a token of an issuer of the gateway; null for neither. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests." example:"key"`
+	IssuerID   *string `json:"issuer_id" doc:"Issuer of the token; null without a token, and for one that was refused before its issuer was known." example:"iss_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Subject    *string `json:"subject" doc:"Subject of the token; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256." example:"ada"`
+
+	Method    string `json:"method" doc:"HTTP method." example:"GET"`
+	Path      string `json:"path" doc:"Path without the query." example:"/orders/17"`
+	ClientIP  string `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
+	RequestID string `json:"request_id" doc:"Identifier of the request." example:"req_01jz8y5c3te9b8r2m6q4v7x0ff"`
+	Count     int64  `json:"count" doc:"Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id, gateway_id, issuer_id and subject are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows." example:"1"`
 	*AuditAction
 }
 
@@ -106,7 +111,7 @@ func (a *API) getAuditHead(c *call) (response, error) {
 func presentAudit(r *audit.Record) auditEntryRecord {
 	out := auditEntryRecord{
 		Time: r.Time.UTC(), Kind: string(r.Kind), Outcome: string(r.Outcome), KeyPrefix: optionalText(r.KeyPrefix), KeyID: optionalText(r.KeyID),
-		GatewayID: optionalText(r.GatewayID), Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, RequestID: r.RequestID,
+		GatewayID: optionalText(r.GatewayID), Credential: optionalText(r.Credential()), IssuerID: optionalText(r.IssuerID), Subject: optionalText(r.Subject), Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, RequestID: r.RequestID,
 		Count: max(1, r.Count),
 	}
 	if r.Kind == audit.Management {

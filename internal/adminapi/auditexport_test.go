@@ -109,7 +109,7 @@ func TestExportAsCSV(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, r.raw)
 	}
 	want := s.listed(before)
-	if len(rows) != len(want)+1 || strings.Join(rows[0], " ") != auditFields+" action target actor_key_id diff count" {
+	if len(rows) != len(want)+1 || strings.Join(rows[0], " ") != auditFields+" action target actor_key_id diff count"+tokenFields {
 		t.Fatalf("got %d rows for %d records, and the columns %v", len(rows), len(want), rows[0])
 	}
 	for i, line := range want {

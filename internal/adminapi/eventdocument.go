@@ -75,6 +75,13 @@ type syncFailedEventRecord struct {
 	Message   string  `json:"message" doc:"What is wrong, as in last_error of the repository." example:"api/openapi.yaml:12:5: paths.orders: a path must start with a slash"`
 }
 
+type keysUnreachableEventRecord struct {
+	IssuerID string `json:"issuer_id" doc:"The issuer." example:"iss_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Name     string `json:"name" doc:"Name of the issuer." example:"login"`
+	Issuer   string `json:"issuer" doc:"The claim iss of its tokens." example:"https://login.example.com/"`
+	Message  string `json:"message" doc:"Why its keys could not be fetched, as in last_error of the issuer." example:"the provider refused the connection"`
+}
+
 type ownerEventRecord struct {
 	OwnerID string  `json:"owner_id" doc:"Identifier of the owner." example:"own_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Owner   string  `json:"owner" doc:"External ID of the owner, which its keys have as owner." example:"customer-42"`
@@ -167,6 +174,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.CanaryAdvanced, "onCanaryAdvanced", "Canary advanced", "A canary has a greater share of the callers now, or is held after its last step.", reflect.TypeFor[canaryEventRecord]()},
 		{event.CanaryAborted, "onCanaryAborted", "Canary aborted", "A canary was aborted, by hand or because its upstream is worse than the other. All callers go to the other one again.", reflect.TypeFor[canaryEventRecord]()},
 		{event.CanaryPromoted, "onCanaryPromoted", "Canary promoted", "The routes of a canary have its upstream now.", reflect.TypeFor[canaryEventRecord]()},
+		{event.IssuerUnreachable, "onIssuerUnreachable", "Issuer unreachable", "The keys of an issuer could not be fetched. Those that were fetched before stay, so its tokens pass as before until it has others. There is one event until the keys can be fetched again.",
+			reflect.TypeFor[keysUnreachableEventRecord]()},
 		{event.CanaryPaused, "onCanaryPaused", "Canary paused", "A canary was paused: by hand, because its routes or upstreams were changed, or because it had too few requests in 24 hours. Callers stay on their sides.", reflect.TypeFor[canaryEventRecord]()},
 		{event.CertificateRenewed, "onCertificateRenewed", "Certificate renewed", "A hostname has a new certificate by ACME, the first one or a renewal. It is in force on every node.", reflect.TypeFor[certificateEventRecord]()},
 		{event.CertificateFailed, "onCertificateFailed", "Certificate failed", "An attempt to get a certificate by ACME failed: the first one in a row, and then once a day. Keygate tries again.", reflect.TypeFor[certificateEventRecord]()},

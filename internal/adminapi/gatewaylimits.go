@@ -18,7 +18,7 @@ type limitLevelRecord struct {
 	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service,concurrency" doc:"Scope of the limit."`
 	LimitName  *string `json:"limit_name" doc:"Plan and limit, for limits of plans; route or key for other limits of the scope concurrency; otherwise null." example:"pro.per-minute"`
 	RouteID    *string `json:"route_id" doc:"Route that the limit applies to; null if it is not a route's limit." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	KeyID      *string `json:"key_id" doc:"Key that the limit applies to; null if several keys share it." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	KeyID      *string `json:"key_id" doc:"Key that the limit applies to; null if several keys share it. For the tokens of an issuer with one subject, an identifier that begins with key_7zz and is of no key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	OwnerID    *string `json:"owner_id" doc:"Owner that the limit applies to; null if it is not an owner's limit." example:"own_01jz8y5c3te9b8r2m6q4v7x0ee"`
 	Address    *string `json:"address" doc:"Client address that the limit applies to: an IPv4 address, or a prefix for IPv6; others for the addresses that there is no room to count on their own; null if the limit does not count addresses." example:"203.0.113.7"`
 	Limit      int64   `json:"limit" doc:"Capacity of the limit." example:"50"`

@@ -92,7 +92,9 @@ func (requiredClaims) Schema(huma.Registry) *huma.Schema {
 type createIssuerRequest struct {
 	Name          string             `json:"name" minLength:"1" maxLength:"64" doc:"Name of the issuer, unique in the account: 1 to 64 characters of a-z, 0-9, - and _. Gateways name it." example:"login"`
 	Issuer        string             `json:"issuer" minLength:"1" maxLength:"2048" doc:"The claim iss of its tokens: a URL with https, compared exactly." example:"https://login.example.com/"`
-	JWKS          jwkSet             `json:"jwks" doc:"Its public keys, a JWK Set. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over."`
+	JWKSURL       *string            `json:"jwks_url,omitempty" nullable:"true" minLength:"1" maxLength:"2048" doc:"Where its keys are fetched, a JWK Set, over https and without redirects. With neither jwks_url nor jwks, discovery at issuer says where (/.well-known/openid-configuration)." example:"https://login.example.com/keys"`
+	JWKS          *jwkSet            `json:"jwks,omitempty" nullable:"true" doc:"Its public keys, a JWK Set, given by hand: then none are fetched. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over."`
+	CA            *string            `json:"ca,omitempty" nullable:"true" minLength:"1" doc:"Certificates in PEM that replace the system's roots when its keys are fetched."`
 	Audiences     []string           `json:"audiences" nullable:"false" minItems:"1" maxItems:"16" doc:"A token must be for one of them: its claim aud is one, or has one." example:"https://api.example.com"`
 	Algorithms    []string           `json:"algorithms,omitempty" nullable:"true" minItems:"1" maxItems:"9" doc:"Signature algorithms of its tokens: RS256, RS384, RS512, PS256, PS384, PS512, ES256, ES384, EdDSA. Default: RS256, ES256 and EdDSA." example:"RS256"`
 	Leeway        *string            `json:"leeway,omitempty" nullable:"true" minLength:"2" doc:"How far the clocks of the issuer and of Keygate may differ: 0s to 5m. Default: 60s." example:"30s"`
@@ -110,7 +112,9 @@ type createIssuerRequest struct {
 type updateIssuerRequest struct {
 	Name          *string                     `json:"name,omitempty" minLength:"1" maxLength:"64" doc:"Name of the issuer. The default of owner_prefix follows it." example:"login"`
 	Issuer        *string                     `json:"issuer,omitempty" minLength:"1" maxLength:"2048" doc:"The claim iss of its tokens." example:"https://login.example.com/"`
-	JWKS          *jwkSet                     `json:"jwks,omitempty" doc:"Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused."`
+	JWKSURL       optional[string]            `json:"jwks_url,omitempty" minLength:"1" maxLength:"2048" doc:"Where its keys are fetched; null for discovery. Keys that come from elsewhere than before are fetched at once, and the former ones count no more." example:"https://login.example.com/keys"`
+	JWKS          optional[jwkSet]            `json:"jwks,omitempty" doc:"Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. null lets keys be fetched."`
+	CA            optional[string]            `json:"ca,omitempty" minLength:"1" doc:"Certificates in PEM for fetching its keys; null for the system's roots."`
 	Audiences     *[]string                   `json:"audiences,omitempty" minItems:"1" maxItems:"16" doc:"A token must be for one of them; replaced as a whole." example:"https://api.example.com"`
 	Algorithms    optional[[]string]          `json:"algorithms,omitempty" minItems:"1" maxItems:"9" doc:"Signature algorithms of its tokens; replaced as a whole. null for RS256, ES256 and EdDSA." example:"RS256"`
 	Leeway        optional[string]            `json:"leeway,omitempty" minLength:"2" doc:"How far the clocks of the issuer and of Keygate may differ: 0s to 5m; null for 60s." example:"30s"`
@@ -142,7 +146,9 @@ type issuerRecord struct {
 	IssuerID      string             `json:"issuer_id" doc:"Identifier of the issuer." example:"iss_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Name          string             `json:"name" doc:"Name of the issuer." example:"login"`
 	Issuer        string             `json:"issuer" doc:"The claim iss of its tokens." example:"https://login.example.com/"`
-	JWKS          jwkSet             `json:"jwks" doc:"Its public keys, a JWK Set."`
+	JWKSURL       *string            `json:"jwks_url" doc:"Where its keys are fetched; null for discovery, or if they are given by hand." example:"https://login.example.com/keys"`
+	JWKS          *jwkSet            `json:"jwks" nullable:"true" doc:"Its public keys, a JWK Set, if they are given by hand; null if they are fetched."`
+	CA            *string            `json:"ca" doc:"Certificates in PEM that replace the system's roots when its keys are fetched; null for these."`
 	Audiences     []string           `json:"audiences" nullable:"false" doc:"A token must be for one of them." example:"https://api.example.com"`
 	Algorithms    []string           `json:"algorithms" nullable:"false" doc:"Signature algorithms of its tokens." example:"RS256"`
 	Leeway        string             `json:"leeway" doc:"How far the clocks of the issuer and of Keygate may differ." example:"60s"`
@@ -155,19 +161,26 @@ type issuerRecord struct {
 	OwnerPrefix   string             `json:"owner_prefix" doc:"What precedes the value of the owner's claim." example:"login/"`
 	ClaimHeaders  map[string]string  `json:"claim_headers" nullable:"false" doc:"Claims by the headers in which the upstream gets them."`
 	ForwardToken  bool               `json:"forward_token" doc:"Whether the token stays in the request for the upstream."`
-	State         string             `json:"state" enum:"ok,unreachable" doc:"unreachable if the keys could not be fetched; ok with keys that are given by hand."`
+	State         string             `json:"state" enum:"ok,unreachable" doc:"unreachable if the keys could not be fetched the last time: then those that were fetched before stay. ok with keys that are given by hand."`
 	LastError     *string            `json:"last_error" doc:"Why the keys could not be fetched the last time; null for nothing."`
-	Keys          []issuerKeyRecord  `json:"keys" nullable:"false" doc:"Its present keys."`
+	Keys          []issuerKeyRecord  `json:"keys" nullable:"false" doc:"Its present keys; none as long as none were fetched."`
 	CreatedAt     time.Time          `json:"created_at" doc:"When the issuer was created."`
 }
 
 func presentIssuer(i *issuer.Issuer) issuerRecord {
 	r := issuerRecord{
-		IssuerID: i.ID, Name: i.Name, Issuer: i.URL, JWKS: jwkSet(i.JWKS), Audiences: i.Audiences, Algorithms: textsOf(i.AllAlgorithms()),
+		IssuerID: i.ID, Name: i.Name, Issuer: i.URL, JWKSURL: optionalText(i.JWKSURL), CA: optionalText(i.CA), Audiences: i.Audiences, Algorithms: textsOf(i.AllAlgorithms()),
 		Type: optionalText(i.Type), Required: make(map[string]any, len(i.Required)), ScopeMap: i.ScopeMap, DefaultScopes: i.DefaultScopes,
 		Claims:      issuerClaimsRecord{Scope: optionalText(i.Claims.Scope), Owner: optionalText(i.Claims.Owner), Plan: optionalText(i.Claims.Plan)},
-		OwnerPrefix: i.Prefix(), ClaimHeaders: i.ClaimHeaders, ForwardToken: i.ForwardToken, State: "ok", Keys: make([]issuerKeyRecord, len(i.Seen)), CreatedAt: i.CreatedAt.UTC(),
+		OwnerPrefix: i.Prefix(), ClaimHeaders: i.ClaimHeaders, ForwardToken: i.ForwardToken, State: "ok", LastError: optionalText(i.LastError), Keys: make([]issuerKeyRecord, len(i.Seen)), CreatedAt: i.CreatedAt.UTC(),
 		Leeway: i.LeewayText(), MaxLifetime: i.MaxLifetimeText(),
+	}
+	if i.JWKS != "" {
+		set := jwkSet(i.JWKS)
+		r.JWKS = &set
+	}
+	if i.Unreachable() {
+		r.State = "unreachable"
 	}
 	for claim, values := range i.Required {
 		r.Required[claim] = values
@@ -230,7 +243,7 @@ func (a *API) issuerOperations() []operation {
 		id: "createIssuer", method: http.MethodPost, path: "/v1/issuers", tag: "Issuers",
 		summary: "Create an issuer",
 		description: "Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. " +
-			"Tokens may have any scope on gateways, so the call requires the word admin for /issuers. In this version, no gateway accepts tokens yet.",
+			"Tokens may have any scope on gateways, so the call requires the word admin for /issuers. Gateways name the issuers whose tokens they take (issuers).",
 		body: reflect.TypeFor[createIssuerRequest](), replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true, errors: []int{http.StatusConflict},
 		run: takes(a.createIssuer),
@@ -251,6 +264,13 @@ func (a *API) issuerOperations() []operation {
 		summary: "Delete an issuer", description: "Deletes an issuer. Returns the record as it was before.",
 		ifMatch: true, success: http.StatusOK, result: record, errors: []int{http.StatusConflict},
 		run: a.deleteIssuer,
+	}, {
+		id: "refreshIssuer", method: http.MethodPost, path: "/v1/issuers/{issuer_id}/refresh", tag: "Issuers",
+		summary: "Fetch the keys of an issuer",
+		description: "Fetches the keys of an issuer now, and returns the issuer when that has ended, after 10 seconds at most. If the fetch failed, last_error says why, and the keys stay as they were. " +
+			"Keys that are given by hand are a 409.",
+		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
+		run: a.refreshIssuer,
 	}}
 }
 
@@ -263,7 +283,7 @@ func (a *API) listIssuers(c *call) (response, error) {
 
 func (a *API) createIssuer(c *call, req createIssuerRequest) (response, error) {
 	s := issuer.Settings{
-		URL: req.Issuer, JWKS: string(req.JWKS), Audiences: req.Audiences, Algorithms: algorithmsOf(req.Algorithms), Leeway: value(req.Leeway), MaxLifetime: value(req.MaxLifetime),
+		URL: req.Issuer, JWKSURL: value(req.JWKSURL), JWKS: string(value(req.JWKS)), CA: value(req.CA), Audiences: req.Audiences, Algorithms: algorithmsOf(req.Algorithms), Leeway: value(req.Leeway), MaxLifetime: value(req.MaxLifetime),
 		Type: value(req.Type), Required: c.requiredOf(req.Required), Claims: req.Claims.claims(), ScopeMap: req.ScopeMap, DefaultScopes: req.DefaultScopes,
 		OwnerPrefix: req.OwnerPrefix, ClaimHeaders: req.ClaimHeaders, ForwardToken: value(req.ForwardToken),
 	}
@@ -303,9 +323,11 @@ func (a *API) updateIssuer(c *call, req updateIssuerRequest) (response, error) {
 		setGiven(&i.Name, req.Name)
 		setGiven(&i.URL, req.Issuer)
 		setGiven(&i.Audiences, req.Audiences)
-		if req.JWKS != nil {
-			i.JWKS = string(*req.JWKS)
+		set(&i.JWKSURL, req.JWKSURL)
+		if req.JWKS.Present {
+			i.JWKS = string(req.JWKS.Value)
 		}
+		set(&i.CA, req.CA)
 		if req.Algorithms.Present {
 			i.Algorithms = algorithmsOf(req.Algorithms.Value)
 		}
@@ -332,4 +354,8 @@ func (a *API) updateIssuer(c *call, req updateIssuerRequest) (response, error) {
 
 func (a *API) deleteIssuer(c *call) (response, error) {
 	return show(presentIssuer)(a.cfg.Control.DeleteIssuer(c.ctx, &c.actor, c.params["issuer_id"], c.match))
+}
+
+func (a *API) refreshIssuer(c *call) (response, error) {
+	return respond(issuerResponse)(a.cfg.Control.RefreshIssuer(c.ctx, &c.actor, c.params["issuer_id"]))
 }

@@ -31,7 +31,7 @@ func decoded(t *testing.T, text string) (v map[string]any) {
 // shows as the value in force, and null restores it.
 func TestIssuerIsCreatedChangedAndDeleted(t *testing.T) {
 	s := start(t)
-	const fields = "issuer_id name issuer jwks audiences algorithms leeway max_lifetime typ required claims scope_map default_scopes owner_prefix claim_headers forward_token state last_error keys created_at"
+	const fields = "issuer_id name issuer jwks_url jwks ca audiences algorithms leeway max_lifetime typ required claims scope_map default_scopes owner_prefix claim_headers forward_token state last_error keys created_at"
 	created := s.newIssuer("", "login")
 	wantFields(t, created.json, fields)
 	path := "/v1/issuers/" + created.text("issuer_id")
@@ -81,7 +81,7 @@ func TestMistakesInIssuers(t *testing.T) {
 	s := start(t)
 	path := "/v1/issuers/" + s.newIssuer("", "login").text("issuer_id")
 	for body, field := range map[string]string{
-		`{"issuer":"http://a.example"}`: "issuer", `{"issuer":null}`: "issuer", `{"jwks":null}`: "jwks", `{"jwks":[]}`: "jwks", `{"jwks":{}}`: "jwks.keys", `{"jwks":{"keys":[1]}}`: "jwks.keys[0]",
+		`{"issuer":"http://a.example"}`: "issuer", `{"issuer":null}`: "issuer", `{"jwks_url":"https://a.example/keys"}`: "jwks_url", `{"jwks":null,"jwks_url":"http://a.example/keys"}`: "jwks_url", `{"jwks":null,"ca":"x"}`: "ca", `{"ca":"x"}`: "ca", `{"jwks":[]}`: "jwks", `{"jwks":{}}`: "jwks.keys", `{"jwks":{"keys":[1]}}`: "jwks.keys[0]",
 		`{"jwks":{"keys":[{"kty":"oct","k":"AA"}]}}`: "jwks.keys[0]", `{"jwks":{"keys":[]}}`: "jwks", `{"audiences":[]}`: "audiences", `{"audiences":["a","a"]}`: "audiences[1]",
 		`{"algorithms":["HS256"]}`: "algorithms[0]", `{"algorithms":["RS256"]}`: "algorithms", `{"algorithms":[]}`: "algorithms", `{"leeway":"10m"}`: "leeway", `{"max_lifetime":"500d"}`: "max_lifetime",
 		`{"typ":"dpop+jwt"}`: "typ", `{"required":{"a":null}}`: "required.a", `{"required":{"a":{}}}`: "required.a", `{"required":{"a":[[1]]}}`: "required.a", `{"required":[]}`: "required",
@@ -91,7 +91,7 @@ func TestMistakesInIssuers(t *testing.T) {
 		s.do(request{method: "PATCH", path: path, body: body}).refused(422, "validation_failed", field)
 	}
 	bad := s.do(request{method: "POST", path: "/v1/issuers", body: `{"name":"Bad","leeway":1,"required":{"a":null},"typ":"dpop+jwt"}`}).want(422)
-	for _, field := range []string{"leeway", "issuer", "jwks", "audiences", "name", "required.a", "typ"} {
+	for _, field := range []string{"leeway", "issuer", "audiences", "name", "required.a", "typ"} {
 		if !strings.Contains(bad.raw, `"field":"`+field+`"`) {
 			t.Errorf("got %s, want all mistakes at once, with that in %s", bad.raw, field)
 		}
@@ -111,6 +111,7 @@ func TestIssuersOfOthersAndSmallScopes(t *testing.T) {
 		}
 		s.do(q).refused(404, "not_found", "")
 	}
+	s.do(request{method: "POST", path: path + "/refresh", key: stranger}).refused(404, "not_found", "")
 	if list := s.do(request{method: "GET", path: "/v1/issuers", key: stranger}).want(200).data(); len(list) != 0 {
 		t.Errorf("a stranger lists %v", list)
 	}
@@ -119,6 +120,27 @@ func TestIssuersOfOthersAndSmallScopes(t *testing.T) {
 	s.do(request{method: "PATCH", path: path, key: reader, body: `{"name":"n"}`}).refused(403, "forbidden", "")
 	s.do(request{method: "PATCH", path: path, key: writer, body: `{"name":"n"}`}).refused(403, "forbidden", "")
 	s.do(request{method: "DELETE", path: path, key: writer}).refused(403, "forbidden", "")
+	s.do(request{method: "POST", path: path + "/refresh", key: reader}).refused(403, "forbidden", "")
+	s.do(request{method: "POST", path: path + "/refresh", key: writer}).refused(409, "conflict", "")
 	s.newIssuer(admin, "of-admin")
 	s.do(request{method: "PATCH", path: path, key: admin, body: `{"name":"n"}`}).want(200)
+}
+
+// Guarantee: keys are fetched unless they are given by hand: null in place of given ones, with the address and the
+// certificates for the fetch. The record has what was given and, as long as nothing was fetched, no key.
+func TestIssuerWhoseKeysAreFetched(t *testing.T) {
+	s := start(t)
+	made := s.do(request{method: "POST", path: "/v1/issuers", body: `{"name":"login","issuer":"https://login.example.com/","audiences":["api"]}`}).want(201)
+	for field, want := range map[string]string{"jwks": `null`, "jwks_url": `null`, "ca": `null`, "keys": `[]`, "state": `"ok"`, "last_error": `null`} {
+		if got := compact(t, made.json[field]); got != want {
+			t.Errorf("got %s: %s, want %s", field, got, want)
+		}
+	}
+	given := "/v1/issuers/" + s.newIssuer("", "given").text("issuer_id")
+	changed := s.do(request{method: "PATCH", path: given, body: `{"jwks":null,"jwks_url":"https://keys.example.com/a?b=c"}`}).want(200)
+	for field, want := range map[string]string{"jwks": `null`, "jwks_url": `"https://keys.example.com/a?b=c"`, "keys": `[]`} {
+		if got := compact(t, changed.json[field]); got != want {
+			t.Errorf("got %s: %s, want %s", field, got, want)
+		}
+	}
 }

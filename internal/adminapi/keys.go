@@ -7,6 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
 )
 
 func keyFilters() []queryParam {
@@ -46,8 +47,8 @@ func (a *API) keyOperations() []operation {
 		run: takes(a.importKeys),
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
-		summary:     "Verify a key",
-		description: "Checks whether a gateway-level key would be accepted for a request, which needs an owner that is not suspended too. Charges no rate limit. Needs the scope read.",
+		summary:     "Verify a key or a token",
+		description: "Checks whether a gateway-level key, or a token of an issuer, would be accepted for a request, which needs an owner that is not suspended too. Of a token that is refused, reason says why. Charges no rate limit. Needs the scope read.",
 		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[verificationRecord](),
 		run: takes(a.verifyKey),
@@ -163,5 +164,11 @@ func (a *API) rotateKey(c *call, req rotateKeyRequest) (response, error) {
 
 func (a *API) verifyKey(c *call, req verifyKeyRequest) (response, error) {
 	present := func(v *control.Verification) response { return ok(presentVerification(v)) }
-	return respond(present)(a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.actor, req.Key, value(req.GatewayID), value(req.Method), value(req.Path)))
+	switch {
+	case req.Key != nil && req.Token != nil:
+		return response{}, fault.Invalid("token", "must not be given with key: give one of them")
+	case req.Token != nil:
+		return respond(present)(a.cfg.Control.VerifyToken(withIdempotency(c, present), &c.actor, *req.Token, value(req.GatewayID), value(req.Method), value(req.Path)))
+	}
+	return respond(present)(a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.actor, value(req.Key), value(req.GatewayID), value(req.Method), value(req.Path)))
 }

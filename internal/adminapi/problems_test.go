@@ -36,8 +36,11 @@ type bodyCase struct {
 
 // required returns the fields that a body without a valid config must have.
 func (c *bodyCase) required() []string {
-	if c.id == "createGateway" {
+	switch c.id {
+	case "createGateway":
 		return []string{"name", "upstream_url"}
+	case "verifyKey": // or token
+		return []string{"key"}
 	}
 	return c.schema.Required
 }
@@ -101,7 +104,7 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"name": `"a\nb"`, "upstream_url": `"nonsense"`, "spec": `"nonsense"`, "hostname": `"localhost"`, "timeout": `"1ms"`,
 		"global_rate_limit": `{"sustained": "1/year"}`, "cors": `{"origins": ["https://a.example", "nonsense"]}`,
 		"upstream_headers": `{"Host": "x"}`, "upstream_ca": `"x"`, "upstream_client_certificate": `"x"`, "upstream_client_key": `"x"`,
-		"upstream_connect_timeout": `"1h"`, "upstream_idle_timeout": `"1ms"`, "upstream_max_connection_age": `"1ms"`, "key_headers": `["Host"]`, "path": `"x"`, "methods": `["get"]`,
+		"upstream_connect_timeout": `"1h"`, "upstream_idle_timeout": `"1ms"`, "upstream_max_connection_age": `"1ms"`, "key_headers": `["Host"]`, "issuers": `["x", "x"]`, "path": `"x"`, "methods": `["get"]`,
 		"rate_limit": `{"sustained": "x"}`, "createKey.rate_limit": `"x"`, "updateKey.rate_limit": `"x"`,
 		"scope": `"root"`, "expires_at": `"yesterday"`, "gateway_id": `"gw_x"`, "owner": `" a"`, "metadata": `{"": "x"}`,
 		"external_id": `" a"`, "plan_id": `"plan_x"`, "createGateway.default_plan": `"none"`, "updateGateway.default_plan": `"none"`, "default_plan_id": `"plan_x"`,

@@ -42,7 +42,7 @@ type routeRecord struct {
 	Upstream    string             `json:"upstream" doc:"Name of the upstream that gets the requests." example:"default"`
 	Split       []SplitRecord      `json:"split" nullable:"true" doc:"Which requests go to another upstream; null for the split of the gateway, [] for none."`
 	HandlingRecord
-	Auth      string    `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
+	Auth      string    `json:"auth" enum:"key,token,any,none" doc:"key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public."`
 	Source    string    `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt time.Time `json:"created_at" doc:"When the route was created."`
 	Warnings  []string  `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
@@ -137,11 +137,17 @@ type newKeyRecord struct {
 
 type verificationRecord struct {
 	Valid bool    `json:"valid" doc:"Whether the request would pass the checks of key, gateway and scope."`
-	Code  *string `json:"code" enum:"key_invalid,key_expired,scope_insufficient,owner_suspended" doc:"Why the request would be refused; null if valid is true."`
+	Code  *string `json:"code" enum:"key_invalid,key_expired,token_invalid,token_expired,scope_insufficient,owner_suspended" doc:"Why the request would be refused; null if valid is true."`
 	KeyID *string `json:"key_id" doc:"Identifier of the key; null if the account has no such key."`
-	Owner *string `json:"owner" doc:"Owner of the key; null if none was set."`
-	Scope *string `json:"scope" doc:"Scopes of the key, separated by spaces." example:"read"`
+	Owner *string `json:"owner" doc:"Owner of the key, or the one that the token names; null if there is none."`
+	Scope *string `json:"scope" doc:"Scopes of the key or of the token, separated by spaces." example:"read"`
 	State *string `json:"state" enum:"active,expired,revoked" doc:"State of the key."`
+
+	Reason    *string    `json:"reason" doc:"Why a token was refused, which its bearer is not told; null for keys, and for a token that passes its checks." example:"the claim aud has none of the issuer's audiences: it has \"web\""`
+	IssuerID  *string    `json:"issuer_id" doc:"Issuer of the token; null for keys, and if the token was refused before its issuer was known." example:"iss_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Subject   *string    `json:"subject" doc:"Subject of the token; null for keys and for a token that was refused. A subject of more than 255 bytes is shown as its SHA-256." example:"ada"`
+	Plan      *string    `json:"plan" doc:"Plan that the token names; null for keys, and if it names none."`
+	ExpiresAt *time.Time `json:"expires_at" doc:"When the token expires; null for keys and for a token that was refused."`
 }
 
 type accountKeyRecord struct {
@@ -314,6 +320,14 @@ func presentVerification(v *control.Verification) verificationRecord {
 	if k := v.Key; k != nil {
 		scope, state := k.Scope.String(), string(v.State)
 		r.KeyID, r.Owner, r.Scope, r.State = &k.ID, optionalText(k.Owner), &scope, &state
+	}
+	if p := v.Principal; p != nil {
+		scope, subject := p.Scopes.String(), p.RecordedSubject()
+		r.IssuerID, r.Subject, r.Owner, r.Plan, r.Scope, r.ExpiresAt = &p.IssuerID, &subject, optionalText(p.Owner), optionalText(p.Plan), &scope, optionalTime(p.ExpiresAt)
+	}
+	if v.Refusal != nil {
+		reason := v.Refusal.Error()
+		r.Reason, r.IssuerID = &reason, optionalText(v.Refusal.IssuerID)
 	}
 	return r
 }

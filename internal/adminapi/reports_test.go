@@ -93,6 +93,9 @@ func broken(r *accesslog.Record) { r.Status, r.UpstreamStatus = 503, 503 }
 
 const auditFields = "time kind outcome key_prefix key_id gateway_id method path client_ip request_id"
 
+// tokenFields are the fields of a record of the audit log that CSV has at its end.
+const tokenFields = " credential issuer_id subject"
+
 // Guarantee: the audit log has the authentications of both planes and the changes, with
 // the fields of the contract (section 7), newest first, up to the time of the call.
 func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
@@ -107,11 +110,12 @@ func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
 		t.Fatalf("got %v, want requests %s and %s", list, bad, good)
 	}
 	for _, r := range list {
-		wantFields(t, r, auditFields+" count")
+		wantFields(t, r, auditFields+tokenFields+" count")
 	}
 	want := map[string]any{
 		"time": "2027-03-01T12:01:00Z", "kind": "authentication", "outcome": "success", "key_prefix": "kg_4tQx9Z", "key_id": p.key,
 		"gateway_id": p.gateway, "method": "GET", "path": "/orders/17", "client_ip": "203.0.113.7", "request_id": good, "count": 1.0,
+		"credential": "key", "issuer_id": nil, "subject": nil,
 	}
 	if fmt.Sprint(list[1]) != fmt.Sprint(want) {
 		t.Errorf("got  %v\nwant %v", list[1], want)
@@ -120,7 +124,7 @@ func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
 		t.Errorf("got %v, want key_invalid without a key", r)
 	}
 	changes := s.get("/v1/audit-log?kind=management").want(200).data()
-	wantFields(t, changes[0], auditFields+" count action target actor_key_id diff")
+	wantFields(t, changes[0], auditFields+tokenFields+" count action target actor_key_id diff")
 	if r := changes[0]; r["action"] != "key.create" || r["target"] != p.key || r["method"] != "POST" || r["path"] != "/v1/keys" || r["actor_key_id"] != r["key_id"] ||
 		fmt.Sprint(r["diff"].(map[string]any)["name"]) != "[<nil> test]" {
 		t.Errorf("got %v, want the creation of key %s by the calling key", r, p.key)
@@ -447,7 +451,7 @@ func groupCounts(rows []map[string]any) string {
 }
 
 const (
-	requestFields  = "request_id time gateway_id route_id key_id key_prefix method path client_ip host status duration_ms decision left_out cost attempts not_tried not_tried_count all_unhealthy side side_reason"
+	requestFields  = "request_id time gateway_id route_id key_id key_prefix credential issuer_id subject method path client_ip host status duration_ms decision left_out cost attempts not_tried not_tried_count all_unhealthy side side_reason"
 	decisionFields = "check code message limit_scope limit_name limit remaining passes_at upstream_status reason by_default nearest_routes detail"
 )
 

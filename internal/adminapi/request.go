@@ -22,7 +22,7 @@ type createRouteRequest struct {
 	Upstream    *string           `json:"upstream,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests. Default: default." example:"next"`
 	Split       []SplitInput      `json:"split,omitempty" nullable:"true" maxItems:"16" doc:"Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none."`
 	HandlingInput
-	Auth *string `json:"auth,omitempty" nullable:"true" enum:"key,none" doc:"key (the default) requires an API key; none makes the route public."`
+	Auth *string `json:"auth,omitempty" nullable:"true" enum:"key,token,any,none" doc:"key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public."`
 }
 
 type rateLimitInput struct {
@@ -58,7 +58,7 @@ type updateRouteRequest struct {
 type patchRouteRequest struct {
 	Path        *string                    `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods     *[]string                  `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
-	Auth        optional[string]           `json:"auth,omitempty" enum:"key,none" doc:"key requires an API key; none makes the route public; null means key."`
+	Auth        optional[string]           `json:"auth,omitempty" enum:"key,token,any,none" doc:"key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key."`
 	Concurrency optional[concurrencyInput] `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight; replaced as a whole. null removes it."`
 	Cost        optional[costListInput]    `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
 	Upstream    optional[string]           `json:"upstream,omitempty" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests; null for default." example:"next"`
@@ -129,7 +129,8 @@ type rotateKeyRequest struct {
 }
 
 type verifyKeyRequest struct {
-	Key       string  `json:"key" minLength:"1" maxLength:"512" doc:"The key to verify." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
+	Key       *string `json:"key,omitempty" nullable:"true" minLength:"1" maxLength:"512" doc:"The key to verify. Give either key or token." example:"kg_4tQx9ZexampleexampleexampleexAmple"`
+	Token     *string `json:"token,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"The token to verify, of an issuer that the gateway names; without gateway_id, of any issuer of the account. It is checked with the keys of the issuer that are stored." example:"eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl"`
 	GatewayID *string `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the request would be sent to." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Method    *string `json:"method,omitempty" nullable:"true" minLength:"1" maxLength:"32" doc:"HTTP method of the request." example:"GET"`
 	Path      *string `json:"path,omitempty" nullable:"true" minLength:"1" maxLength:"16384" doc:"Path of the request." example:"/orders/17"`

@@ -22,6 +22,9 @@ type loggedRequestRecord struct {
 	RouteID    *string        `json:"route_id" doc:"Route that was called; null if no route matched, or the request was refused before the route was known." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
 	KeyID      *string        `json:"key_id" doc:"Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	KeyPrefix  *string        `json:"key_prefix" doc:"Start of the key that was used; null if there was none, or it was not a well-formed key." example:"kg_4tQx9Z"`
+	Credential *string        `json:"credential" enum:"key,token" doc:"What the client sent: a key or a token; null for neither." example:"token"`
+	IssuerID   *string        `json:"issuer_id" doc:"Issuer of the token, or whose token it was said to be, if it was refused; null without a token, and if it names no issuer of the gateway." example:"iss_01jz8y5c3te9b8r2m6q4v7x0ii"`
+	Subject    *string        `json:"subject" doc:"Claim sub of the token, or its SHA-256 if it is longer than 255 bytes; null without a token, and for one that was refused." example:"ada"`
 	Method     string         `json:"method" doc:"HTTP method." example:"GET"`
 	Path       string         `json:"path" doc:"Path without the query." example:"/orders/17"`
 	ClientIP   string         `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
@@ -83,7 +86,7 @@ type requestCostRecord struct {
 // DecisionRecord is what ended a request. It is exported for the generator of the API document, which reads embedded
 // structs only if they are.
 type DecisionRecord struct {
-	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response." example:"limit"`
+	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, address, maintenance, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response." example:"limit"`
 	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field; upstream_status if the response is the upstream's, and abandoned if there was none." example:"rate_limit_exceeded"`
 	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
 	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,global,plan,anonymous,self_service,concurrency" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
@@ -92,7 +95,7 @@ type DecisionRecord struct {
 	Remaining      *int64            `json:"remaining" doc:"Remaining requests at that time." example:"0"`
 	PassesAt       *time.Time        `json:"passes_at" doc:"When the request would have passed."`
 	UpstreamStatus *int              `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
-	Reason         *string           `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions." example:"connection_refused"`
+	Reason         *string           `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions." example:"connection_refused"`
 	ByDefault      *bool             `json:"by_default" doc:"For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions."`
 	Nearest        []nearRouteRecord `json:"nearest_routes" nullable:"false" doc:"For a 404 or 405: the routes of the gateway that come nearest to the request, as they are now, the nearest first; at most 3. Empty for other decisions."`
 	Detail         *string           `json:"detail" doc:"Text of the error behind reason, with addresses. Always null unless the key belongs to the account default." example:"dial tcp 10.0.0.7:8080: connect: connection refused"`
@@ -168,6 +171,7 @@ func (a *API) getRequest(c *call) (response, error) {
 func presentRequest(r *requestlog.Request) loggedRequestRecord {
 	return loggedRequestRecord{
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
+		Credential: optionalText(r.Credential), IssuerID: optionalText(r.IssuerID), Subject: optionalText(r.Subject),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut: r.LeftOut, Side: optionalText(r.Side), SideReason: optionalText(r.SideReason),
 		Decision: presentDecision(&r.Decision), Cost: presentCosts(r.Costs), Attempts: presentAttempts(r.Attempts),

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -12,70 +13,136 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
 )
 
+// credentialKind is a kind of credential, with what a route must accept for it. A gateway that takes tokens names the issuer
+// login.
+type credentialKind struct {
+	name  string
+	auth  gateway.Auth
+	token bool // the credential is a token, else a key
+}
+
+var credentialKinds = []credentialKind{
+	{"key", gateway.AuthKey, false},
+	{"key where tokens pass", gateway.AuthAny, false},
+	{"token where keys pass", gateway.AuthAny, true},
+	{"token", gateway.AuthToken, true},
+}
+
 // Guarantee: edge.md, section 1: a request is refused by the first check that it fails: the gateway's addresses, then a
-// preflight's response, then maintenance, the key, the key's addresses, the route, the route's addresses, the scope. A
-// refusal charges nothing, and its record says whose lists they were; only checks of a key are an authentication event.
+// preflight's response, then maintenance, the credential, the key's addresses, the route, the route's addresses, the scope,
+// the limits, and then it is forwarded, or gets the route's own response, which is charged. Keys and tokens go the same way. A
+// refusal charges nothing, and its record says whose lists they were; only checks of a credential are an authentication event.
 func TestOrderOfAddressChecks(t *testing.T) {
+	for _, kind := range credentialKinds {
+		t.Run(kind.name, func(t *testing.T) { checkOrder(t, kind) })
+	}
+}
+
+func checkOrder(t *testing.T, kind credentialKind) {
 	const (
 		office, partner, plant, lab, stranger = "203.0.113.7", "198.51.100.7", "198.51.100.130", "198.51.100.200", "192.0.2.7"
 	)
+	// The credentials of a request: none, one that may do all, one that may only read, one that has expired, and one that is
+	// valid elsewhere.
+	const good, reader, expired, foreign = "good", "reader", "expired", "foreign"
 	h := newHarness(t)
-	closed := route("/orders", "POST")
+	closed := withAuth(route("/orders", "POST"), kind.auth)
 	closed.Handling = &gateway.Handling{DenyIPs: []string{"198.51.100.128/26"}}
 	open := public(route("/open", "GET"))
 	open.Handling = &gateway.Handling{AllowIPs: []string{office + "/32"}}
+	hello := withAuth(route("/hello", "POST"), kind.auth)
+	hello.Handling = &gateway.Handling{Respond: &gateway.Respond{Status: 200, Body: "hello"}}
+	away := withAuth(route("/away", "POST"), kind.auth)
+	away.Handling = &gateway.Handling{Redirect: &gateway.Redirect{To: "https://shop.example/", Status: 302}, DenyIPs: []string{"198.51.100.128/26"}}
+	once := withAuth(limited(route("/once", "POST"), config(t, "1/day", "", "", "")), kind.auth)
+	routes := []gateway.Route{closed, open, hello, away, once}
 	g := h.gateway(func(g *gateway.Gateway) {
-		g.Hostname, g.HostGiven, g.GlobalLimit = "a.example", true, config(t, "5/day", "", "", "")
+		g.Hostname, g.HostGiven, g.GlobalLimit = "a.example", true, config(t, "9/day", "", "", "")
 		g.Requests.DenyIPs = []string{"192.0.2.0/24"}
 		g.CORS = &gateway.CORS{Origins: []string{"https://app.example"}}
 		g.Requests.SelfService.Usage = true
-	}, closed, open)
-	_, key := h.key(func(k *apikey.Key) {
-		k.Addresses.Allow = []string{"203.0.113.0/24", "198.51.100.0/25", "198.51.100.128/26"}
-	})
-	_, reader := h.key(func(k *apikey.Key) { k.Scope, _ = apikey.ParseScopes("read") })
+	}, routes...)
+	var text map[string]string
+	wrong, late := fault.KeyInvalid, fault.KeyExpired
+	wrongReason, lateReason := accesslog.UnknownKey, accesslog.NoReason
+	if kind.auth != gateway.AuthKey {
+		g.Requests.Issuers = []string{"login"}
+	}
+	login, other := h.issuer("login", nil), h.issuer("other", nil)
+	if kind.token {
+		text = map[string]string{
+			good: login.token(nil), reader: login.token(map[string]any{"scope": "read"}), foreign: other.token(nil),
+			expired: login.token(map[string]any{"exp": h.clock.Wall().Add(-time.Hour).Unix()}),
+		}
+		wrong, late, wrongReason, lateReason = fault.TokenInvalid, fault.TokenExpired, accesslog.TokenRefused, accesslog.TokenRefused
+	} else {
+		addresses := addrlist.Lists{Allow: []string{"203.0.113.0/24", "198.51.100.0/25", "198.51.100.128/26"}}
+		text = map[string]string{}
+		_, text[good] = h.key(func(k *apikey.Key) { k.Addresses = addresses })
+		_, text[reader] = h.key(func(k *apikey.Key) { k.Scope, _ = apikey.ParseScopes("read") })
+		_, text[expired] = h.key(func(k *apikey.Key) { k.Addresses, k.ExpiresAt = addresses, h.clock.Wall() })
+		_, text[foreign] = h.key(func(k *apikey.Key) { k.AccountID = id.New(id.Account) })
+	}
 	maintained := g
 	maintained.Requests.Maintenance = &gateway.Maintenance{Message: "back soon", Allow: []string{office + "/32"}}
 
 	for _, c := range []struct {
-		name, client, method, target, key string
-		maintenance                       bool
-		action                            Action
-		code                              fault.AuthCode
-		reason                            accesslog.Reason
-		authenticated                     bool
+		name, client, method, target, credential string
+		maintenance                              bool
+		action                                   Action
+		code                                     fault.AuthCode
+		reason                                   accesslog.Reason
+		authenticated                            bool
 	}{
-		{"the gateway denies the address, without a key", stranger, "POST", "/none", "", false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
-		{"the gateway denies the address, with a key", stranger, "POST", "/orders", key, true, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
-		{"IPv4-mapped", "::ffff:" + stranger, "POST", "/orders", key, false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
+		{"the gateway denies the address, without a credential", stranger, "POST", "/none", "", false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
+		{"the gateway denies the address, with a credential", stranger, "POST", "/orders", good, true, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
+		{"the gateway denies the address, with one of another", stranger, "POST", "/orders", foreign, false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
+		{"IPv4-mapped", "::ffff:" + stranger, "POST", "/orders", good, false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
 		{"a preflight from a denied address", stranger, "OPTIONS", "/orders", "", false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
 		{"a preflight under maintenance", partner, "OPTIONS", "/orders", "", true, Preflight, "", 0, false},
-		{"maintenance, without a key", partner, "POST", "/none", "", true, Refuse, fault.UnderMaintenance, 0, false},
-		{"maintenance, with a key", partner, "POST", "/orders", key, true, Refuse, fault.UnderMaintenance, 0, false},
-		{"maintenance, on a path of self-service", partner, "GET", "/.keygate/usage", key, true, Refuse, fault.UnderMaintenance, 0, false},
-		{"maintenance, from an exempt address, without a key", office, "POST", "/orders", "", true, Refuse, fault.KeyInvalid, accesslog.NoKey, true},
-		{"no key", partner, "POST", "/none", "", false, Refuse, fault.KeyInvalid, accesslog.NoKey, true},
-		{"the key denies the address, on no route", lab, "POST", "/none", key, false, Refuse, fault.AddressNotAllowed, accesslog.KeyAddresses, true},
-		{"the key denies the address, on a path of self-service", lab, "GET", "/.keygate/usage", key, false, Refuse, fault.AddressNotAllowed, accesslog.KeyAddresses, true},
-		{"the key denies IPv6", "2001:db8::1", "POST", "/orders", key, false, Refuse, fault.AddressNotAllowed, accesslog.KeyAddresses, true},
-		{"the key denies an unknown address", "", "POST", "/orders", key, false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
-		{"no route", plant, "POST", "/none", key, false, Refuse, "", 0, true},
-		{"the route denies the address", plant, "POST", "/orders", key, false, Refuse, fault.AddressNotAllowed, accesslog.RouteAddresses, true},
+		{"maintenance, without a credential", partner, "POST", "/none", "", true, Refuse, fault.UnderMaintenance, 0, false},
+		{"maintenance, with a credential", partner, "POST", "/orders", good, true, Refuse, fault.UnderMaintenance, 0, false},
+		{"maintenance, with one of another", partner, "POST", "/orders", foreign, true, Refuse, fault.UnderMaintenance, 0, false},
+		{"maintenance, on a path of self-service", partner, "GET", "/.keygate/usage", good, true, Refuse, fault.UnderMaintenance, 0, false},
+		{"maintenance, from an exempt address, without a credential", office, "POST", "/orders", "", true, Refuse, fault.KeyInvalid, accesslog.NoKey, true},
+		{"no credential", partner, "POST", "/none", "", false, Refuse, fault.KeyInvalid, accesslog.NoKey, true},
+		{"another's, on no route", partner, "POST", "/none", foreign, false, Refuse, wrong, wrongReason, true},
+		{"another's, where the route denies the address", plant, "POST", "/orders", foreign, false, Refuse, wrong, wrongReason, true},
+		{"expired, on no route", partner, "POST", "/none", expired, false, Refuse, late, lateReason, true},
+		{"expired, where the route denies the address", plant, "POST", "/away", expired, false, Refuse, late, lateReason, true},
+		{"expired, where the route responds", partner, "POST", "/hello", expired, false, Refuse, late, lateReason, true},
+		{"the key denies the address, on no route", lab, "POST", "/none", good, false, Refuse, fault.AddressNotAllowed, accesslog.KeyAddresses, true},
+		{"the key denies the address, on a path of self-service", lab, "GET", "/.keygate/usage", good, false, Refuse, fault.AddressNotAllowed, accesslog.KeyAddresses, true},
+		{"the key denies IPv6", "2001:db8::1", "POST", "/orders", good, false, Refuse, fault.AddressNotAllowed, accesslog.KeyAddresses, true},
+		{"an unknown address", "", "POST", "/orders", good, false, Refuse, fault.AddressNotAllowed, accesslog.GatewayAddresses, false},
+		{"no route", plant, "POST", "/none", good, false, Refuse, "", 0, true},
+		{"the route denies the address", plant, "POST", "/orders", good, false, Refuse, fault.AddressNotAllowed, accesslog.RouteAddresses, true},
 		{"the route denies the address, before the scope", plant, "POST", "/orders", reader, false, Refuse, fault.AddressNotAllowed, accesslog.RouteAddresses, true},
+		{"the route denies the address, before it redirects", plant, "POST", "/away", good, false, Refuse, fault.AddressNotAllowed, accesslog.RouteAddresses, true},
 		{"scope", partner, "POST", "/orders", reader, false, Refuse, fault.ScopeInsufficient, 0, true},
+		{"scope, before the route responds", partner, "POST", "/hello", reader, false, Refuse, fault.ScopeInsufficient, 0, true},
 		{"a public route denies the address", partner, "GET", "/open", "", false, Refuse, fault.AddressNotAllowed, accesslog.RouteAddresses, false},
 		{"a public route allows the address", office, "GET", "/open", "", false, Forward, "", 0, false},
-		{"all checks passed", partner, "POST", "/orders", key, false, Forward, "", 0, true},
-		{"maintenance, from an exempt address", office, "POST", "/orders", key, true, Forward, "", 0, true},
+		{"all checks passed", partner, "POST", "/orders", good, false, Forward, "", 0, true},
+		{"maintenance, from an exempt address", office, "POST", "/orders", good, true, Forward, "", 0, true},
+		{"the route responds", partner, "POST", "/hello", good, false, Respond, "", 0, true},
+		{"the route redirects", partner, "POST", "/away", good, false, Respond, "", 0, true},
+		{"within the limit", partner, "POST", "/once", good, false, Forward, "", 0, true},
+		{"scope, before the limit", partner, "POST", "/once", reader, false, Refuse, fault.ScopeInsufficient, 0, true},
+		{"limit", partner, "POST", "/once", good, false, Refuse, "", 0, true},
 	} {
+		if kind.token && c.reason == accesslog.KeyAddresses {
+			continue // tokens have no lists of their own
+		}
 		t.Run(c.name, func(t *testing.T) {
 			now := g
 			if c.maintenance {
 				now = maintained
 			}
-			h.source.PutGateway(now, closed, open)
+			h.source.PutGateway(now, routes...)
 			h.catchUp()
 			req := Request{Method: c.method, Host: "a.example", Target: c.target}
 			if c.client != "" {
@@ -84,8 +151,8 @@ func TestOrderOfAddressChecks(t *testing.T) {
 			if c.method == "OPTIONS" {
 				req.Origin, req.PreflightMethod = "https://app.example", "POST"
 			}
-			if c.key != "" {
-				req.Authorization = "Bearer " + c.key
+			if c.credential != "" {
+				req.Authorization = "Bearer " + text[c.credential]
 			}
 			v := h.decide(req)
 			var r accesslog.Record
@@ -110,8 +177,8 @@ func TestOrderOfAddressChecks(t *testing.T) {
 		})
 	}
 	left := fields(h.decide(Request{Method: "POST", Host: "a.example", Target: "/none", Client: netip.MustParseAddr(partner)}))["X-RateLimit-Remaining"]
-	if left != "2" {
-		t.Errorf("got %s requests left, want 2 of 5 after three that were forwarded: a refusal charges nothing", left)
+	if left != "3" {
+		t.Errorf("got %s requests left, want 3 of 9 after six that were forwarded or got a response of their route: a refusal charges nothing", left)
 	}
 }
 

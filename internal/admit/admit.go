@@ -5,17 +5,21 @@ import (
 	"errors"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/token"
 )
 
-// Config configures an Admitter. Every field but Mono and Lease is required.
+// Config configures an Admitter. Every field but Mono, Lease and Renewer is required.
 type Config struct {
 	Follower *snapshot.Follower
 	// Now reads the monotonic and the wall clock. It must be the same function as
@@ -25,6 +29,8 @@ type Config struct {
 	Mono func() int64
 	// Lease says whether this node may decide at all. Nil means that it always may.
 	Lease Lease
+	// Renewer fetches newer keys for tokens that need them. Nil means that there are none.
+	Renewer issuer.Renewer
 }
 
 // Admitter decides requests. It is safe for concurrent use.
@@ -32,6 +38,8 @@ type Admitter struct {
 	cfg      Config
 	limiter  *ratelimit.Limiter
 	failures *failures
+	tokens   *token.Verifier
+	trimmed  atomic.Int64 // when the memory of tokens was trimmed last, by the monotonic clock
 }
 
 // New returns an Admitter. The only error is a missing field of cfg.
@@ -45,7 +53,20 @@ func New(cfg Config) (*Admitter, error) {
 	if cfg.Mono == nil {
 		cfg.Mono = func() int64 { return cfg.Now().Mono }
 	}
-	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono), failures: newFailures()}, nil
+	now := func() time.Time { return wallOf(cfg.Now()) }
+	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono), failures: newFailures(), tokens: token.New(token.Config{Now: now, Renew: cfg.renew()})}, nil
+}
+
+// renew returns what waits for newer keys of an issuer, or nil.
+func (cfg *Config) renew() func(ctx context.Context, i *token.Issuer) bool {
+	if cfg.Renewer == nil {
+		return nil
+	}
+	follower, renewer := cfg.Follower, cfg.Renewer
+	return func(ctx context.Context, i *token.Issuer) bool {
+		renewer.Renew(ctx, i.AccountID(), i.ID())
+		return follower.IssuerByID(i.ID()) != i
+	}
 }
 
 // Decide makes the checks of contract 4.2, in their order, and fills v with the verdict on
@@ -53,7 +74,7 @@ func New(cfg Config) (*Admitter, error) {
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now, v.client = a.cfg.Now(), req.Client
-	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, failures: a.failures, now: v.Now, fits: true}
+	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, failures: a.failures, tokens: a.tokens, now: v.Now, fits: true}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(accesslog.Malformed, code, reason)
 		v.Close = true
@@ -76,6 +97,7 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		if d.decide(a.cfg.Follower.Current(), path) {
 			if v.Action == Refuse {
 				a.limiter.Release(&v.Charge)
+				v.refuseFailing()
 			}
 			return
 		}
@@ -90,10 +112,13 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 // allowedMethods is the Allow header for a method that is refused on every path.
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
-// something reserved, or the limit store has answered. The caller must then call Decide again. The
+// Wait waits until what v has the action Wait for can be decided: until a token was verified, a daily cap has
+// something reserved, or the limit store has answered. The caller must then call Decide again with the same request. The
 // error is ctx.Err(), or has the code fault.Unavailable if the store cannot be reached.
 func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
+	if v.unverified.compact != "" {
+		return a.verify(ctx, v)
+	}
 	err := v.Charge.Wait(ctx)
 	if err != nil {
 		a.limiter.Release(&v.Charge)
@@ -108,6 +133,7 @@ type decision struct {
 	follower *snapshot.Follower
 	limiter  *ratelimit.Limiter
 	failures *failures
+	tokens   *token.Verifier
 	target   target
 	lost     bool // the lease is not held
 	known    bool // who calls is known, and the limits of plans are still to be added
@@ -145,7 +171,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	v.Gateway = g.Settings
-	if g.OutOfService {
+	if g.OutOfService || g.LacksIssuer {
 		v.refuse(accesslog.Failed, fault.Unavailable, "this node cannot use the newest configuration of the gateway")
 		d.peek(g)
 		return true
@@ -166,25 +192,31 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	own := g.SelfService.Reserves() && strings.HasPrefix(path, gateway.SelfServicePath)
-	secret, single := d.credential(g, !own)
-	if own && single {
-		return d.serve(s, g, secret, path)
-	}
-	// The route determines whether a key is required. Whether there is a route is revealed only
-	// after the key was accepted. Until then a search may do little work: if that is not enough to
-	// find the route, a key is required.
+	// The route determines which credential is required. Whether there is a route is revealed only after one was accepted.
+	// Until then a search may do little work: if that is not enough to find the route, a key is required.
 	var m match
-	searched := g.HasPublic() && !own && m.find(g.FindOpen(path))
-	public := searched && m.public(d.req.Method)
-	if !single {
-		v.refuse(accesslog.Malformed, fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
-		d.peek(g)
+	searched := !own && (g.HasPublic() || g.TakesTokens()) && m.find(g.FindOpen(path))
+	takes := m.takes(g, d.req.Method, searched)
+	c := d.credentials(g, takes, !own)
+	if own && !c.several {
+		return d.serve(s, g, c.key, path)
+	}
+	if !d.identify(s, g, takes, &c) {
+		if v.Action != Wait {
+			d.peek(g)
+		}
 		return true
 	}
-	if !public && !d.authenticate(s, g, secret) {
-		d.peek(g)
-		return true
-	}
+	return d.route(g, m, searched, takes.nothing(), path)
+}
+
+// severalKeys is the message of a 400.
+const severalKeys = "the request has more than one key: send one, in a header or in the parameter api_key"
+
+// route makes the checks from the route on, for a caller that is authenticated, or with public of a request that needs no
+// credential. m is the node that was found, if searched says that the search came to an end.
+func (d *decision) route(g *snapshot.Gateway, m match, searched, public bool, path string) bool {
+	v := d.verdict
 	searched = searched || m.find(g.Find(path))
 	var route *snapshot.Route
 	if m.node != nil {
@@ -225,16 +257,25 @@ func (m *match) find(n *snapshot.Node, ok bool) bool {
 	return ok
 }
 
-// public reports whether a request with the method needs no key: its route is public or, if there
-// is none for the method, all routes of the node are public.
-func (m *match) public(method string) bool {
-	if m.node == nil {
-		return false
+// accepted says which credentials a request may have; neither for a request that needs none.
+type accepted struct{ keys, tokens bool }
+
+// nothing reports whether the request needs no credential.
+func (a accepted) nothing() bool { return !a.keys && !a.tokens }
+
+// takes returns what a request to g with the method may have: what its route accepts or, if there is none for the method,
+// nothing if all routes of the node are public. Otherwise both, so that a search without a result says nothing about the
+// routes; but a key alone if the search did not come to an end.
+func (m *match) takes(g *snapshot.Gateway, method string, searched bool) accepted {
+	if searched && m.node != nil {
+		if route := m.node.Route(method); route != nil {
+			return accepted{keys: route.Keys, tokens: route.Tokens}
+		}
+		if m.node.Public() {
+			return accepted{}
+		}
 	}
-	if route := m.node.Route(method); route != nil {
-		return route.Public
-	}
-	return m.node.Public()
+	return accepted{keys: true, tokens: searched && g.TakesTokens()}
 }
 
 // preflight reports whether the request is a CORS preflight, and sets the verdict's CORS

@@ -312,3 +312,45 @@ func TestDecideAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkDecideToken compares decisions with keys and with remembered tokens, on one gateway whose routes take either: groups
+// of 64 calls in turn, so that other work of the machine slows both. It reports the tenth percentile of each kind of group, and
+// the difference.
+func BenchmarkDecideToken(b *testing.B) {
+	h := newHarness(b)
+	s := h.issuer("login", nil)
+	limit := config(b, "1000000000/s", "1000000000/s", "", "")
+	h.gateway(func(g *gateway.Gateway) { g.Requests.Issuers = []string{"login"} }, withAuth(limited(route("/users/{id}", "GET"), limit), gateway.AuthAny))
+	var requests [2][]Request
+	for i := range 64 {
+		_, key := h.key(nil)
+		for kind, secret := range []string{key, s.token(map[string]any{"sub": fmt.Sprint(i)})} {
+			requests[kind] = append(requests[kind], Request{Method: "GET", Target: "/users/17", Host: "a.example", Authorization: "Bearer " + secret, Authorizations: 1})
+			if v := h.decide(requests[kind][i]); v.Action != Forward {
+				b.Fatal(v.Fault())
+			}
+		}
+	}
+	(&gitHub{harness: h}).useRealClock()
+	b.ReportAllocs()
+	var v Verdict
+	var took [2][]float64
+	for b.Loop() {
+		for kind := range requests {
+			began := time.Now()
+			for i := range requests[kind] {
+				if h.admit.Decide(&requests[kind][i], &v); v.Action != Forward {
+					b.Fatal(v.Fault())
+				}
+			}
+			took[kind] = append(took[kind], float64(time.Since(began))/64)
+		}
+	}
+	for kind := range took {
+		slices.Sort(took[kind])
+	}
+	key, token := took[0][len(took[0])/10], took[1][len(took[1])/10]
+	b.ReportMetric(key, "key-ns")
+	b.ReportMetric(token, "token-ns")
+	b.ReportMetric(token-key, "more-ns")
+}

@@ -131,6 +131,9 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 	}
 	switch f {
 	case challengeField:
+		if v.Auth == fault.TokenInvalid || v.Auth == fault.TokenExpired {
+			return append(dst, `Bearer error="invalid_token"`...)
+		}
 		if v.Code == fault.Unauthorized {
 			return append(dst, "Bearer"...)
 		}

@@ -42,6 +42,19 @@ func (v *Verdict) Record(r *accesslog.Record) {
 // otherwise "".
 func (v *Verdict) Owner() string { return v.holder.Owner() }
 
+// Token says with whose token the request was made, or was said to be if the token was refused; nil without a token.
+func (v *Verdict) Token() *accesslog.Token {
+	switch {
+	case v.Principal != nil:
+		return v.Principal.Recorded
+	case v.Refusal != nil && v.Refusal.IssuerID != "":
+		return &accesslog.Token{IssuerID: v.Refusal.IssuerID}
+	case v.Refusal != nil:
+		return &accesslog.Token{}
+	}
+	return nil
+}
+
 // Plan returns the name of the first plan that there is of the caller's key, its owner and the gateway; "" without one.
 func (v *Verdict) Plan() string { return v.plan }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/token"
 )
 
 // Lease says whether this node may decide by the configuration that it has.
@@ -68,6 +69,7 @@ func (r *Review) Now() ratelimit.Instant {
 // gateway alive.
 type Admission struct {
 	gatewayID, accountID string
+	principal            *token.Principal // of a token; else nil
 	caller               *snapshot.Caller
 	client               netip.Addr
 	method, path         string // path is not normalized
@@ -91,7 +93,10 @@ func (r *Review) ends(a *Admission) bool {
 // Admission returns what v, which admits a request with the method, depends on. It shares the
 // strings of v and method.
 func (v *Verdict) Admission(method string) Admission {
-	a := Admission{method: method, path: v.Path, caller: v.Caller, client: v.client, seen: v.version, expires: v.Caller.Expires()}
+	a := Admission{method: method, path: v.Path, caller: v.Caller, client: v.client, seen: v.version, expires: v.Caller.Expires(), principal: v.Principal}
+	if p := v.Principal; p != nil {
+		a.expires = p.ExpiresAt.UnixMicro() // without the leeway, which counts for new requests alone
+	}
 	if g := v.Gateway; g != nil {
 		a.gatewayID, a.accountID = g.ID, g.AccountID
 	}
@@ -145,6 +150,9 @@ func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 	if a.caller.Kind() == snapshot.Nobody { // the route is public
 		return accesslog.Forwarded
 	}
+	if a.principal != nil {
+		return r.resultOfPrincipal(a)
+	}
 	c := r.snapshot.Renewed(a.caller)
 	if c == nil || c.AccountID() != a.accountID {
 		return accesslog.KeyInvalid
@@ -169,6 +177,23 @@ func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 	return accesslog.Forwarded
 }
 
+// resultOfPrincipal is resultOfCaller for a token. A token that was verified stays verified when its issuer is changed: the
+// gateway must take tokens of the issuer still, and no denial may refuse it.
+func (r *Review) resultOfPrincipal(a *Admission) accesslog.Result {
+	i := r.snapshot.GatewayByID(a.gatewayID).IssuerByID(a.principal.IssuerID)
+	now := r.Now()
+	switch {
+	case i == nil || i.AccountID() != a.accountID || i.Denies(a.principal, wallOf(now)):
+		return accesslog.KeyInvalid
+	case a.caller.ExpiredAt(now.Wall / 1000):
+		return accesslog.KeyExpired
+	case a.caller.OwnerSuspended():
+		return accesslog.OwnerSuspended
+	default:
+		return accesslog.Forwarded
+	}
+}
+
 // Cut is Result for a long exchange. A change that concerns its caller ends it only if the gateway's
 // setting cut_streams says so. Whatever the setting, it ends with its gateway and with the lease, and with
 // accesslog.Unreachable at a target that was taken away for longer than the gateway's drain_timeout (targets.md, section 6).
@@ -177,6 +202,9 @@ func (r *Review) Cut(a *Admission) accesslog.Result {
 		return accesslog.Unreachable
 	}
 	result := r.resultOf(a, true)
+	if p := a.principal; p != nil && result == accesslog.Forwarded && r.Now().Wall/1000 >= p.ExpiresAt.UnixMicro() {
+		result = accesslog.KeyExpired
+	}
 	switch result {
 	case accesslog.Forwarded, accesslog.Failed, accesslog.NoGateway:
 		return result
@@ -211,9 +239,17 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, used *ratelimit.U
 	case accesslog.KeyInvalid:
 		v.unauthorized(result, fault.KeyInvalid)
 		v.Charge.Keep(ratelimit.GlobalScope)
-		v.RevokedKey, v.Caller = v.Caller.UUID(), nil
+		if v.Principal != nil {
+			v.Auth = fault.TokenInvalid
+		} else {
+			v.RevokedKey = v.Caller.UUID()
+		}
+		v.Caller = nil
 	case accesslog.KeyExpired:
 		v.unauthorized(result, fault.KeyExpired)
+		if v.Principal != nil {
+			v.Auth = fault.TokenExpired
+		}
 		v.Charge.Keep(ratelimit.GlobalScope)
 	case accesslog.WrongGateway, accesslog.OwnerSuspended:
 		v.forbid(result)

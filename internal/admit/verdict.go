@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/token"
 )
 
 // Action is what an engine must do with the request.
@@ -59,6 +61,12 @@ type Verdict struct {
 	// Cost is what the request costs beside itself, if it was admitted; nil for nothing.
 	Cost *cost.Program
 
+	// Principal is whom the token identifies with which the request is made, or nil. Issuer is that token's issuer.
+	Principal *token.Principal
+	Issuer    *token.Issuer
+	// Refusal is why a token was refused, or nil. Only records may show it, never the response.
+	Refusal *token.Refusal
+
 	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
 	// the last 24 hours, or zero. Only records may show it, never the response.
 	RevokedKey [16]byte
@@ -99,6 +107,10 @@ type Verdict struct {
 	hasQuery             bool
 	stripped             string // the path to forward, if the route cuts a prefix off; otherwise ""
 
+	unverified unverified // the token that Wait is to verify
+	verified   verified   // what Wait has found
+	failing    time.Time  // until when tokens of the address are not checked; zero if they are
+
 	holder      *snapshot.Caller // the caller that was authenticated, even if the request was withdrawn since
 	plan        string           // name of the first plan that there is of the key, its owner and the gateway
 	version     uint64           // of the configuration that was in force, or of an earlier one
@@ -123,6 +135,7 @@ func (v *Verdict) resetDecision() {
 	v.version, v.unconfirmed, v.holder, v.plan = 0, false, nil, ""
 	v.Service, v.private, v.denied, v.Cost, v.SideReason = NoService, false, nil, nil, ""
 	v.Canary, v.CanaryNext, v.CanaryCaller = nil, false, 0
+	v.Principal, v.Issuer, v.Refusal, v.failing, v.unverified = nil, nil, nil, time.Time{}, unverified{}
 	v.Response, v.stripped = nil, ""
 	v.Charge.Clear()
 }
@@ -163,9 +176,12 @@ func (v *Verdict) maintain(m *snapshot.Maintenance) {
 	v.Auth = fault.UnderMaintenance
 }
 
-// Detail returns what the access record of a refusal says beside its code: the host by which nothing was found, or the
-// name of the plan's limit that is exceeded. Otherwise it is "".
+// Detail returns what the access record of a refusal says beside its code: the host by which nothing was found, the
+// name of the plan's limit that is exceeded, or why a token was refused. Otherwise it is "".
 func (v *Verdict) Detail() string {
+	if v.Refusal != nil {
+		return v.Refusal.Error()
+	}
 	if v.Code == fault.RateLimitExceeded && v.Charge.Shown() > 0 {
 		return v.Charge.Worst().LimitName()
 	}
@@ -233,6 +249,12 @@ func (v *Verdict) message() string {
 	case fault.RouteNotFound:
 		return "the gateway has no route for this path"
 	case fault.Unauthorized:
+		switch v.Auth {
+		case fault.TokenInvalid:
+			return token.Message
+		case fault.TokenExpired:
+			return "the token has expired: get a new one from its issuer"
+		}
 		if v.Auth == fault.KeyExpired {
 			return "the key has expired"
 		}

@@ -128,18 +128,37 @@ type Record struct {
 	KeyPrefix string // only of a string with the format and checksum of a key
 	KeyID     string
 	GatewayID string
+	// Token is set if the request had a token in the place of a key. IssuerID is then the issuer, if the token was known to
+	// be of one of the gateway's, and Subject is set if the token passed its checks.
+	Token     bool
+	IssuerID  string
+	Subject   string
 	Method    string
 	Path      string // without the query
 	ClientIP  string
 	RequestID string
 	// Count is how many refused authentications the record stands for: those of one address within a minute, of which
-	// Time, Method, Path, ClientIP and RequestID are the first one's, and KeyPrefix, KeyID and GatewayID are set if they
-	// are the same in all. 0 means that the record is of one event alone.
+	// Time, Method, Path, ClientIP and RequestID are the first one's, and what says who made
+	// it (KeyPrefix, KeyID, GatewayID and those of a token) is set if it is the same in all. 0 means that the record is of one event alone.
 	Count      int64
 	Action     Action // for Management, with the three below
 	Target     string // identifier of the changed record
 	ActorKeyID string // "" if the actor is not a key
 	Diff       Diff
+}
+
+// Credential returns what the request had: key, token, or "" for nothing that is known.
+func (r *Record) Credential() string { return credentialOf(r.Token, r.KeyPrefix, r.KeyID) }
+
+func credentialOf(token bool, prefix, keyID string) string {
+	switch {
+	case token:
+		return "token"
+	case prefix != "" || keyID != "":
+		return "key"
+	default:
+		return ""
+	}
 }
 
 // Filter selects records. Zero fields do not filter. Since is inclusive, Until exclusive.

@@ -64,6 +64,10 @@ func anyRecord() *rapid.Generator[audit.Record] {
 			ClientIP:  rapid.SampledFrom([]string{"", "127.0.0.1", "2001:db8::7", "::ffff:1.2.3.4", "fe80::1%eth0", "unix"}).Draw(t, "ip"),
 			RequestID: maybeID(id.Request).Draw(t, "request"),
 		}
+		if r.KeyID == "" && rapid.Bool().Draw(t, "has a token") {
+			r.Token = true
+			r.IssuerID, r.Subject = rapid.SampledFrom([]string{"", id.Format(id.Issuer, id.NewFastAt(1))}).Draw(t, "issuer"), rapid.String().Draw(t, "subject")
+		}
 		if r.Kind == audit.Authentication {
 			r.Count = max(0, rapid.Int64().Draw(t, "count"))
 		}
@@ -144,9 +148,12 @@ func TestEventIsARecord(t *testing.T) {
 	copy(e.Prefix[:], "kg_AbCdEf")
 	copy(e.Client[:], []byte{10: 0xff, 0xff, 10, 1, 2, 3})
 	anonymous := audit.Event{Time: now.UnixMicro(), Outcome: audit.KeyInvalid, Method: "POST", Path: "/" + strings.Repeat("ü", audit.MaxPath), Request: id.NewFastAt(now.UnixMilli() + 1)}
+	token := audit.Event{Time: now.UnixMicro(), Outcome: audit.Success, Method: "GET", Path: "/a", Request: id.NewFastAt(now.UnixMilli() + 2), Token: true,
+		IssuerID: id.Format(id.Issuer, key), Subject: "ada of sales"}
 	var table audit.Table
 	table.AddEvent(&e)
 	table.AddEvent(&anonymous)
+	table.AddEvent(&token)
 	table.Sort()
 	c := newCodec(t)
 	content, err := table.Encode(c)
@@ -165,6 +172,9 @@ func TestEventIsARecord(t *testing.T) {
 	}
 	if got[1].KeyID != "" || got[1].ClientIP != "" {
 		t.Errorf("got the key %q and the address %q for an event without them, want none", got[1].KeyID, got[1].ClientIP)
+	}
+	if g := got[2]; g.Credential() != "token" || g.IssuerID != token.IssuerID || g.Subject != token.Subject || g.KeyID != "" {
+		t.Errorf("got %+v for an event of a token, want its issuer and its subject", g)
 	}
 }
 

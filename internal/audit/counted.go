@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/clientip"
-	"github.com/keygate/keygate/internal/id"
 )
 
 // A record with a Count stands for the refused authentications of one address within a minute that are beyond
@@ -33,15 +32,14 @@ func (t *Table) AddCounted(e *Event) (row int) {
 // The table must not have been sorted since.
 func (t *Table) CountEvent(row int, e *Event) {
 	c, _ := classOf(Authentication, e.Outcome)
-	t.room = appendCaller(t.room[:0], &callerKey{e.Prefix, e.Key, e.Gateway})
+	t.room = appendCaller(t.room[:0], new(e.callerKey()))
 	t.include(&t.rows[row], 1, c)
 }
 
 // CountRecord is CountEvent for a Record.
 func (t *Table) CountRecord(row int, r *Record) {
 	c, _ := classOf(r.Kind, r.Outcome)
-	t.room = appendText(t.room[:0], r.KeyPrefix)
-	t.room = appendID(appendID(t.room, id.Key, r.KeyID), id.Gateway, r.GatewayID)
+	t.room = r.appendCaller(t.room[:0])
 	t.include(&t.rows[row], 1, c)
 }
 

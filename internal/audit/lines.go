@@ -40,7 +40,7 @@ type LineEncoder struct {
 // lineTexts are the encoded entries of a block's dictionaries, by entry number.
 type lineTexts struct {
 	calls   [][2]string // kind and outcome; method
-	callers []string
+	callers [][2]string // key to gateway; credential to subject in CSV, which JSON has in the first
 	clients []string
 }
 
@@ -56,7 +56,7 @@ func (e *LineEncoder) Header() []byte {
 	if e.format != CSV {
 		return nil
 	}
-	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff,count\n")
+	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff,count,credential,issuer_id,subject\n")
 }
 
 // flush emits the lines that are left.
@@ -78,7 +78,7 @@ func (e *LineEncoder) run(r *run, n int, emit func(lines []byte) error) error {
 	x := v.rest
 	begin, end := `{"time":"`, `","count":1}`+"\n"
 	if e.format == CSV {
-		begin, end = "", ",,,,,1\n"
+		begin, end = "", ",,,,,1"
 	}
 	for _, i := range r.indexes[:n] {
 		if len(e.dst) >= EmitSize {
@@ -100,12 +100,14 @@ func (e *LineEncoder) run(r *run, n int, emit func(lines []byte) error) error {
 		e.dst = append(e.dst, begin...)
 		e.appendTime(v.times[i])
 		e.dst = append(e.dst, call[0]...)
-		e.dst = append(e.dst, texts.callers[v.caller[i]]...)
+		who := &texts.callers[v.caller[i]]
+		e.dst = append(e.dst, who[0]...)
 		e.dst = append(e.dst, call[1]...)
 		e.dst = e.appendText(e.dst, x.paths[x.path[i]])
 		e.dst = append(e.dst, texts.clients[x.client[i]]...)
 		e.dst = id.Append(e.dst, id.Request, x.requests[i])
 		e.dst = append(e.dst, end...)
+		e.dst = append(e.dst, who[1]...)
 	}
 	return nil
 }
@@ -124,9 +126,12 @@ func (e *LineEncoder) prepare(v *View) *lineTexts {
 	}
 	for i := range v.callers {
 		c := &v.callers[i]
-		prefix, key, gateway := readText(c.prefix, ""), readText(c.key, id.Key), readText(c.gateway, id.Gateway)
+		prefix, gateway := readText(c.prefix, ""), readText(c.gateway, id.Gateway)
+		key, issuerID, subject, token := readCredential(c.key)
+		credential := credentialOf(token, prefix, key)
 		if e.format == CSV {
-			t.callers = append(t.callers, text(prefix)+","+text(key)+","+text(gateway)+",")
+			t.callers = append(t.callers, [2]string{text(prefix) + "," + text(key) + "," + text(gateway) + ",",
+				"," + credential + "," + text(issuerID) + "," + text(subject) + "\n"})
 			continue
 		}
 		orNull := func(s string) string {
@@ -135,7 +140,8 @@ func (e *LineEncoder) prepare(v *View) *lineTexts {
 			}
 			return text(s)
 		}
-		t.callers = append(t.callers, `,"key_prefix":`+orNull(prefix)+`,"key_id":`+orNull(key)+`,"gateway_id":`+orNull(gateway))
+		t.callers = append(t.callers, [2]string{`,"key_prefix":` + orNull(prefix) + `,"key_id":` + orNull(key) + `,"gateway_id":` + orNull(gateway) +
+			`,"credential":` + orNull(credential) + `,"issuer_id":` + orNull(issuerID) + `,"subject":` + orNull(subject)})
 	}
 	for _, encoded := range v.rest.clients {
 		client := text(readText(encoded, ""))
@@ -185,7 +191,7 @@ func (e *LineEncoder) append(r *Record) (err error) {
 	}
 	row := []string{
 		r.Time.UTC().Format(time.RFC3339Nano), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID, r.Method, r.Path,
-		r.ClientIP, r.RequestID, "", "", "", "", strconv.FormatInt(max(1, r.Count), 10),
+		r.ClientIP, r.RequestID, "", "", "", "", strconv.FormatInt(max(1, r.Count), 10), r.Credential(), r.IssuerID, r.Subject,
 	}
 	if r.Kind == Management {
 		diff, err := plainDiff(r.Diff)

@@ -36,12 +36,17 @@ func plainRecord(dst []byte, r *Record) ([]byte, error) {
 		KeyPrefix *string `json:"key_prefix"`
 		KeyID     *string `json:"key_id"`
 		GatewayID *string `json:"gateway_id"`
-		Method    string  `json:"method"`
-		Path      string  `json:"path"`
-		ClientIP  string  `json:"client_ip"`
-		RequestID string  `json:"request_id"`
-		Count     int64   `json:"count"`
-	}{r.Time, r.Kind, r.Outcome, orNull(r.KeyPrefix), orNull(r.KeyID), orNull(r.GatewayID), r.Method, r.Path, r.ClientIP, r.RequestID, max(1, r.Count)})
+
+		Credential *string `json:"credential"`
+		IssuerID   *string `json:"issuer_id"`
+		Subject    *string `json:"subject"`
+
+		Method    string `json:"method"`
+		Path      string `json:"path"`
+		ClientIP  string `json:"client_ip"`
+		RequestID string `json:"request_id"`
+		Count     int64  `json:"count"`
+	}{r.Time, r.Kind, r.Outcome, orNull(r.KeyPrefix), orNull(r.KeyID), orNull(r.GatewayID), orNull(r.Credential()), orNull(r.IssuerID), orNull(r.Subject), r.Method, r.Path, r.ClientIP, r.RequestID, max(1, r.Count)})
 	return append(dst, b.String()...), err
 }
 
@@ -56,6 +61,10 @@ func anyEvent() *rapid.Generator[Event] {
 		if rapid.Bool().Draw(t, "has a key") {
 			e.Key, e.Gateway = [16]byte{6: 0x70, 8: 0x80, 15: rapid.Byte().Draw(t, "key")}, [16]byte{6: 0x70, 8: 0x80, 15: 3}
 			copy(e.Prefix[:], "kg_abcdef")
+		}
+		if e.Key == [16]byte{} && rapid.Bool().Draw(t, "has a token") {
+			e.Token, e.IssuerID = true, rapid.SampledFrom([]string{"", "iss_01jz8y5c3te9b8r2m6q4v7x0dd"}).Draw(t, "issuer")
+			e.Subject = rapid.OneOf(rapid.SampledFrom([]string{"", "ada", "=1+1"}), rapid.String()).Draw(t, "subject")
 		}
 		if rapid.Bool().Draw(t, "has a client") {
 			e.Client = netip.AddrFrom4([4]byte{192, 0, 2, rapid.Byte().Draw(t, "client")}).As16()
@@ -131,7 +140,7 @@ func checkRows(t *rapid.T, text string, v *View) {
 		}
 		want := PlainCell(r.Path)
 		want = strings.ReplaceAll(want, "\r\n", "\n") // the reader does that
-		if len(row) != 15 || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != want || row[9] != r.RequestID {
+		if len(row) != 18 || row[17] != PlainCell(r.Subject) || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != want || row[9] != r.RequestID {
 			t.Fatalf("got %q, want the path %q of %+v", row, want, r)
 		}
 	}

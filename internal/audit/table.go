@@ -29,16 +29,20 @@ type Event struct {
 	Gateway, Key [16]byte // zero for none
 	Client       [16]byte // in the form of netip.Addr.As16; zero for none
 	Prefix       [10]byte // padded with zeros
-	Outcome      Outcome
-	Method       string
-	Path         string
+	// Token, IssuerID and Subject say with whose token the request was made, as those of Record.
+	Token    bool
+	IssuerID string
+	Subject  string
+	Outcome  Outcome
+	Method   string
+	Path     string
 }
 
 // Table holds records in memory, with dictionaries for their texts. The zero value is
 // empty. It is not safe for concurrent use.
 type Table struct {
 	calls   dictionary // a class and a method
-	callers dictionary // a prefix, a key, a gateway
+	callers dictionary // a prefix, a key or a token, a gateway
 	clients dictionary // an address
 	paths   dictionary
 
@@ -76,8 +80,15 @@ type lastEvent struct {
 const maxKnownCalls = 16
 
 type callerKey struct {
-	prefix       [10]byte
-	key, gateway [16]byte
+	prefix          [10]byte
+	key, gateway    [16]byte
+	token           bool
+	issuer, subject string
+}
+
+// callerKey returns who made the request. Its texts are the event's.
+func (e *Event) callerKey() callerKey {
+	return callerKey{e.Prefix, e.Key, e.Gateway, e.Token, e.IssuerID, e.Subject}
 }
 
 // row is a record. Its texts are entry numbers of the table's dictionaries.
@@ -186,7 +197,7 @@ func (t *Table) addEvent(e *Event, count int64) {
 	}
 	r := row{time: e.Time, request: e.Request}
 	r.entry[callColumn] = t.callOf(e)
-	caller, last := callerKey{e.Prefix, e.Key, e.Gateway}, &t.last
+	caller, last := e.callerKey(), &t.last
 	if !last.any || last.caller != caller {
 		last.caller, last.callerNumber = caller, t.callerOf(&caller)
 	}
@@ -243,7 +254,23 @@ func (t *Table) callerOf(k *callerKey) uint32 {
 // appendCaller appends the entry of a caller.
 func appendCaller(b []byte, k *callerKey) []byte {
 	b = appendText(b, string(bytes.TrimRight(k.prefix[:], "\x00")))
-	return appendIDBytes(appendIDBytes(b, k.key), k.gateway)
+	if k.token {
+		b = appendToken(b, k.issuer, k.subject)
+	} else {
+		b = appendIDBytes(b, k.key)
+	}
+	return appendIDBytes(b, k.gateway)
+}
+
+// appendCaller appends the entry of the caller of a record.
+func (r *Record) appendCaller(b []byte) []byte {
+	b = appendText(b, r.KeyPrefix)
+	if r.Token {
+		b = appendToken(b, r.IssuerID, r.Subject)
+	} else {
+		b = appendID(b, id.Key, r.KeyID)
+	}
+	return appendID(b, id.Gateway, r.GatewayID)
 }
 
 func (t *Table) clientOf(client [16]byte) uint32 {
@@ -316,8 +343,7 @@ func (t *Table) Add(r *Record) error {
 		to.extra = t.addExtra(x)
 	}
 	to.entry[callColumn] = t.internCall(c, r.Method)
-	t.room = appendText(t.room[:0], r.KeyPrefix)
-	t.room = appendID(appendID(t.room, id.Key, r.KeyID), id.Gateway, r.GatewayID)
+	t.room = r.appendCaller(t.room[:0])
 	to.entry[callerColumn] = t.intern(&t.callers)
 	t.room = appendAddress(t.room[:0], r.ClientIP)
 	to.entry[clientColumn] = t.intern(&t.clients)

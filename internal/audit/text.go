@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
+	"strings"
 
 	"github.com/keygate/keygate/internal/id"
 )
@@ -42,6 +43,17 @@ func appendIDBytes(b []byte, u [16]byte) []byte {
 		return append(b, absent)
 	}
 	return append(append(b, asBytes), u[:]...)
+}
+
+// tokenMark begins the text that stands for a token in the place of the identifier of a key. No identifier begins with it.
+const tokenMark = "token "
+
+// appendToken appends what stands for a token in the place of the identifier of a key: tokenMark, the issuer's identifier, a
+// space and the subject. Versions that know no tokens read it as a text.
+func appendToken(b []byte, issuerID, subject string) []byte {
+	b = binary.AppendUvarint(append(b, asText), uint64(len(tokenMark)+len(issuerID)+1+len(subject)))
+	b = append(append(b, tokenMark...), issuerID...)
+	return append(append(b, ' '), subject...)
 }
 
 func appendAddress(b []byte, s string) []byte {
@@ -198,6 +210,17 @@ func cutText(s string) (written, rest string, ok bool) {
 func readText(s string, k id.Kind) string {
 	r := reader{b: []byte(s)}
 	return r.text(k)
+}
+
+// readCredential decodes the encoded identifier of a key, or what appendToken has written.
+func readCredential(s string) (keyID, issuerID, subject string, token bool) {
+	text := readText(s, id.Key)
+	of, token := strings.CutPrefix(text, tokenMark)
+	if !token {
+		return text, "", "", false
+	}
+	issuerID, subject, _ = strings.Cut(of, " ")
+	return "", issuerID, subject, true
 }
 
 // writtenNothing is the encoding of an absent text.

@@ -31,7 +31,7 @@ type call struct {
 	method string
 }
 
-// caller is a key prefix, key and gateway in the encoding of the dictionary, because few of them
+// caller is a key prefix, a key or a token, and a gateway in the encoding of the dictionary, because few of them
 // are ever decoded.
 type caller struct{ entry, prefix, key, gateway string }
 
@@ -306,9 +306,10 @@ func (v *View) Record(i int) (Record, error) {
 	c, who := v.calls[v.call[i]], v.callers[v.caller[i]]
 	r := Record{
 		Time: time.UnixMicro(v.times[i]).UTC(), Kind: c.class.kind(), Outcome: c.class.outcome(), Method: c.method,
-		KeyPrefix: readText(who.prefix, ""), KeyID: readText(who.key, id.Key), GatewayID: readText(who.gateway, id.Gateway),
+		KeyPrefix: readText(who.prefix, ""), GatewayID: readText(who.gateway, id.Gateway),
 		ClientIP: readText(x.clients[x.client[i]], ""), Path: x.paths[x.path[i]],
 	}
+	r.KeyID, r.IssuerID, r.Subject, r.Token = readCredential(who.key)
 	more := x.extras[i]
 	if x.requests[i] != [16]byte{} {
 		r.RequestID = id.Format(id.Request, x.requests[i])

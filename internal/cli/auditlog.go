@@ -140,7 +140,7 @@ func auditColumns() []terminal.Column {
 	return []terminal.Column{
 		{Name: "TIME"}, {Name: "KIND", Least: 14}, {Name: "OUTCOME", State: true, Least: 18}, {Name: "KEY PREFIX", Rank: 1, Least: 10}, {Name: "KEY ID", Rank: 7, Least: 30},
 		{Name: "METHOD", Least: 6}, {Name: "PATH", Flex: true, Least: 24}, {Name: "ACTION", Rank: 2, Least: 16}, {Name: "TARGET", Rank: 5, Least: 30},
-		{Name: "CLIENT", Rank: 3, Least: 15}, {Name: "COUNT", Rank: 6, Least: 5}, {Name: "REQUEST ID", Rank: 4},
+		{Name: "CLIENT", Rank: 3, Least: 15}, {Name: "COUNT", Rank: 6, Least: 5}, {Name: "REQUEST ID", Rank: 4}, {Name: "SUBJECT", Rank: 8, Least: 16},
 	}
 }
 
@@ -153,7 +153,7 @@ func (o *auditLog) row(e *client.AuditEntry) []string {
 		action, target = e.Action, e.Target
 	}
 	return []string{
-		o.time(e.Time), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, count, e.RequestID,
+		o.time(e.Time), e.Kind, e.Outcome, str(e.KeyPrefix), str(e.KeyID), e.Method, e.Path, action, target, e.ClientIP, count, e.RequestID, str(e.Subject),
 	}
 }
 

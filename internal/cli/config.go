@@ -49,7 +49,7 @@ file:line:column: field: what is wrong. ${env:NAME} is replaced from your enviro
 
 // sayValid says what valid files have.
 func (a *app) sayValid(sets []*apply.Set) {
-	files, routes, plans, name := 0, 0, 0, ""
+	files, routes, plans, issuers, name := 0, 0, 0, 0, ""
 	for _, set := range sets {
 		for _, f := range set.Files {
 			name, files, routes = f.Name, files+1, routes+f.Routes()
@@ -60,13 +60,19 @@ func (a *app) sayValid(sets []*apply.Set) {
 		if set.Plans != nil {
 			name, files, plans = set.Plans.Name, files+1, plans+set.Plans.Plans()
 		}
+		if set.Issuers != nil {
+			name, files, issuers = set.Issuers.Name, files+1, issuers+set.Issuers.Issuers()
+		}
 	}
 	var parts []string
-	if routes > 0 || plans == 0 {
+	if routes > 0 || plans+issuers == 0 {
 		parts = append(parts, terminal.NumberOf(int64(routes), "route", "routes"))
 	}
 	if plans > 0 {
 		parts = append(parts, terminal.NumberOf(int64(plans), "plan", "plans"))
+	}
+	if issuers > 0 {
+		parts = append(parts, terminal.NumberOf(int64(issuers), "issuer", "issuers"))
 	}
 	if files == 1 {
 		a.Say("%s is valid: %s.", terminal.Clean(name), parts[0])
@@ -169,6 +175,8 @@ func (o *configRun) prepare(c *cobra.Command, args []string) error {
 		return usagef("--gateway cannot be used with a directory: its files name their gateways")
 	case o.set.Plans != nil && o.gateway != "":
 		return usagef("--gateway cannot be used with a file of plans, which are not of one gateway")
+	case o.set.Issuers != nil && o.gateway != "":
+		return usagef("--gateway cannot be used with a file of issuers, which are not of one gateway")
 	case o.set.Dir == "" && o.prune:
 		return usagef("--prune needs a directory: a gateway is deleted if no file of the directory names it")
 	}
@@ -176,7 +184,7 @@ func (o *configRun) prepare(c *cobra.Command, args []string) error {
 		return err
 	}
 	cfg := apply.Config{Client: o.api, Prune: o.prune, Effect: o.effect, Busy: o.sayBusy}
-	if o.set.Dir == "" && o.set.Plans == nil && (o.gateway != "" || o.set.Files[0].GatewayName() == "") {
+	if o.set.Dir == "" && o.set.OfGateways() && (o.gateway != "" || o.set.Files[0].GatewayName() == "") {
 		if cfg.Gateway, err = o.gatewayID(o.api, o.gateway); err != nil {
 			return err
 		}
@@ -253,8 +261,8 @@ func ambiguousGateway(e *apply.AmbiguousError) error {
 	return err
 }
 
-// isList reports whether there is a list of differences, of a directory or of plans, and not that of one gateway.
-func (o *configRun) isList() bool { return o.set.Dir != "" || o.set.Plans != nil }
+// isList reports whether there is a list of differences, of a directory, of plans or of issuers, and not that of one gateway.
+func (o *configRun) isList() bool { return o.set.Dir != "" || !o.set.OfGateways() }
 
 // anyDifferent reports whether applying changes anything.
 func (o *configRun) anyDifferent() bool {

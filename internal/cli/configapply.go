@@ -57,7 +57,7 @@ func (o *configRun) ask(ctx context.Context) error {
 			continue
 		}
 		loss := func() (terminal.Loss, error) { return gateway.loss(ctx, o.api, d.GatewayID) }
-		if d.Kind == apply.Plan {
+		if d.Kind != apply.Gateway {
 			loss = func() (terminal.Loss, error) { return terminal.Loss{Verb: "delete", What: d.Label()}, nil } // nothing has it
 		}
 		if err := o.Confirm(loss); err != nil {
@@ -195,8 +195,8 @@ func stepName(d *apply.Difference) string {
 		return "deletion of " + d.Label()
 	case d.Kind == apply.Plan && d.Late():
 		return "limits of new gateways in plan " + d.Name
-	case d.Kind == apply.Plan:
-		return "plan " + d.Name
+	case d.Kind != apply.Gateway:
+		return string(d.Kind) + " " + d.Name
 	}
 	return d.File
 }

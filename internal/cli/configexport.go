@@ -92,10 +92,19 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 	if !o.ForPeople() {
 		return o.PrintData(x.Files)
 	}
-	what := terminal.NumberOf(int64(len(x.Files)), "gateway", "gateways")
-	if len(x.Files) > 0 && x.Files[0].GatewayID == "" {
-		what = terminal.NumberOf(int64(len(x.Files)-1), "gateway", "gateways") + " and " + terminal.NumberOf(int64(x.Files[0].Plans), "plan", "plans")
+	gateways, more := len(x.Files), ""
+	for _, f := range x.Files {
+		switch f.Kind {
+		case apply.Gateway:
+			continue
+		case apply.Plan:
+			more = " and " + terminal.NumberOf(int64(f.Plans), "plan", "plans") + more
+		case apply.Issuer:
+			more += " and " + terminal.NumberOf(int64(f.Issuers), "issuer", "issuers")
+		}
+		gateways--
 	}
+	what := terminal.NumberOf(int64(gateways), "gateway", "gateways") + more
 	o.Say("Exported %s to %s: %d written, %d unchanged.", what, terminal.Clean(dir), written, len(x.Files)-written)
 	return nil
 }

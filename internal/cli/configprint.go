@@ -123,6 +123,9 @@ func (o *configRun) printMarkdown(list []*apply.Difference) error {
 		if d.Kind == apply.Plan {
 			c.title, c.settings, c.plan, c.planEffect = "Plan "+terminal.Code(d.Name), d.Plan, true, d.PlanEffect
 		}
+		if d.Kind == apply.Issuer {
+			c.title, c.settings, c.plan = "Issuer "+terminal.Code(d.Name), d.Issuer, true
+		}
 		switch d.Action {
 		case apply.Create:
 			c.title += ": to be created"
@@ -138,15 +141,16 @@ func (o *configRun) printMarkdown(list []*apply.Difference) error {
 		}
 		all = append(all, c)
 	}
-	title := "Gateways that would change"
+	one, several := "gateway", "Gateways"
 	if o.set.Plans != nil {
-		title = "Gateways and plans that would change"
+		one, several = one+" or plan", several+" and plans"
 	}
+	if o.set.Issuers != nil {
+		one, several = one+" or issuer", several+" and issuers"
+	}
+	title := several + " that would change"
 	if len(all) == 0 {
-		title = "No gateway would change"
-	}
-	if len(all) == 0 && o.set.Plans != nil {
-		title = "No gateway or plan would change"
+		title = "No " + one + " would change"
 	}
 	return writeMarkdown(o.Out, title, all)
 }
@@ -164,7 +168,7 @@ func (o *configRun) write(w io.Writer, d *apply.Difference, when tense) {
 		head += ", " + d.File
 	}
 	switch mark := map[apply.Action]string{apply.Create: "+", apply.Delete: "-", apply.Update: "~", apply.Keep: "="}[d.Action]; {
-	case d.Action == apply.Create && d.GatewayID == "" && d.PlanID == "":
+	case d.Action == apply.Create && d.GatewayID+d.PlanID+d.IssuerID == "":
 		o.writeChange(w, mark, terminal.Clean(head)+", which does not exist yet")
 	case o.isList() || d.Action == apply.Create:
 		o.writeChange(w, mark, terminal.Clean(head))
@@ -175,6 +179,11 @@ func (o *configRun) write(w io.Writer, d *apply.Difference, when tense) {
 	if d.Kind == apply.Plan {
 		o.writeSettings(w, "plan", d.Plan)
 		o.writePlanEffect(w, d.PlanEffect)
+		o.printWarnings(d.Warnings)
+		return
+	}
+	if d.Kind == apply.Issuer {
+		o.writeSettings(w, "issuer", d.Issuer)
 		o.printWarnings(d.Warnings)
 		return
 	}
@@ -189,9 +198,9 @@ func (a *app) writeSettings(w io.Writer, of string, changes []client.SettingChan
 	}
 }
 
-// totals returns a sentence with the numbers of gateways that differ, and another one of plans if there are any.
+// totals returns a sentence with the numbers of gateways that differ, and others of plans and issuers if there are any.
 func (o *configRun) totals(list []*apply.Difference, when tense) string {
-	n := map[apply.Kind]map[apply.Action]int{apply.Gateway: {}, apply.Plan: {}}
+	n := map[apply.Kind]map[apply.Action]int{apply.Gateway: {}, apply.Plan: {}, apply.Issuer: {}}
 	for _, d := range list {
 		if !d.Again() { // the plan was counted
 			n[d.Kind][d.Action]++
@@ -206,7 +215,8 @@ func (o *configRun) totals(list []*apply.Difference, when tense) string {
 		what  string
 		count map[apply.Action]int
 		shown bool
-	}{{"Gateways", n[apply.Gateway], len(n[apply.Gateway]) > 0 || o.set.Plans == nil}, {"Plans", n[apply.Plan], len(n[apply.Plan]) > 0}} {
+	}{{"Gateways", n[apply.Gateway], len(n[apply.Gateway]) > 0 || o.set.OfGateways()}, {"Plans", n[apply.Plan], len(n[apply.Plan]) > 0},
+		{"Issuers", n[apply.Issuer], len(n[apply.Issuer]) > 0}} {
 		if of.shown {
 			sentences = append(sentences, fmt.Sprintf("%s: %d %s, %d %s, %d %s, %d without differences.", of.what,
 				of.count[apply.Create], verbs[0], of.count[apply.Update], verbs[1], of.count[apply.Delete], verbs[2], of.count[apply.Keep]))

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -128,7 +129,7 @@ func (o *explain) row(r *client.LoggedRequest, at string) []string {
 	case "retried":
 		reason = attempts(r)
 	}
-	return []string{at, strconv.FormatInt(r.Status, 10), reason, str(r.KeyPrefix), r.Method, r.Path, r.ClientIP, r.RequestID}
+	return []string{at, strconv.FormatInt(r.Status, 10), reason, cmp.Or(str(r.Subject), str(r.KeyPrefix)), r.Method, r.Path, r.ClientIP, r.RequestID}
 }
 
 // runFollow shows requests as they are refused or fail, until a signal arrives.
@@ -215,13 +216,15 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 	d := &r.Decision
 	fields := []terminal.Field{
 		{"REQUEST ID", r.RequestID}, {"TIME", r.Time.UTC().Format(time.RFC3339Nano)},
-		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"HOST", str(r.Host)}, {"KEY PREFIX", str(r.KeyPrefix)},
-		{"KEY", withID(names.key(str(r.KeyID)), str(r.KeyID))},
+		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"HOST", str(r.Host)},
+	}
+	fields = append(fields, whose(r, withID(names.key(str(r.KeyID)), str(r.KeyID)))...)
+	fields = append(fields, []terminal.Field{
 		{"GATEWAY", withID(names.gateway(str(r.GatewayID)), str(r.GatewayID))},
 		{"ROUTE", withID(names.route(str(r.GatewayID), str(r.RouteID)), str(r.RouteID))},
 		{"STATUS", strconv.FormatInt(r.Status, 10)}, {"DURATION", terminal.Milliseconds(r.DurationMs)},
 		{"DECIDED BY", why(d)}, {"WHY", d.Message},
-	}
+	}...)
 	limit, leftOut := "", ""
 	if d.Limit != nil && d.Remaining != nil {
 		limit = fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)
@@ -236,6 +239,14 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		{"SIDE", side(r)}, {"ATTEMPTS", attempts(r)}, {"TARGETS", allUnhealthy(r)}, {"NOT TRIED", notTried(r)}, {"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
 		{"DETAIL", str(d.Detail)}, {"LEFT OUT", leftOut},
 	}...)...)
+}
+
+// whose says with which key, which is shown as key, or with whose token the request was made.
+func whose(r *client.LoggedRequest, key string) []terminal.Field {
+	if r.Credential != nil && *r.Credential == client.LoggedRequestCredentialToken {
+		return []terminal.Field{{"TOKEN OF", str(r.IssuerID)}, {"SUBJECT", str(r.Subject)}}
+	}
+	return []terminal.Field{{"KEY PREFIX", str(r.KeyPrefix)}, {"KEY", key}}
 }
 
 // side says what a split decided, and why.

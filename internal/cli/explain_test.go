@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -45,5 +46,26 @@ func TestTargetsThatWereNotTried(t *testing.T) {
 	r.NotTriedCount, r.AllUnhealthy = 9, true
 	if got := notTried(r); !strings.HasSuffix(got, "; and 7 more") || allUnhealthy(r) == "" {
 		t.Errorf("got %q and %q, want 7 more, and that all were unhealthy", got, allUnhealthy(r))
+	}
+}
+
+// Guarantee: a request with a token shows the token's issuer and its subject where others show a key.
+func TestExplainTokens(t *testing.T) {
+	credential, issuerID, subject, prefix := client.LoggedRequestCredentialToken, "iss_x", "ada", "kg_AbCdEf"
+	r := &client.LoggedRequest{Credential: &credential, IssuerID: &issuerID, Subject: &subject}
+	if got, want := fmt.Sprint(whose(r, "")), "[[TOKEN OF iss_x] [SUBJECT ada]]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	o := &explain{}
+	if got := o.row(r, ""); got[3] != subject {
+		t.Errorf("got the row %q, want the subject in the column of the key", got)
+	}
+	credential = client.LoggedRequestCredentialKey
+	r = &client.LoggedRequest{Credential: &credential, KeyPrefix: &prefix}
+	if got, want := fmt.Sprint(whose(r, "app (key_x)")), "[[KEY PREFIX kg_AbCdEf] [KEY app (key_x)]]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if got := o.row(r, ""); got[3] != prefix {
+		t.Errorf("got the row %q, want the prefix in the column of the key", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 
 func newIssuers(a *app) *cobra.Command {
 	return newGroup("issuers", "Manage issuers of tokens",
-		newIssuersCreate(a), newIssuersList(a), newIssuersGet(a), newIssuersUpdate(a), newIssuersDelete(a))
+		newIssuersCreate(a), newIssuersList(a), newIssuersGet(a), newIssuersUpdate(a), newIssuersRefresh(a), newIssuersDelete(a))
 }
 
 func issuerLabel(i *client.Issuer) string { return "issuer " + withID(i.Name, i.IssuerID) }
@@ -49,7 +49,7 @@ func issuerFields(i *client.Issuer) []terminal.Field {
 		{"CREATED", terminal.Moment(&i.CreatedAt)},
 	}
 	fields = append(fields, filled(
-		terminal.Field{"TYP", str(i.Type)}, terminal.Field{"SCOPE CLAIM", str(i.Claims.Scope)}, terminal.Field{"OWNER CLAIM", str(i.Claims.Owner)},
+		terminal.Field{"JWKS URL", str(i.JWKSURL)}, terminal.Field{"CA", caText(i.CA)}, terminal.Field{"TYP", str(i.Type)}, terminal.Field{"SCOPE CLAIM", str(i.Claims.Scope)}, terminal.Field{"OWNER CLAIM", str(i.Claims.Owner)},
 		terminal.Field{"PLAN CLAIM", str(i.Claims.Plan)}, terminal.Field{"LAST ERROR", str(i.LastError)},
 	)...)
 	if i.DefaultScopes != nil {
@@ -74,6 +74,14 @@ func issuerFields(i *client.Issuer) []terminal.Field {
 	return fields
 }
 
+// caText says whether an issuer has certificates for fetches.
+func caText(ca *string) string {
+	if ca == nil {
+		return ""
+	}
+	return "in place of the system's roots"
+}
+
 // issuerKeyText describes a key of an issuer.
 func issuerKeyText(k *client.IssuerKey) string {
 	text := str(k.Kid)
@@ -93,16 +101,19 @@ func issuerKeyText(k *client.IssuerKey) string {
 // issuerFlags are the flags of what an issuer has besides its name.
 type issuerFlags struct {
 	*app
-	issuer, jwks, leeway, lifetime, typ, prefix string
-	audiences, algorithms, scopes               []string
-	required, scopeMap, headers                 []string
-	scopeClaim, ownerClaim, planClaim           string
-	forward                                     bool
+	issuer, jwksURL, jwks, ca         string
+	leeway, lifetime, typ, prefix     string
+	audiences, algorithms, scopes     []string
+	required, scopeMap, headers       []string
+	scopeClaim, ownerClaim, planClaim string
+	forward                           bool
 }
 
 func (o *issuerFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.issuer, "issuer", "", "`URL` that the claim iss of its tokens has, exactly")
-	f.StringVar(&o.jwks, "jwks", "", "`file` with its public keys, a JWK Set, or - for standard input")
+	f.StringVar(&o.jwksURL, "jwks-url", "", "`URL` where its keys are fetched (default: what discovery at --issuer says)")
+	f.StringVar(&o.jwks, "jwks", "", "`file` with its public keys, a JWK Set, which are then not fetched, or - for standard input")
+	f.StringVar(&o.ca, "ca", "", "`file` with certificates in PEM that replace the system's roots when its keys are fetched")
 	f.StringArrayVar(&o.audiences, "audience", nil, "`audience` that a token may be for; may be repeated")
 	f.StringArrayVar(&o.algorithms, "algorithm", nil, "signature `algorithm` of its tokens; may be repeated (default: RS256, ES256 and EdDSA)")
 	f.StringVar(&o.leeway, "leeway", "", "`duration` by which its clock and that of Keygate may differ (default: 60s)")
@@ -119,8 +130,11 @@ func (o *issuerFlags) add(f *pflag.FlagSet) {
 	f.BoolVar(&o.forward, "forward-token", false, "leave the token in requests for the upstream")
 }
 
-// keys returns the JWK Set of --jwks.
+// keys returns the JWK Set of --jwks; nil for none.
 func (o *issuerFlags) keys() (json.RawMessage, error) {
+	if o.jwks == "" {
+		return nil, nil
+	}
 	content, err := o.ReadInput(o.jwks)
 	if err != nil {
 		return nil, fmt.Errorf("read the keys: %w", err)
@@ -129,6 +143,18 @@ func (o *issuerFlags) keys() (json.RawMessage, error) {
 		return nil, usagef("--jwks: %s is not JSON: give a JWK Set, such as what the provider's jwks_uri returns", o.jwks)
 	}
 	return content, nil
+}
+
+// authority returns the certificates of --ca; "" for none.
+func (o *issuerFlags) authority() (string, error) {
+	if o.ca == "" {
+		return "", nil
+	}
+	content, err := o.ReadInput(o.ca)
+	if err != nil {
+		return "", fmt.Errorf("read the certificates: %w", err)
+	}
+	return string(content), nil
 }
 
 // claims returns the claims that the flags name, in place of those that the issuer has.
@@ -160,11 +186,14 @@ func newIssuersCreate(a *app) *cobra.Command {
 	o := &issuerFlags{app: a}
 	name := ""
 	c := &cobra.Command{
-		Use: "create NAME --issuer URL --jwks FILE --audience AUDIENCE", Short: "Create an issuer",
+		Use: "create NAME --issuer URL --audience AUDIENCE", Short: "Create an issuer",
 		Long: `Create an issuer: who signs tokens, what they must have, and what they give their bearer.
 
+Its keys are fetched from its provider, and again when they change. Where they are is found by
+discovery at the URL of the issuer, unless --jwks-url says it, or --jwks has the keys.
+
 Tokens may have any scope on gateways, so this needs a key with the scope admin.`,
-		Example: "  keygate issuers create login --issuer https://login.example.com/ --jwks keys.json \\\n      --audience https://api.example.com --owner-claim org_id",
+		Example: "  keygate issuers create login --issuer https://login.example.com/ \\\n      --audience https://api.example.com --owner-claim org_id",
 		Args:    atMost(1),
 	}
 	c.Flags().StringVar(&name, "name", "", "`name` of the issuer"+alsoArgument)
@@ -174,7 +203,7 @@ Tokens may have any scope on gateways, so this needs a key with the scope admin.
 		if err != nil {
 			return err
 		}
-		for _, flag := range []string{"issuer", "jwks", "audience"} {
+		for _, flag := range []string{"issuer", "audience"} {
 			if !c.Flags().Changed(flag) {
 				return usagef("--%s is required: see keygate issuers create --help", flag)
 			}
@@ -199,7 +228,7 @@ Tokens may have any scope on gateways, so this needs a key with the scope admin.
 // request returns the issuer that the flags describe.
 func (o *issuerFlags) request(c *cobra.Command, name string) (in client.CreateIssuerRequest, err error) {
 	in = client.CreateIssuerRequest{
-		Name: name, Issuer: o.issuer, Audiences: o.audiences, Algorithms: o.algorithms, Leeway: o.leeway, MaxLifetime: o.lifetime, Type: o.typ,
+		Name: name, Issuer: o.issuer, JWKSURL: o.jwksURL, Audiences: o.audiences, Algorithms: o.algorithms, Leeway: o.leeway, MaxLifetime: o.lifetime, Type: o.typ,
 		DefaultScopes: o.scopes, ForwardToken: o.forward,
 	}
 	claims := o.claims(c, client.IssuerClaims{})
@@ -208,6 +237,9 @@ func (o *issuerFlags) request(c *cobra.Command, name string) (in client.CreateIs
 		in.OwnerPrefix = &o.prefix
 	}
 	if in.JWKS, err = o.keys(); err != nil {
+		return in, err
+	}
+	if in.CA, err = o.authority(); err != nil {
 		return in, err
 	}
 	if in.Required, err = requiredClaims(o.required); err != nil {
@@ -237,7 +269,7 @@ func newIssuersList(a *app) *cobra.Command {
 			return []string{i.IssuerID, i.Name, i.Issuer, i.State, strings.Join(i.Audiences, " "), a.When(&i.CreatedAt)}
 		},
 		empty: func(c *cobra.Command) string {
-			return noneMatch(c, "issuers", "Create one: keygate issuers create NAME --issuer URL --jwks FILE --audience AUDIENCE")
+			return noneMatch(c, "issuers", "Create one: keygate issuers create NAME --issuer URL --audience AUDIENCE")
 		},
 	})
 }
@@ -251,8 +283,8 @@ func newIssuersUpdate(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use: "update ISSUER_ID", Short: "Change an issuer; an empty value clears a field",
 		Long: `Change an issuer. A list or map is replaced as a whole: repeat its flag for each entry. An
-empty value clears a field; --owner-prefix '' means no prefix.`,
-		Example: "  keygate issuers update login --jwks keys.json",
+empty value clears a field: --jwks '' lets the keys be fetched. --owner-prefix '' means no prefix.`,
+		Example: "  keygate issuers update login --jwks-url https://login.example.com/keys",
 		PreRunE: func(c *cobra.Command, _ []string) error {
 			changed := false
 			c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) { changed = changed || f.Changed && f.Name != "issuer-id" })
@@ -294,8 +326,15 @@ func (o *issuerFlags) patch(c *cobra.Command, name string) (p client.IssuerPatch
 		if err != nil {
 			return p, err
 		}
-		p.JWKS = client.Set(keys)
+		if p.JWKS = client.Set(keys); keys == nil {
+			p.JWKS = client.Clear[json.RawMessage]()
+		}
 	}
+	ca, err := o.authority()
+	if err != nil {
+		return p, err
+	}
+	p.JWKSURL, p.CA = set.text("jwks-url", o.jwksURL), set.text("ca", ca)
 	if c.Flags().Changed("audience") {
 		p.Audiences = client.Set(o.audiences)
 	}
@@ -342,6 +381,14 @@ func mapChange[V any](set changes, flag string, values []string, read func([]str
 	}
 	m, err := read(values)
 	return client.Set(m), err
+}
+
+func newIssuersRefresh(a *app) *cobra.Command {
+	return shows(oneIssuer(a), &cobra.Command{
+		Use: "refresh ISSUER_ID", Short: "Fetch the keys of an issuer now",
+		Long: `Fetch the keys of an issuer now, and show the issuer. If they could not be fetched, LAST ERROR
+says why, and those that were fetched before stay.`,
+	}, (*client.Client).RefreshIssuer, issuerFields)
 }
 
 func newIssuersDelete(a *app) *cobra.Command {

@@ -303,19 +303,21 @@ func newKeysRotate(a *app) *cobra.Command {
 type keysVerify struct {
 	*app
 	gateway, method, path string
+	token                 bool
 }
 
 func newKeysVerify(a *app) *cobra.Command {
 	o := &keysVerify{app: a}
 	c := &cobra.Command{
 		Use:     "verify",
-		Short:   "Check whether a key would be accepted; it is read from a prompt or standard input",
-		Long:    "Check whether a key would be accepted. The key is read from a prompt or standard input.\nThe exit status is 1 if it would not be.",
-		Example: "  keygate keys verify --method DELETE --path /orders/17 < key.txt",
+		Short:   "Check whether a key or a token would be accepted; it is read from a prompt or standard input",
+		Long:    "Check whether a key would be accepted, or with --token a token of an issuer. It is read from a\nprompt or standard input. REASON says why a token is refused. The exit status is 1 if it would\nnot be accepted.",
+		Example: "  keygate keys verify --method DELETE --path /orders/17 < key.txt\n  keygate keys verify --token --gateway shop < token.txt",
 		Args:    noArgs,
 		RunE:    o.run,
 	}
 	f := c.Flags()
+	f.BoolVar(&o.token, "token", false, "what is read is a token of an issuer, not a key")
 	f.StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the gateway to check against")
 	f.StringVar(&o.method, "method", "", "`method` of the request to check")
 	f.StringVar(&o.path, "path", "", "`path` of the request to check")
@@ -333,17 +335,29 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 	if err := o.identify(api, records{gateway: &o.gateway}); err != nil {
 		return err
 	}
-	key, err := o.readSecret("Key to verify: ")
+	prompt, what := "Key to verify: ", "key"
+	if o.token {
+		prompt, what = "Token to verify: ", "token"
+	}
+	secret, err := o.readSecret(prompt, what)
 	if err != nil {
 		return err
 	}
-	v, err := api.VerifyKey(c.Context(), client.VerifyKeyRequest{
-		Key: key, GatewayID: given(o.gateway), Method: given(o.method), Path: given(o.path),
-	})
+	in := client.VerifyKeyRequest{Key: &secret, GatewayID: given(o.gateway), Method: given(o.method), Path: given(o.path)}
+	if o.token {
+		in.Key, in.Token = nil, &secret
+	}
+	v, err := api.VerifyKey(c.Context(), in)
 	if err != nil {
 		return err
 	}
 	err = o.PrintRecord(v, func() []terminal.Field {
+		if o.token {
+			return []terminal.Field{
+				{"VALID", fmt.Sprint(v.Valid)}, {"CODE", str(v.Code)}, {"REASON", str(v.Reason)}, {"ISSUER ID", str(v.IssuerID)}, {"SUBJECT", str(v.Subject)},
+				{"OWNER", str(v.Owner)}, {"PLAN", str(v.Plan)}, {"SCOPE", str(v.Scope)}, {"EXPIRES", o.When(v.ExpiresAt)},
+			}
+		}
 		return []terminal.Field{
 			{"VALID", fmt.Sprint(v.Valid)}, {"CODE", str(v.Code)}, {"KEY ID", str(v.KeyID)}, {"OWNER", str(v.Owner)},
 			{"SCOPE", str(v.Scope)}, {"STATE", str(v.State)},
@@ -355,15 +369,15 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 	return err
 }
 
-// readSecret reads a key as one line, without echo if it is typed.
-func (a *app) readSecret(prompt string) (string, error) {
+// readSecret reads a key, or another secret that what names, as one line, without echo if it is typed.
+func (a *app) readSecret(prompt, what string) (string, error) {
 	line, err := a.ReadLine(prompt)
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("read the key: %w", err)
+		return "", fmt.Errorf("read the %s: %w", what, err)
 	}
 	line = strings.TrimSpace(line)
 	if line == "" {
-		return "", usagef("no key was given: type it at the prompt or pass it on standard input")
+		return "", usagef("no %s was given: type it at the prompt or pass it on standard input", what)
 	}
 	return line, nil
 }

@@ -45,7 +45,7 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if o.keyFile != "" {
 		key, err = o.givenKey()
 	} else {
-		key, err = o.readSecret("Account-level key for " + address + ": ")
+		key, err = o.readSecret("Account-level key for "+address+": ", "key")
 	}
 	if err != nil {
 		return err

@@ -100,6 +100,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 			"RotateKey":     func(ctx context.Context) error { return second(h.RotateKey(ctx, c, on.keyID, 1, "", nil)) },
 			"RevokeKey":     func(ctx context.Context) error { return second(h.RevokeKey(ctx, c, on.keyID, nil)) },
 			"VerifyKey":     func(ctx context.Context) error { return second(h.VerifyKey(ctx, c, on.secret, "", "", "")) },
+			"VerifyToken":   func(ctx context.Context) error { return second(h.VerifyToken(ctx, c, "x", "", "", "")) },
 			"AuditLog":      func(ctx context.Context) error { return second(h.AuditLog(ctx, c, audit.Filter{}, p)) },
 			"AuditHead":     func(ctx context.Context) error { return second(h.AuditHead(ctx, c)) },
 			"AuditChain":    func(ctx context.Context) error { return second(h.AuditChain(ctx, c)) },
@@ -143,7 +144,8 @@ func callsOnIssuers(h *harness, c *control.Actor) map[string]func(ctx context.Co
 		"UpdateIssuer": func(ctx context.Context) error {
 			return second(h.UpdateIssuer(ctx, c, "iss_x", func(i *issuer.Issuer) { i.Name = "n" }, nil))
 		},
-		"DeleteIssuer": func(ctx context.Context) error { return second(h.DeleteIssuer(ctx, c, "iss_x", nil)) },
+		"RefreshIssuer": func(ctx context.Context) error { return second(h.RefreshIssuer(ctx, c, "iss_x")) },
+		"DeleteIssuer":  func(ctx context.Context) error { return second(h.DeleteIssuer(ctx, c, "iss_x", nil)) },
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/token"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -38,7 +39,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake,
-// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, ACME, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, Issuers, ACME, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -68,6 +69,8 @@ type Config struct {
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer
+	// Issuers fetches the keys of issuers. If it is nil, this process fetches none.
+	Issuers IssuerFetcher
 	// ACME is set if servers of the installation get certificates by ACME. Otherwise no gateway can ask for one.
 	ACME bool
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
@@ -186,9 +189,12 @@ type NewKey struct {
 // Verification reports whether a key would be accepted.
 type Verification struct {
 	Valid bool
-	Code  string // "" or key_invalid, key_expired, scope_insufficient, owner_suspended
+	Code  string // "" or key_invalid, key_expired, token_invalid, token_expired, scope_insufficient, owner_suspended
 	Key   *apikey.Key
 	State apikey.State
+	// Of a token: whom it identifies, and if it was refused why, and by which issuer if that is known.
+	Principal *token.Principal
+	Refusal   *token.Refusal
 }
 
 // RouteChange is one changed route of a push.

@@ -231,6 +231,9 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	if err := setDefaultPlan(ctx, tx, "", g); err != nil {
 		return nil, n.inFile(err)
 	}
+	if err := checkIssuers(ctx, tx, nil, g); err != nil {
+		return nil, n.inFile(err)
+	}
 	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
 		return nil, err
 	}

@@ -331,7 +331,9 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 			continue
 		}
 		auth = true
-		if e.Auth == gateway.AuthNone { // whether a request to a public route has a key is not recorded
+		// Whether a request to a public route has a key, and which credential one to a route with any has, is not recorded.
+		// Those of a credential that is not taken any more are refused.
+		if r.Auth != gateway.AuthNone && (r.Auth != gateway.AuthAny || e.Auth == gateway.AuthNone) {
 			change.Lost, e.atMost = true, true
 		}
 	}

@@ -144,6 +144,9 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := setDefaultPlan(ctx, w, before.DefaultPlan, &g); err != nil {
 			return nil, err
 		}
+		if err := checkIssuers(ctx, w, before, &g); err != nil {
+			return nil, err
+		}
 		s.setHostname(&g)
 		if err := checkCanary(before, &g); err != nil {
 			return nil, err

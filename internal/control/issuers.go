@@ -3,13 +3,17 @@ package control
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/issuer"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Issuers lists the account's issuers that f selects, newest first.
@@ -37,10 +41,11 @@ func (a *Actor) mayIssueTokens() error {
 // CreateIssuer creates an issuer with the name and the settings. A name that is in use is fault.Conflict.
 func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, settings *issuer.Settings) (*issuer.Issuer, error) {
 	made := issuer.Issuer{Name: name, Settings: *settings}
-	invalid := validIssuer(&made)
+	invalid := made.Validate()
 	if onlyChecks(ctx) {
 		return nil, s.checked(ctx, actor, invalid, func(ReadTx) error { return nil })
 	}
+	defer s.fetchDueKeys()
 	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
 		i := made
 		if err := actor.mayIssueTokens(); err != nil {
@@ -50,7 +55,7 @@ func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, s
 			return nil, invalid
 		}
 		i.ID, i.AccountID, i.CreatedAt, i.Version = id.NewAt(id.Issuer, w.now), actor.Account.ID, w.now, 1
-		if err := w.seeGivenKeys(&i); err != nil {
+		if err := w.seeKeys(nil, &i); err != nil {
 			return nil, err
 		}
 		if err := w.roomForIssuer(ctx, nil, &i); err != nil {
@@ -59,25 +64,32 @@ func (s *Service) CreateIssuer(ctx context.Context, actor *Actor, name string, s
 		if err := w.InsertIssuer(ctx, &i); err != nil {
 			return nil, err
 		}
-		return &i, w.audit(ctx, audit.IssuerCreate, i.ID, "", issuerDiff(nil, &i))
+		if err := w.audit(ctx, audit.IssuerCreate, i.ID, "", issuerDiff(nil, &i)); err != nil {
+			return nil, err
+		}
+		return &i, w.changed(ctx, snapshot.IssuerChange, i.ID)
 	})
 }
 
-// validIssuer checks the fields that a user sets. The keys of every issuer are given by hand.
-func validIssuer(i *issuer.Issuer) error {
-	if i.JWKS == "" {
-		return fault.Join(i.Validate(), fault.Invalid("jwks", "is required: give the public keys of the issuer, a JWK Set"))
+// seeKeys notes the keys of an issuer in place of before, which is nil for a new one. Keys that are given by hand are its
+// present keys; others are to be fetched at once if they come from elsewhere than those of before, which then count no more.
+func (w *work) seeKeys(before, i *issuer.Issuer) error {
+	source, fetched := i.FetchedFrom()
+	if !fetched {
+		set, err := i.GivenKeys()
+		if err != nil {
+			return err
+		}
+		i.Fetched = issuer.Fetched{}
+		i.See(set, w.now)
+		return nil
 	}
-	return i.Validate()
-}
-
-// seeGivenKeys notes the keys that are given by hand.
-func (w *work) seeGivenKeys(i *issuer.Issuer) error {
-	set, err := i.Keys()
-	if err != nil {
-		return err
+	if before != nil {
+		if had, was := before.FetchedFrom(); was && had == source {
+			return nil
+		}
 	}
-	i.See(set, w.now)
+	i.Fetched, i.Seen = issuer.Fetched{FetchAt: w.now}, nil
 	return nil
 }
 
@@ -116,6 +128,7 @@ func (s *Service) UpdateIssuer(ctx context.Context, actor *Actor, issuerID strin
 		change(&sample)
 		return nil, s.checked(ctx, actor, sample.Validate(), func(ReadTx) error { return nil })
 	}
+	defer s.fetchDueKeys()
 	return inTx(ctx, s, actor, func(w *work) (*issuer.Issuer, error) {
 		if err := actor.mayIssueTokens(); err != nil {
 			return nil, err
@@ -129,26 +142,37 @@ func (s *Service) UpdateIssuer(ctx context.Context, actor *Actor, issuerID strin
 		}
 		after := *before
 		change(&after)
-		if err := validIssuer(&after); err != nil {
+		if err := after.Validate(); err != nil {
 			return nil, err
 		}
 		diff := issuerDiff(before, &after)
 		if len(diff) == 0 {
 			return before, nil
 		}
-		if after.JWKS != before.JWKS {
-			if err := w.seeGivenKeys(&after); err != nil {
-				return nil, err
-			}
+		if err := w.seeKeys(before, &after); err != nil {
+			return nil, err
 		}
 		if err := w.roomForIssuer(ctx, before, &after); err != nil {
 			return nil, err
+		}
+		if after.Name != before.Name {
+			if err := w.issuerIsUnused(ctx, before.Name, "renamed"); err != nil {
+				return nil, err
+			}
+		}
+		if after.URL != before.URL {
+			if err := w.issuersDiffer(ctx, before.Name, after.URL); err != nil {
+				return nil, err
+			}
 		}
 		after.Version = before.Version + 1
 		if err := w.UpdateIssuer(ctx, &after); err != nil {
 			return nil, err
 		}
-		return &after, w.audit(ctx, audit.IssuerUpdate, after.ID, "", diff)
+		if err := w.audit(ctx, audit.IssuerUpdate, after.ID, "", diff); err != nil {
+			return nil, err
+		}
+		return &after, w.changed(ctx, snapshot.IssuerChange, after.ID)
 	})
 }
 
@@ -162,11 +186,79 @@ func (s *Service) DeleteIssuer(ctx context.Context, actor *Actor, issuerID strin
 		if err := require(m, i.Version); err != nil {
 			return nil, err
 		}
+		if err := w.issuerIsUnused(ctx, i.Name, "deleted"); err != nil {
+			return nil, err
+		}
 		if err := w.DeleteIssuer(ctx, actor.Account.ID, issuerID); err != nil {
 			return nil, err
 		}
-		return i, w.audit(ctx, audit.IssuerDelete, i.ID, "", issuerDiff(i, nil))
+		if err := w.audit(ctx, audit.IssuerDelete, i.ID, "", issuerDiff(i, nil)); err != nil {
+			return nil, err
+		}
+		return i, w.changed(ctx, snapshot.IssuerChange, i.ID)
 	})
+}
+
+// issuerIsUnused returns fault.Conflict if a gateway names the issuer, which is to be deleted or renamed.
+func (w *work) issuerIsUnused(ctx context.Context, name, what string) error {
+	users, err := w.GatewaysOfIssuer(ctx, w.actor.Account.ID, name, 1)
+	if err != nil || len(users) == 0 {
+		return err
+	}
+	return fault.New(fault.Conflict, "the issuer is in use and cannot be %s: the gateway %s names it: take it out of issuers there first", what, users[0].ID)
+}
+
+// issuersDiffer returns fault.Conflict if a gateway that names the issuer names another one with the claim iss.
+func (w *work) issuersDiffer(ctx context.Context, name, url string) error {
+	users, err := w.GatewaysOfIssuer(ctx, w.actor.Account.ID, name, maxGatewaysOfIssuer)
+	if err != nil || len(users) == 0 {
+		return err
+	}
+	all, err := w.Issuers(ctx, w.actor.Account.ID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if other := &all[i]; other.Name != name && other.URL == url {
+			for n := range users {
+				if slices.Contains(users[n].Requests.Issuers, other.Name) {
+					return fault.New(fault.Conflict, "the gateway %s also names the issuer %s, which has the same value of issuer: a gateway cannot tell their tokens apart", users[n].ID, other.Name)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// maxGatewaysOfIssuer is more than the gateways of any account.
+const maxGatewaysOfIssuer = 1 << 20
+
+// checkIssuers checks the issuers that a gateway names (identity.md, section 2), if they are not those of before, which is
+// nil for a new gateway: the account has them, and no two have the same claim iss. The error is a validation error of the
+// field "issuers".
+func checkIssuers(ctx context.Context, tx IssuerReader, before, g *gateway.Gateway) error {
+	if len(g.Requests.Issuers) == 0 || before != nil && slices.Equal(before.Requests.Issuers, g.Requests.Issuers) {
+		return nil
+	}
+	all, err := tx.Issuers(ctx, g.AccountID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
+	if err != nil {
+		return err
+	}
+	first := map[string]string{} // name by claim iss
+	var problems []error
+	for n, name := range g.Requests.Issuers {
+		field := fmt.Sprintf("issuers[%d]", n)
+		at := slices.IndexFunc(all, func(i issuer.Issuer) bool { return i.Name == name })
+		if at < 0 {
+			problems = append(problems, fault.Invalid(field, "there is no issuer with the name %q: create it first, or name another one", name))
+			continue
+		}
+		if other, taken := first[all[at].URL]; taken {
+			problems = append(problems, fault.Invalid(field, "has the same value of issuer as %s: a gateway cannot tell their tokens apart, so leave one out", other))
+		}
+		first[all[at].URL] = name
+	}
+	return fault.Join(problems...)
 }
 
 // issuerDiff returns what differs between two issuers as the audit log has it: keys and certificates as digests.

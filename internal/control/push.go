@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
@@ -319,6 +320,9 @@ func (s *Service) applySettings(ctx context.Context, tx ReadTx, actor *Actor, p 
 	if err := setDefaultPlan(ctx, tx, p.before.DefaultPlan, &p.after); err != nil {
 		return nil, p.doc.located(fault.Prefixed("gateway", err))
 	}
+	if err := checkIssuers(ctx, tx, p.before, &p.after); err != nil {
+		return nil, p.doc.located(fault.Prefixed("gateway", err))
+	}
 	s.setHostname(&p.after)
 	return settingChanges(p.before, &p.after), nil
 }
@@ -380,6 +384,9 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err := setDefaultPlan(ctx, w, p.before.DefaultPlan, g); err != nil {
 		return p.doc.located(fault.Prefixed("gateway", err))
 	}
+	if err := checkIssuers(ctx, w, p.before, g); err != nil {
+		return p.doc.located(fault.Prefixed("gateway", err))
+	}
 	if g.Default && !p.before.Default {
 		if err := w.clearDefault(ctx); err != nil {
 			return err
@@ -415,6 +422,11 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	})
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(p.delta.table, func(r gateway.Route) bool { return r.Auth.TakesTokens() }) && !g.NeedsUpstreams() {
+		if err := w.changed(ctx, snapshot.UpstreamChange, g.ID); err != nil {
+			return err
+		}
 	}
 	return w.gatewayChanged(ctx, g)
 }

@@ -129,9 +129,10 @@ func checkRoute(in *gateway.RouteSpec) error {
 	switch in.Auth {
 	case "":
 		in.Auth = gateway.AuthKey
-	case gateway.AuthKey, gateway.AuthNone:
 	default:
-		badAuth = fault.Invalid("auth", "must be key or none")
+		if !slices.Contains(gateway.Auths(), in.Auth) {
+			badAuth = fault.Invalid("auth", "must be key, token, any or none")
+		}
 	}
 	if !in.RateLimit.IsZero() {
 		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())

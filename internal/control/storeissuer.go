@@ -2,7 +2,9 @@ package control
 
 import (
 	"context"
+	"time"
 
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -16,6 +18,7 @@ type IssuerFilter struct {
 type IssuerUse struct {
 	Issuers int64
 	Bytes   int64 // of their settings, as they are stored
+	Fetched int64 // bytes of what was fetched for them, as it is stored
 }
 
 // IssuerReader finds issuers.
@@ -25,6 +28,13 @@ type IssuerReader interface {
 	Issuers(ctx context.Context, accountID string, f IssuerFilter, p Page) ([]issuer.Issuer, error)
 	// IssuerUse returns how much the issuers of the account take, without that of an identifier.
 	IssuerUse(ctx context.Context, accountID, without string) (IssuerUse, error)
+	// DueIssuers returns up to limit issuers of active accounts whose keys are to be fetched at now, and of each account
+	// the perAccount that are due longest. Accounts take turns: those that are due longest of each come first.
+	DueIssuers(ctx context.Context, now time.Time, perAccount, limit int) ([]issuer.Issuer, error)
+	// UnreachableIssuers returns how many issuers of all accounts are unreachable.
+	UnreachableIssuers(ctx context.Context) (int, error)
+	// GatewaysOfIssuer returns up to limit gateways of the account that name the issuer, in the order of their creation.
+	GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error)
 }
 
 // IssuerStore finds and changes issuers. A name that is in use is fault.Conflict with the field "name". The caller sets

@@ -19,26 +19,39 @@ import (
 // An account-level key is not accepted for any gateway. Without a gateway, the path is a path of
 // the management API.
 func (s *Service) VerifyKey(ctx context.Context, actor *Actor, secret, gatewayID, method, path string) (*Verification, error) {
-	q := keyCheck{secret: secret, gatewayID: gatewayID, method: method, path: path}
-	invalid := q.check()
-	if idempotencyOf(ctx) != nil {
-		return inTx(ctx, s, actor, func(w *work) (*Verification, error) { return s.verify(ctx, w, actor, q, invalid) })
-	}
-	return read(ctx, s, actor, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, actor, q, invalid) })
+	q := credentialCheck{field: "key", secret: secret, gatewayID: gatewayID, method: method, path: path}
+	return s.verifyWith(ctx, actor, &q, s.verify)
 }
 
-// keyCheck is the arguments of VerifyKey.
-type keyCheck struct {
-	secret, gatewayID, method, path string
+// verifyWith checks q, and then verifies what it has.
+func (s *Service) verifyWith(ctx context.Context, actor *Actor, q *credentialCheck, verify func(context.Context, ReadTx, *Actor, *credentialCheck) (*Verification, error)) (*Verification, error) {
+	invalid := q.check()
+	checked := func(tx ReadTx) (*Verification, error) {
+		if err := q.checkGateway(ctx, tx, actor, invalid); err != nil {
+			return nil, err
+		}
+		return verify(ctx, tx, actor, q)
+	}
+	if idempotencyOf(ctx) != nil {
+		return inTx(ctx, s, actor, func(w *work) (*Verification, error) { return checked(w) })
+	}
+	return read(ctx, s, actor, checked)
+}
 
-	encodedSlash bool // path has an encoded slash, which the gateway must allow
+// credentialCheck is the arguments of VerifyKey and VerifyToken.
+type credentialCheck struct {
+	field, secret           string // key or token
+	gatewayID, method, path string
+
+	gateway      *gateway.Gateway // with the gatewayID
+	encodedSlash bool             // path has an encoded slash, which the gateway must allow
 }
 
 // check validates q and normalizes its path, as scopes are matched against normal forms.
-func (q *keyCheck) check() error {
+func (q *credentialCheck) check() error {
 	var badKey, badMethod, badPath error
 	if q.secret == "" {
-		badKey = fault.Invalid("key", "is required")
+		badKey = fault.Invalid(q.field, "is required: give a key or a token")
 	}
 	if q.method != "" && !isMethodName(q.method) {
 		badMethod = fault.Invalid("method", "must be a method in upper case, such as GET")
@@ -49,7 +62,7 @@ func (q *keyCheck) check() error {
 	return fault.Join(badKey, badMethod, badPath)
 }
 
-func (q *keyCheck) checkPath() error {
+func (q *credentialCheck) checkPath() error {
 	q.path, _, _ = strings.Cut(q.path, "?")
 	// A path that the data plane rejects as malformed must not be reported as allowed, because
 	// another server might read it differently.
@@ -69,18 +82,23 @@ func isMethodName(s string) bool {
 	return len(s) <= gateway.MaxMethod && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-// verify answers q, or returns what is wrong with q. invalid is the error that check returned.
-func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q keyCheck, invalid error) (*Verification, error) {
-	if q.gatewayID != "" {
-		g, err := tx.Gateway(ctx, actor.Account.ID, q.gatewayID)
-		invalid = fault.Join(invalid, absent(err, "gateway_id", "there is no such gateway"))
-		if err == nil && q.encodedSlash && !g.Requests.AllowEncodedSlashes {
-			invalid = fault.Join(invalid, fault.Invalid("path", "%s, which this gateway does not allow: see allow_encoded_slashes", gateway.EncodedSlash))
-		}
+// checkGateway finds the gateway of q, and returns what is wrong with q beside invalid, the error of check.
+func (q *credentialCheck) checkGateway(ctx context.Context, tx ReadTx, actor *Actor, invalid error) error {
+	if q.gatewayID == "" {
+		return invalid
 	}
-	if invalid != nil {
-		return nil, invalid
+	g, err := tx.Gateway(ctx, actor.Account.ID, q.gatewayID)
+	if err != nil {
+		return fault.Join(invalid, absent(err, "gateway_id", "there is no such gateway"))
 	}
+	if q.gateway = g; q.encodedSlash && !g.Requests.AllowEncodedSlashes {
+		invalid = fault.Join(invalid, fault.Invalid("path", "%s, which this gateway does not allow: see allow_encoded_slashes", gateway.EncodedSlash))
+	}
+	return invalid
+}
+
+// verify returns whether the key of q would be accepted.
+func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q *credentialCheck) (*Verification, error) {
 	unknown := &Verification{Code: string(fault.KeyInvalid)}
 	digest, ok := digestFor(actor.Account.ID, q.secret)
 	if !ok {
@@ -131,7 +149,7 @@ func ofSuspendedOwner(ctx context.Context, tx OwnerReader, k *apikey.Key) (bool,
 
 // refusal checks in the order of the data plane (contract, 4.2). It returns "" for a key that would
 // be accepted.
-func (q *keyCheck) refusal(k *apikey.Key, state apikey.State, suspended bool) fault.AuthCode {
+func (q *credentialCheck) refusal(k *apikey.Key, state apikey.State, suspended bool) fault.AuthCode {
 	switch {
 	case state == apikey.Revoked || k.Level == apikey.AccountLevel && q.gatewayID != "":
 		return fault.KeyInvalid
@@ -148,14 +166,19 @@ func (q *keyCheck) refusal(k *apikey.Key, state apikey.State, suspended bool) fa
 	}
 }
 
-func (q *keyCheck) allowedBy(k *apikey.Key) bool {
+func (q *credentialCheck) allowedBy(k *apikey.Key) bool {
 	path := q.path
 	if k.Level == apikey.AccountLevel { // its resource is matched against the path after /v1
 		if below, ok := strings.CutPrefix(path, "/v1/"); ok {
 			path = "/" + below
 		}
 	}
-	return slices.ContainsFunc(k.Scope.Normal(), func(s apikey.Scope) bool {
+	return q.allowedByScopes(k.Scope.Normal(), path)
+}
+
+// allowedByScopes reports whether one of the scopes, which are in normal form, allows the method on the path.
+func (q *credentialCheck) allowedByScopes(scopes apikey.Scopes, path string) bool {
+	return slices.ContainsFunc(scopes, func(s apikey.Scope) bool {
 		return (q.method == "" || s.Word.AllowsMethod(q.method)) && (path == "" || s.Covers(path))
 	})
 }

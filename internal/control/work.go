@@ -229,6 +229,8 @@ func notInForce(changes []snapshot.Change) string {
 			meanwhile = "the endpoint may still get deliveries as it was before the call"
 		case c.Kind == snapshot.OwnerChange && meanwhile[0] != 'k':
 			meanwhile = "the owner's keys work as before the call: those of one that was suspended are still accepted"
+		case c.Kind == snapshot.IssuerChange && meanwhile[0] != 'k':
+			meanwhile = "tokens of the issuer are accepted as before the call"
 		case c.Kind == snapshot.PlanChange && meanwhile[0] != 'k':
 			meanwhile = "the limits of the plan are those of before the call"
 		case c.Kind == snapshot.KeyChange, c.Kind == snapshot.HolderChange, c.Kind == snapshot.ConcurrencyChange, c.Kind == snapshot.ImportChange, c.Kind == snapshot.AddressChange:
@@ -307,6 +309,11 @@ func raise(ctx context.Context, tx Tx, accountID string, t event.Type, at time.T
 
 // routeChanged appends an entry about one route to the change log.
 func (w *work) routeChanged(ctx context.Context, r *gateway.Route) error {
+	if r.Auth.TakesTokens() { // earlier versions would let keys pass
+		if err := w.changed(ctx, snapshot.UpstreamChange, r.GatewayID); err != nil {
+			return err
+		}
+	}
 	return w.changed(ctx, snapshot.RouteChange, snapshot.RouteChangeID(r.GatewayID, r.ID))
 }
 

@@ -33,6 +33,7 @@ const (
 	CanaryAborted        Type = "canary.aborted"
 	CanaryPromoted       Type = "canary.promoted"
 	CanaryPaused         Type = "canary.paused"
+	IssuerUnreachable    Type = "issuer.unreachable"
 	CertificateRenewed   Type = "certificate.renewed"
 	CertificateFailed    Type = "certificate.failed"
 	CertificateExpiring  Type = "certificate.expiring"
@@ -119,6 +120,14 @@ type SyncFailed struct {
 	Branch    string  `json:"branch"`
 	Path      string  `json:"path"`
 	Message   string  `json:"message"`
+}
+
+// KeysUnreachable is the data of issuer.unreachable.
+type KeysUnreachable struct {
+	IssuerID string `json:"issuer_id"`
+	Name     string `json:"name"`
+	Issuer   string `json:"issuer"` // the claim iss of its tokens
+	Message  string `json:"message"`
 }
 
 // envelope is the body of every event.

@@ -100,6 +100,8 @@ const (
 	OwnerSuspended    AuthCode = "owner_suspended"
 	AddressNotAllowed AuthCode = "address_not_allowed"
 	UnderMaintenance  AuthCode = "maintenance"
+	TokenInvalid      AuthCode = "token_invalid"
+	TokenExpired      AuthCode = "token_expired"
 )
 
 // Limit describes the rate limit that refused a request (contract, 4.3).

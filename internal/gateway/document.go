@@ -228,10 +228,10 @@ func ReadAuth(n *document.Node, field string) (Auth, error) {
 	if err != nil {
 		return "", err
 	}
-	if auth := Auth(text); auth == AuthKey || auth == AuthNone {
+	if auth := Auth(text); slices.Contains(Auths(), auth) {
 		return auth, nil
 	}
-	return "", n.Invalid(field, "must be key, or none for a public route")
+	return "", n.Invalid(field, "must be key, token, any, or none for a public route")
 }
 
 // ReadUpstreamName reads the upstream of a route from a document, by name: "" for DefaultUpstream, which may be named or

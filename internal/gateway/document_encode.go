@@ -73,7 +73,7 @@ func (r *RouteSpec) members() []member {
 	add(r.Upstream != "", member{"upstream", document.Scalar(r.Upstream), nil})
 	add(r.Split != nil, member{"split", flowSplit(r.Split), func(b *bytes.Buffer) { encodeSplit(b, r.Split, "      ") }})
 	list = append(list, handlingMembers(r.Handling)...)
-	add(r.Auth == AuthNone, member{"auth", string(r.Auth), nil})
+	add(r.Auth != AuthKey && r.Auth != "", member{"auth", string(r.Auth), nil})
 	return list
 }
 

@@ -73,14 +73,22 @@ const (
 	Rollback   Source = "rollback"
 )
 
-// Auth says whether a route requires a key.
+// Auth says what a route requires of a request.
 type Auth string
 
 // The kinds of authentication.
 const (
-	AuthKey  Auth = "key"
-	AuthNone Auth = "none" // a public route
+	AuthKey   Auth = "key"
+	AuthToken Auth = "token" // of one of the gateway's issuers
+	AuthAny   Auth = "any"   // a key or a token
+	AuthNone  Auth = "none"  // nothing: a public route
 )
+
+// Auths returns the kinds of authentication, the default first.
+func Auths() []Auth { return []Auth{AuthKey, AuthToken, AuthAny, AuthNone} }
+
+// TakesTokens reports whether requests may have a token.
+func (a Auth) TakesTokens() bool { return a == AuthToken || a == AuthAny }
 
 // Route is the stored record of a route.
 type Route struct {

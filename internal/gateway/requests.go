@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -43,6 +44,9 @@ type Requests struct {
 
 	// Maintenance is not nil if the gateway is under maintenance.
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
+
+	// Issuers are the names of the issuers whose tokens the gateway takes; nil for none.
+	Issuers []string `json:"issuers,omitempty"`
 
 	// ACME is set if Keygate gets a certificate for the hostname.
 	ACME bool `json:"acme,omitempty"`
@@ -134,6 +138,28 @@ func CheckKeyHeaders(list []string) error {
 			problems = append(problems, invalidKeyHeader(i, "cannot hold a key: %s has another meaning in every request. Use a name such as X-API-Key", name))
 		}
 		seen[folded] = true
+	}
+	return fault.Join(problems...)
+}
+
+// MaxIssuers is how many issuers a gateway may name.
+const MaxIssuers = 16
+
+// CheckIssuers checks the names of issuers whose tokens a gateway takes (identity.md, section 2). Package control finds the
+// issuers. The error is a validation error of "issuers" or of its items.
+func CheckIssuers(list []string) error {
+	if len(list) > MaxIssuers {
+		return fault.Invalid("issuers", "must not name more than %d issuers", MaxIssuers)
+	}
+	var problems []error
+	for i, name := range list {
+		field := fmt.Sprintf("issuers[%d]", i)
+		switch {
+		case name == "" || len(name) > maxPlanName:
+			problems = append(problems, fault.Invalid(field, "must be the name of an issuer, of 1 to %d characters", maxPlanName))
+		case slices.Contains(list[:i], name):
+			problems = append(problems, fault.Invalid(field, "is a duplicate: name each issuer once"))
+		}
 	}
 	return fault.Join(problems...)
 }

@@ -25,6 +25,7 @@ type Patch struct {
 	CORS                Member[CORS]
 	MaxBodyBytes        Member[int64]
 	KeyHeaders          Member[[]string]
+	Issuers             Member[[]string]
 	AllowEncodedSlashes Member[bool]
 	CutStreams          Member[bool]
 	DrainTimeout        Member[string]
@@ -492,6 +493,32 @@ func Settings() []Setting {
 			field:  func(g *Gateway) *[]string { return &g.Requests.KeyHeaders },
 			shown:  func(g *Gateway) []string { return g.Requests.AllKeyHeaders() },
 			check:  CheckKeyHeaders,
+		},
+	}, {
+		// Package control finds the issuers with the names.
+		Name: "issuers", Kind: KindList, Most: MaxIssuers, Example: "login",
+		Doc: Doc{
+			File:   "Names of the issuers whose tokens routes with auth token or any take, at most 16. Default: none.",
+			Update: "Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.",
+			Record: "Names of the issuers whose tokens routes with auth token or any take. Absent if there are none.",
+			Patch:  "replaced as a whole, at most 16; default: none",
+		},
+		Record: Record{OmitEmpty: true},
+		Flag:   Flag{Name: "issuer", Usage: "`name` of an issuer whose tokens routes with auth token or any take; may be repeated", Column: "ISSUERS"},
+		Form: Form{
+			Group: "Addressing", Rank: 1, Label: "Issuers of tokens", Placeholder: "login",
+			Hint: "Names of the issuers whose tokens routes with auth token or any take, separated by commas.",
+		},
+		values: access[[]string]{
+			file:   issuersValue(),
+			member: func(p *Patch) *Member[[]string] { return &p.Issuers },
+			get:    func(g *Gateway) []string { return g.Requests.Issuers },
+			set: func(g *Gateway, list []string) {
+				if g.Requests.Issuers = list; len(list) == 0 {
+					g.Requests.Issuers = nil
+				}
+			},
+			check: CheckIssuers,
 		},
 	}, {
 		// Package control checks that the installation gets certificates.

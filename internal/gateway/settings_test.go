@@ -146,6 +146,7 @@ const everySetting = `gateway:
     max_age: 600
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
+  issuers: [login]
 %s  drain_timeout: 5m
   allow_ips: ["203.0.113.0/24", "2001:db8::/32"]
   deny_ips: ["203.0.113.7/32"]

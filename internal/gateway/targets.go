@@ -213,9 +213,11 @@ func (g *Gateway) UpstreamNamed(name string) *Upstream {
 	return &g.Others[i]
 }
 
-// NeedsUpstreams reports whether g has anything that a gateway with a single URL does not have: named upstreams, or a
-// default one with several targets or with settings of its own.
-func (g *Gateway) NeedsUpstreams() bool { return len(g.Others) > 0 || g.Upstream.isMore() }
+// NeedsUpstreams reports whether g has anything that a gateway with a single URL, and keys alone, does not have: named
+// upstreams, a default one with several targets or with settings of its own, or issuers.
+func (g *Gateway) NeedsUpstreams() bool {
+	return len(g.Others) > 0 || g.Upstream.isMore() || len(g.Requests.Issuers) > 0
+}
 
 // isMore reports whether u has anything that the upstream_ settings cannot say.
 func (u *Upstream) isMore() bool {

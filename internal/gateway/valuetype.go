@@ -96,6 +96,13 @@ func keyHeadersValue() valueType[[]string] {
 	}}
 }
 
+func issuersValue() valueType[[]string] {
+	return valueType[[]string]{(*document.Node).ReadTexts, scalar(document.Flow), schema{
+		"type": "array", "maxItems": MaxIssuers, "items": schema{"type": "string", "minLength": 1, "maxLength": maxPlanName},
+		"examples": []any{[]any{"login"}},
+	}}
+}
+
 func corsValue() valueType[CORS] {
 	list := func(doc string, least int) schema {
 		return schema{"type": "array", "minItems": least, "maxItems": maxCORSMembers, "items": schema{"type": "string", "minLength": 1}, "description": doc}

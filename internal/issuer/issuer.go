@@ -27,6 +27,10 @@ const (
 
 	// MaxAccountBytes bounds the settings of all issuers of an account, as they are stored.
 	MaxAccountBytes = 4 << 20
+
+	// MaxFetchedBytes bounds what is fetched for all issuers of an account, as it is stored: their keys that verify
+	// tokens, and what records say of each key.
+	MaxFetchedBytes = 4 << 20
 )
 
 // The values of issuers that set none.
@@ -53,6 +57,7 @@ type Issuer struct {
 	AccountID string
 	Name      string // unique in the account; gateways name it
 	Settings
+	Fetched             // what was fetched from its provider, if its keys are not given by hand
 	Seen      []SeenKey // its present keys, in the order of its set
 	CreatedAt time.Time
 
@@ -68,13 +73,17 @@ type SeenKey struct {
 	FirstSeen time.Time     `json:"first_seen"`
 }
 
-// See notes which keys the issuer has at now. A key that it had before keeps the time when it was seen first.
+// See notes which keys the issuer has at now. A key that it had before keeps the time when it was seen first. Of keys
+// that no token can tell apart it says so, since the tokens of all of them are refused.
 func (i *Issuer) See(set *jwk.Set, now time.Time) {
 	before := i.Seen
 	i.Seen = nil
 	for n := range set.Keys() {
 		k := &set.Keys()[n]
 		one := SeenKey{ID: k.ID, Algorithm: k.Algorithm, Unusable: k.Unusable(), FirstSeen: now}
+		if one.Unusable == "" && hasTwin(set, n) {
+			one.Unusable = "has the kid and the type of another key: no token says which of them has signed it"
+		}
 		had := slices.IndexFunc(before, func(b SeenKey) bool {
 			return b.ID == one.ID && b.Algorithm == one.Algorithm && b.Unusable == one.Unusable
 		})
@@ -83,6 +92,17 @@ func (i *Issuer) See(set *jwk.Set, now time.Time) {
 		}
 		i.Seen = append(i.Seen, one)
 	}
+}
+
+// hasTwin reports whether a set has another key with the kid and the type of its key n.
+func hasTwin(set *jwk.Set, n int) bool {
+	keys := set.Keys()
+	for m := range keys {
+		if m != n && keys[m].Unusable() == "" && keys[m].ID == keys[n].ID && keys[m].Kind() == keys[n].Kind() {
+			return true
+		}
+	}
+	return false
 }
 
 // Settings is what users set of an issuer, apart from its name. The store keeps it as one JSON object, so its JSON
@@ -165,12 +185,19 @@ func (i *Issuer) Prefix() string {
 	return i.Name + "/"
 }
 
-// Keys returns the keys that are given by hand. It is nil if there are none.
-func (s *Settings) Keys() (*jwk.Set, error) {
-	if s.JWKS == "" {
+// GivenKeys returns the keys that are given by hand. It is nil if there are none.
+func (s *Settings) GivenKeys() (*jwk.Set, error) { return parseKeys(s.JWKS) }
+
+// Keys returns the present keys: those that are given by hand or, without them, those that were fetched last. It is nil
+// as long as there are none.
+func (i *Issuer) Keys() (*jwk.Set, error) { return parseKeys(cmp.Or(i.JWKS, i.Document)) }
+
+// parseKeys reads a JWK Set. "" is none.
+func parseKeys(document string) (*jwk.Set, error) {
+	if document == "" {
 		return nil, nil
 	}
-	return jwk.ParseSet([]byte(s.JWKS))
+	return jwk.ParseSet([]byte(document))
 }
 
 // ForbiddenTypes returns the values of "typ" of tokens that are no access tokens, and never pass.

@@ -90,7 +90,7 @@ func checkJWKS(i *Issuer) error {
 	if len(i.JWKS) > maxJWKS {
 		return fault.Invalid("jwks", "must have at most %d bytes: leave out members such as x5c, and keys that sign no tokens", maxJWKS)
 	}
-	set, err := i.Keys()
+	set, err := i.GivenKeys()
 	if err != nil {
 		return fault.Invalid("jwks", "%v", err)
 	}

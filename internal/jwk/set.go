@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -81,4 +82,15 @@ func (s *Set) All() []*Key {
 		all[i] = &s.keys[i]
 	}
 	return all
+}
+
+// Document returns the keys that verify signatures as a JWK Set, with the members that say so and no others.
+func (s *Set) Document() ([]byte, error) {
+	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for i := range s.Keys() {
+		if k := &s.keys[i]; k.unusable == "" {
+			set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.public, KeyID: k.ID, Algorithm: string(k.Algorithm), Use: "sig"})
+		}
+	}
+	return json.Marshal(set)
 }

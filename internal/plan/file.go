@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -92,52 +91,6 @@ func (f *File) readPlans(n *document.Node) error {
 	return problems.Err()
 }
 
-// fields reads the fields of a mapping by their names. null is an absent field, except for one that is required.
-type fields map[string]func(m *document.Node, at string) error
-
-// read reads n. It returns the fields that were not read, and what is wrong.
-func (f fields) read(n *document.Node, at, unknown string, required ...string) (unread map[string]bool, err error) {
-	unread = map[string]bool{}
-	missing := func() error {
-		var problems document.Problems
-		for _, name := range required {
-			if n.Member(name) == nil {
-				unread[name] = true
-				if !n.HasLike(name) {
-					problems.Add(n.Invalid(below(at, name), "is missing"))
-				}
-			}
-		}
-		return problems.Err()
-	}
-	err = n.EachMember(at, func(m *document.Node) error {
-		read := f[m.Name]
-		switch {
-		case read == nil:
-			return m.Unknown(below(at, m.Name), "%s", unknown)
-		case m.Kind == document.Null && !slices.Contains(required, m.Name):
-			return nil
-		}
-		err := read(m, below(at, m.Name))
-		unread[m.Name] = err != nil
-		return err
-	}, missing)
-	return unread, err
-}
-
-// below returns the field of a mapping that is at a field.
-func below(at, name string) string { return strings.TrimPrefix(at+"."+name, ".") }
-
-// text reads a string that is not empty.
-func text(to *string) func(*document.Node, string) error {
-	return func(m *document.Node, at string) (err error) {
-		if *to, err = m.ReadText(at); err == nil && *to == "" {
-			err = m.Invalid(at, "must not be empty: leave it out instead")
-		}
-		return err
-	}
-}
-
 // readPlan reads a plan. required are the fields that it must have besides limits.
 func readPlan(n *document.Node, at string, required ...string) (FilePlan, error) {
 	if n.Kind != document.Mapping {
@@ -145,28 +98,22 @@ func readPlan(n *document.Node, at string, required ...string) (FilePlan, error)
 	}
 	p := FilePlan{Plan: Plan{TimeZone: DefaultZone, AnchorDay: DefaultAnchor}, Position: n.Position}
 	ofLimits := map[string]bool{}
-	unread, err := fields{
-		"name": text(&p.Name), "title": text(&p.Title), "time_zone": text(&p.TimeZone),
+	unread, err := document.Fields{
+		"name": document.TextOf(&p.Name), "title": document.TextOf(&p.Title), "time_zone": document.TextOf(&p.TimeZone),
 		"anchor_day": func(m *document.Node, at string) error {
 			day, err := m.ReadCount(at)
 			p.AnchorDay = int(min(max(day, 0), 32))
 			return err
 		},
 		"limits": func(m *document.Node, at string) error { return p.readLimits(m, at, ofLimits) },
-	}.read(n, at, "is not a field of a plan: use name, title, limits, time_zone or anchor_day", append(required, "limits")...)
+	}.Read(n, at, "is not a field of a plan: use name, title, limits, time_zone or anchor_day", append(required, "limits")...)
 	unread["name"] = unread["name"] || n.Member("name") == nil
 	maps.Copy(unread, ofLimits)
 	bad := p.Validate()
 	for i := range p.Limits {
 		p.Limits[i].GatewayID = ""
 	}
-	return p, fault.Join(err, wrong(bad, n, at, unread))
-}
-
-// wrong returns the problems of err with their positions, without those of fields that were not read.
-func wrong(err error, n *document.Node, at string, unread map[string]bool) error {
-	rest := slices.DeleteFunc(slices.Clone(fault.ProblemsOf(err)), func(p fault.Problem) bool { return unread[p.Field] })
-	return document.WithPosition(fault.InvalidAll(rest, fault.LeftOut(err)), n, at, below(at, "title"))
+	return p, fault.Join(err, document.Wrong(bad, n, at, unread, "title"))
 }
 
 // readLimits reads the limits of a plan, with a GatewayID that only Validate sees. It adds the fields that it did not read
@@ -196,9 +143,9 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 		return l, "", map[string]bool{"name": true, "per": true}, n.Mismatch(at, document.Mapping, "")
 	}
 	var in LimitInput
-	unread, err = fields{
-		"name": text(&in.Name), "sustained": text(&in.Sustained), "burst": text(&in.Burst), "quota": text(&in.Quota), "meter": text(&in.Meter),
-		"overage": text(&in.Overage), "per": text(&in.Per), "gateway": text(&of),
+	unread, err = document.Fields{
+		"name": document.TextOf(&in.Name), "sustained": document.TextOf(&in.Sustained), "burst": document.TextOf(&in.Burst), "quota": document.TextOf(&in.Quota), "meter": document.TextOf(&in.Meter),
+		"overage": document.TextOf(&in.Overage), "per": document.TextOf(&in.Per), "gateway": document.TextOf(&of),
 		"concurrency": func(m *document.Node, at string) error {
 			n, err := m.ReadCount(at)
 			in.Concurrency = &n
@@ -212,7 +159,7 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 			in.Routes, err = m.ReadTexts(at)
 			return err
 		},
-	}.read(n, at, "is not a field of a limit: use name, sustained, burst, quota, concurrency, meter, overage, warn_at, per, gateway or routes", "name")
+	}.Read(n, at, "is not a field of a limit: use name, sustained, burst, quota, concurrency, meter, overage, warn_at, per, gateway or routes", "name")
 	if len(in.Routes) > 0 && of == "" && !unread["gateway"] {
 		err = fault.Join(err, n.Member("routes").Invalid(at+".routes", "need gateway: give the name of the gateway that has these routes"))
 	}
@@ -220,7 +167,7 @@ func readLimit(n *document.Node, at string) (l Limit, of string, unread map[stri
 	in.Assume(func(field string) bool { return unread[field] || n.HasLike(field) })
 	l, bad := in.parse()
 	l.GatewayID = cmp.Or(of, "a gateway")
-	return l, of, unread, fault.Join(err, wrong(bad, n, at, unread))
+	return l, of, unread, fault.Join(err, document.Wrong(bad, n, at, unread))
 }
 
 // Assume gives in a rate, a quota or a number of requests in flight that was meant to be there but could not be read, so that

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"net/netip"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,6 +73,18 @@ func (h *Hop) Each(yield func(name, value string)) {
 	if caller.Kind() == snapshot.KeyCaller {
 		yield("X-Keygate-Key-Id", Text(caller.AppendID(h.room[:0])))
 	}
+	if p := h.Verdict.Principal; p != nil {
+		yield("X-Keygate-Subject", url.PathEscape(p.Subject))
+		yield("X-Keygate-Issuer", h.Verdict.Issuer.URL())
+		for i := range p.Headers {
+			// A header of the target takes precedence.
+			if !slices.ContainsFunc(h.Headers, func(of snapshot.Header) bool {
+				return len(of.Name) == len(p.Headers[i].Name) && sameName(of.Name, p.Headers[i].Name)
+			}) {
+				yield(p.Headers[i].Name, p.Headers[i].Value)
+			}
+		}
+	}
 	if owner := caller.Owner(); owner != "" {
 		yield("X-Keygate-Key-Owner", owner)
 	}
@@ -107,7 +121,8 @@ func NamesInstance(via, instance string) bool {
 // IsKey reports whether an Authorization value holds a Keygate key, or was meant to, so that it
 // must not be forwarded to the upstream. This is so for every Bearer value if the request was
 // admitted with a key and Authorization may hold it, for a Bearer value that looks like a key, and
-// for a key with another scheme or none.
+// for a key with another scheme or none. A token, with which the request was admitted, counts as a key unless its issuer
+// says that upstreams get it.
 func IsKey(authorization string, v *admit.Verdict) bool {
 	scheme, credential := "", authorization
 	if i := strings.IndexAny(authorization, " \t"); i >= 0 {
@@ -118,6 +133,9 @@ func IsKey(authorization string, v *admit.Verdict) bool {
 	}
 	if !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(authorization, "Bearer") {
 		return false
+	}
+	if v.Principal != nil {
+		return !v.Issuer.ForwardsToken()
 	}
 	return v.Caller != nil && !v.Gateway.ForwardsAuthorization || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
 }

@@ -76,6 +76,7 @@ func (x *Exchange) settleCosts(bytesIn, bytesOut int64) {
 // emit emits a record with the texts of the exchange.
 func (x *Exchange) emit(r *accesslog.Record, t accesslog.Texts) {
 	t.Method, t.Path, t.Owner, t.Plan = x.Method, x.Verdict.Path, x.Verdict.Owner(), x.Verdict.Plan()
+	t.Token = x.Verdict.Token()
 	t.Detail = cmp.Or(t.Detail, x.Verdict.Detail())
 	x.Client.Shard.EmitTexts(r, &t)
 }
@@ -119,7 +120,7 @@ func (x *Exchange) Detach(status int) *Detached {
 	x.costs = nil
 	x.end(0, 0)
 	d := &Detached{cfg: x.cfg, charge: charge, metered: metered, costs: costs, shard: x.Client.Shard, start: x.start.Mono}
-	d.texts = accesslog.Texts{Method: strings.Clone(x.Method), Path: strings.Clone(x.Verdict.Path), Owner: x.Verdict.Owner(), Plan: x.Verdict.Plan()}
+	d.texts = accesslog.Texts{Method: strings.Clone(x.Method), Path: strings.Clone(x.Verdict.Path), Owner: x.Verdict.Owner(), Plan: x.Verdict.Plan(), Token: x.Verdict.Token()}
 	x.fillTarget(&d.texts)
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d

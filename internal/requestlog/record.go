@@ -37,9 +37,10 @@ type Record struct {
 	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
 	Cost   string           // what the request was charged by the rules of its route; see accesslog.Costs
 
-	Side        string // the upstream that a split decided for; "" without a split
-	SideReason  string // why, in words
-	AttemptList string // the attempts at targets of its upstream, and those that were not tried; see accesslog.Attempts and UntriedOf
+	Token       *accesslog.Token // with whose token it was made; nil without a token
+	Side        string           // the upstream that a split decided for; "" without a split
+	SideReason  string           // why, in words
+	AttemptList string           // the attempts at targets of its upstream, and those that were not tried; see accesslog.Attempts and UntriedOf
 
 	LeftOut int64 // set only when the record is read
 }
@@ -99,6 +100,9 @@ func NewRecord(e *accesslog.Entry) Record {
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
 		Reason: e.Reason, Cost: strings.Clone(e.Cost), AttemptList: strings.Clone(e.AttemptList), Side: strings.Clone(e.Side()), SideReason: strings.Clone(e.SideReason),
 	}
+	if e.Token != nil {
+		r.Token = &accesslog.Token{IssuerID: e.Token.IssuerID, Subject: e.Token.Subject}
+	}
 	detail := strings.Clone(apikey.Redact(e.Detail))
 	if e.Reason == accesslog.NoReason && (e.Result == accesslog.NoGateway || e.Result == accesslog.NoRoute || e.Result == accesslog.NoMethod) {
 		r.Host = detail
@@ -126,6 +130,9 @@ const (
 // Size returns about what the record takes on disk, in bytes.
 func (r *Record) Size() int64 {
 	texts := len(r.Method) + len(r.Path) + len(r.Detail) + len(r.Host) + len(r.Cost) + len(r.Side) + len(r.SideReason) + len(r.AttemptList)
+	if r.Token != nil {
+		texts += len(r.Token.IssuerID) + len(r.Token.Subject)
+	}
 	size := rowBytes + texts
 	if texts > shortTexts {
 		size = rowBytes + (1+texts/pageBytes)*pageBytes
@@ -156,7 +163,15 @@ func text(k id.Kind, u [16]byte) string {
 
 // Request returns the request, with its decision in words.
 func (r *Record) Request() Request {
+	credential, token := "", accesslog.Token{}
+	switch {
+	case r.Token != nil:
+		credential, token = "token", *r.Token
+	case r.KeyID != "" || r.KeyPrefix != "":
+		credential = "key"
+	}
 	return Request{
+		Credential: credential, IssuerID: token.IssuerID, Subject: token.Subject,
 		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, Host: r.Host,
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
@@ -175,13 +190,20 @@ func (r *Record) decision() Decision {
 	say := func(check, code, format string, args ...any) {
 		d.Check, d.Code, d.Message = check, code, fmt.Sprintf(format, args...)
 	}
+	if r.Token != nil && r.ofToken(&d, say) {
+		return d
+	}
 	if r.Reason.IsAccess() {
 		r.ended(say)
 		return d
 	}
 	switch r.Decision {
 	case accesslog.KeyInvalid:
-		say("key", string(fault.KeyInvalid), "%s", r.invalidKey())
+		code := fault.KeyInvalid
+		if r.Reason == accesslog.KeyForToken {
+			code = fault.TokenInvalid
+		}
+		say("key", string(code), "%s", r.invalidKey())
 	case accesslog.KeyExpired:
 		say("key", string(fault.KeyExpired), "the key %s had expired", r.KeyPrefix)
 	case accesslog.WrongGateway:
@@ -236,11 +258,46 @@ func (r *Record) addressDenied(say func(check, code, format string, args ...any)
 	say("address", string(fault.AddressNotAllowed), "allow_ips and deny_ips of %s do not allow the address %s: change them if it is to be allowed", whose, r.ClientIP)
 }
 
+// ofToken says what ended a request that was made with a token, as far as the token did.
+func (r *Record) ofToken(d *Decision, say func(check, code, format string, args ...any)) bool {
+	const but = "the request was admitted, but before its end "
+	switch r.Reason {
+	case accesslog.TokenRefused: // the reason is for all who may read the requests of the account
+		code := fault.TokenInvalid
+		if r.Decision == accesslog.KeyExpired {
+			code = fault.TokenExpired
+		}
+		say("token", string(code), "the token was refused: %s", r.Detail)
+		d.Detail = ""
+		return true
+	case accesslog.KeyWasRevoked:
+		say("token", string(fault.TokenInvalid), but+"its token was denied, or the gateway stopped taking tokens of the issuer")
+		return true
+	case accesslog.KeyHasExpired:
+		say("token", string(fault.TokenExpired), but+"its token expired")
+		return true
+	case accesslog.OwnerWasSuspended:
+		say("owner", string(fault.OwnerSuspended), but+"the owner that the token names was suspended")
+		return true
+	}
+	switch r.Decision {
+	case accesslog.OwnerSuspended:
+		say("owner", string(fault.OwnerSuspended), "the owner that the token names was suspended")
+	case accesslog.WrongScope:
+		say("scope", string(fault.ScopeInsufficient), "the scopes of the token do not allow %s on this path", r.Method)
+	default:
+		return false
+	}
+	return true
+}
+
 // invalidKey says what was wrong with the key of a request. A record from before there were reasons for it has none.
 func (r *Record) invalidKey() string {
 	switch {
 	case r.KeyID != "":
 		return "the key " + r.KeyPrefix + " had been revoked"
+	case r.Reason == accesslog.KeyForToken:
+		return "a key was sent, and the route takes only tokens"
 	case r.KeyPrefix != "":
 		return "a key that begins with " + r.KeyPrefix + " was sent: it is unknown, was revoked more than 24 hours before, or is not a gateway-level key of this account"
 	}

@@ -35,6 +35,9 @@ type Request struct {
 	Host       string // that the client addressed, for a 404 or 405; otherwise ""
 	DurationMS float64
 	Decision   Decision
+	Credential string              // key or token; "" without one
+	IssuerID   string              // of the token; "" if it was refused before its issuer was known
+	Subject    string              // of the token, in the form of issuer.Recorded; "" if it was refused
 	Costs      []accesslog.Cost    // nil if the request has none
 	Attempts   []accesslog.Attempt // at targets of its upstream: nil unless there were several, or the only one failed
 	Untried    accesslog.Untried   // targets that it could not be sent to because of their state; none unless there are Attempts or there was no target
@@ -56,7 +59,7 @@ func (r *Request) EndedKey() string {
 
 // Decision is the check or limit that ended a request.
 type Decision struct {
-	Check      string // host, key, gateway, owner, route, scope, limit, upstream, timeout, internal, client
+	Check      string // host, key, token, gateway, owner, route, scope, limit, upstream, timeout, internal, client
 	Code       string // the error of the response or, for a 401 or 403, its code
 	Message    string // an explanation in words
 	LimitScope string // key, route, daily, plan or global; set only for a limit, like the next three

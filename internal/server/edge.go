@@ -27,7 +27,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock, box *secret.Box) (err erro
 		return err
 	}
 	s.pushClose(s.pools.Close)
-	admitter, err := admit.New(admit.Config{Follower: s.follower, Now: clock.Now, Mono: clock.Mono, Lease: s.lease()})
+	admitter, err := admit.New(admit.Config{Follower: s.follower, Now: clock.Now, Mono: clock.Mono, Lease: s.lease(), Renewer: s.issuerKeys})
 	if err != nil {
 		return err
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/provider"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/ratelimit/limitstore"
@@ -146,6 +147,7 @@ type Server struct {
 	orderer     *order.Orderer // nil without the management API or --acme-email
 
 	repositories repositories
+	issuerKeys   *provider.Fetcher
 	gateway      *edge.Server
 	admin        *http.Server
 	adminSlots   *connSlots
@@ -333,6 +335,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.buildIssuerKeys(box); err != nil {
+		return err
+	}
 	if err := s.startSinks(ctx); err != nil {
 		return err
 	}
@@ -391,7 +396,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
-		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(), quotas: s.quotas, targets: s.targetView(),
+		heavy: s.heavy, repositories: &s.repositories, issuers: s.issuerKeys, everywhere: s.node.everywhere(), quotas: s.quotas, targets: s.targetView(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Usage: s.db, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
@@ -456,9 +461,9 @@ func (s *Server) startServices(ctx context.Context) error {
 	if err := s.startNode(ctx); err != nil {
 		return err
 	}
-	rest := []service.Service{s.usage}
+	rest := []service.Service{s.issuerKeys, s.usage}
 	if s.cfg.Settings.ServesAdmin() {
-		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.usage, s.repositories, s.leader}
+		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.issuerKeys, s.usage, s.repositories, s.leader}
 	}
 	if s.orderer != nil {
 		rest = append(rest, s.orderer)

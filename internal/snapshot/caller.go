@@ -17,8 +17,9 @@ type CallerKind uint8
 
 // The kinds.
 const (
-	Nobody    CallerKind = iota // there is none: the kind of a nil Caller
-	KeyCaller                   // an API key
+	Nobody      CallerKind = iota // there is none: the kind of a nil Caller
+	KeyCaller                     // an API key
+	TokenCaller                   // a token of an issuer
 )
 
 // Caller is who makes a request, as far as the data plane is concerned: what its credential allows, and
@@ -70,13 +71,14 @@ func (c *Caller) Kind() CallerKind {
 	return c.class.kind
 }
 
-// ID returns the caller's identifier. It allocates; AppendID does not.
+// ID returns the identifier of the caller's key. It allocates; AppendID does not.
 func (c *Caller) ID() string { return id.Format(id.Key, c.id) }
 
 // AppendID appends the caller's identifier to dst.
 func (c *Caller) AppendID(dst []byte) []byte { return id.Append(dst, id.Key, c.id) }
 
-// UUID returns the 16 bytes that the caller's identifier encodes; zeros for nobody.
+// UUID returns the 16 bytes that the caller's identifier encodes, or the hash of the issuer and the subject of a token; zeros
+// for nobody.
 func (c *Caller) UUID() [16]byte {
 	if c == nil {
 		return [16]byte{}
@@ -100,7 +102,7 @@ func (c *Caller) Owner() string {
 
 // OwnerUUID returns the 16 bytes that the identifier of the owner encodes; zeros without one.
 func (c *Caller) OwnerUUID() [16]byte {
-	if c == nil || c.owner == nil {
+	if c == nil || c.owner == nil || c.owner.unrecorded {
 		return [16]byte{}
 	}
 	return c.owner.id
@@ -137,7 +139,7 @@ func (c *Caller) ExpiredAt(now int64) bool { return c.expires != 0 && now >= c.e
 func (c *Caller) Expired(now time.Time) bool { return c.ExpiredAt(now.UnixMicro()) }
 
 // BucketID returns the identifier of the caller in limits that count each caller. The keys of a rotation
-// share it; for nobody it is zero.
+// share it, and so do the tokens of an issuer with the same subject; for nobody it is zero.
 func (c *Caller) BucketID() [16]byte {
 	if c != nil && c.chain != nil {
 		return *c.chain

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 )
@@ -59,6 +60,9 @@ type PositionLog interface {
 	// EachReadableOwner does the same as PlanSource.EachOwner, but calls bad for an owner whose record cannot be read.
 	// It may call f or bad more than once for an owner, each time with the same result.
 	EachReadableOwner(ctx context.Context, f func(*owner.Owner) error, bad func(ownerID string, err error)) error
+	// EachReadableIssuer does the same as IssuerSource.EachIssuer, but calls bad for an issuer whose record cannot be read.
+	// It may call f or bad more than once for an issuer, each time with the same result.
+	EachReadableIssuer(ctx context.Context, f func(*issuer.Issuer) error, bad func(issuerID string, err error)) error
 }
 
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of
@@ -75,7 +79,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange, ReturnChange, ImportChange, AddressChange, CertificateChange:
+	case UpstreamChange, ReturnChange, ImportChange, AddressChange, IssuerChange, CertificateChange:
 		return 5
 	}
 	return 1
@@ -116,8 +120,9 @@ const (
 	// SettingsChange means that settings of a gateway changed, and none of its routes.
 	SettingsChange ChangeKind = "settings"
 	// UpstreamChange is a SettingsChange of a gateway that has several upstreams, several targets or other settings of its
-	// upstreams that earlier versions do not read, or lists of addresses or maintenance: they would send every request to one
-	// URL, or serve everybody, so no such change is made beside them. A GatewayChange of such a gateway comes with an UpstreamChange.
+	// upstreams that earlier versions do not read, or lists of addresses, maintenance or issuers: they would send every request to
+	// one URL, serve everybody, or refuse tokens, so no such change is made beside them. A GatewayChange of such a gateway comes
+	// with an UpstreamChange.
 	UpstreamChange ChangeKind = "upstream"
 	// ReturnChange ends the ejections of a target on every node, and changes no record. Its ID is what ReturnChangeID returns.
 	ReturnChange ChangeKind = "return"
@@ -140,6 +145,8 @@ const (
 	OwnerChange ChangeKind = "owner"
 	// PlanChange means that a plan was created, changed or deleted.
 	PlanChange ChangeKind = "plan"
+	// IssuerChange means that an issuer, or its keys, were created, changed or deleted.
+	IssuerChange ChangeKind = "issuer"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
 	// CertificateChange means that a certificate by ACME, or what validates one, was stored or deleted. Earlier versions would not

@@ -35,7 +35,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int6
 func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, error) {
 	c := &Gateway{
 		Settings: &Settings{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes}, CORS: compileCORS(g.CORS),
-		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read, defaultPlan: f.plans.slot(g.DefaultPlanID),
+		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read, defaultPlan: f.plans.slot(g.DefaultPlanID), issuerNames: g.Requests.Issuers,
 	}
 	if !g.HostGiven {
 		c.hostname = gateway.DefaultHostname(g.ID, f.cfg.GatewayDomain)
@@ -104,12 +104,15 @@ func (g *Gateway) compileRoutes(routes []gateway.Route, shared *sharedParts) err
 	return nil
 }
 
-// count counts the public routes, and those with a split that falls back, when was, which may be nil, becomes now, which may be
+// count counts the public routes, those that take tokens, and those with a split that falls back, when was, which may be nil, becomes now, which may be
 // nil.
 func (g *Gateway) count(was, now *Route) {
 	add := func(r *Route, n int) {
 		if r != nil && r.Public {
 			g.public += n
+		}
+		if r != nil && r.Tokens {
+			g.tokens += n
 		}
 		if r != nil && r.split.hasFallback() {
 			g.fallbacks += n

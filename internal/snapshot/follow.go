@@ -197,6 +197,11 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 			if err := f.readChangedPlans(ctx, []Change{c}, done); err != nil {
 				return err
 			}
+		case c.Kind == IssuerChange:
+			if err := f.readIssuer(ctx, c.ID); err != nil {
+				return err
+			}
+			done[c.ID] = true
 		case c.Kind.isKey():
 			if err := f.readKey(ctx, c.ID); err != nil {
 				return err

@@ -167,9 +167,16 @@ type Follower struct {
 	// cannot be read.
 	owners           ownerTable
 	unreadableOwners recordIDs
-	unreadablePlans  recordIDs
-	unusableKeys     atomic.Int64 // number of unreadable
-	unusableAccounts atomic.Int64 // number of unreadableAccounts
+	// issuers are the issuers in force, nil for none; issuerStates counts the states that issuers have had, and
+	// unreadableIssuers are those whose records cannot be read.
+	issuers           atomic.Pointer[issuerTable]
+	issuerStates      uint64
+	unreadableIssuers recordIDs
+	ownerNames        ownerNames
+	names             atomic.Uint64 // grows when the name of an owner or a plan leads to another one
+	unreadablePlans   recordIDs
+	unusableKeys      atomic.Int64 // number of unreadable
+	unusableAccounts  atomic.Int64 // number of unreadableAccounts
 
 	failedMu sync.Mutex
 	failed   map[string]bool // IDs of gateways that could not be compiled
@@ -223,6 +230,7 @@ func New(cfg Config) (*Follower, error) {
 		owners:             ownerTable{},
 		own:                map[ownSlots]*ratelimit.SlotSet{},
 	}
+	f.plans.names = &f.names
 	f.put((&Snapshot{keys: newKeyTable()}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
 }

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/token"
 )
 
 // Settings are what forwarding needs of a gateway. They are immutable. A request keeps them to its end, which
@@ -32,15 +33,20 @@ type Gateway struct {
 	CORS *CORS
 	// OutOfService is set if the gateway cannot be compiled and this node is one of several (Shared).
 	OutOfService bool
+	// LacksIssuer is set if the gateway names an issuer that this node cannot use. It takes no requests then.
+	LacksIssuer bool
 
-	hostname  string
-	isDefault bool
-	read      int64      // grows with the moment at which the record was read
-	routes    routeTable // by identifier
-	public    int        // number of public routes
-	fallbacks int        // number of routes with a split that falls back
-	tree      *gateway.Tree[Node]
-	global    ratelimit.Limit
+	issuerNames []string        // as configured
+	issuers     []*token.Issuer // of those names; set when the gateway is published
+	hostname    string
+	isDefault   bool
+	read        int64      // grows with the moment at which the record was read
+	routes      routeTable // by identifier
+	public      int        // number of public routes
+	tokens      int        // number of routes that take tokens
+	fallbacks   int        // number of routes with a split that falls back
+	tree        *gateway.Tree[Node]
+	global      ratelimit.Limit
 
 	defaultPlan *planSlot // nil without one
 
@@ -73,6 +79,9 @@ func (g *Gateway) FindOpen(path string) (n *Node, ok bool) { return g.tree.Searc
 
 // HasPublic reports whether any route is public.
 func (g *Gateway) HasPublic() bool { return g.public > 0 }
+
+// TakesTokens reports whether any route takes tokens.
+func (g *Gateway) TakesTokens() bool { return g.tokens > 0 }
 
 // AddLimit adds the gateway's global limit, its own or the default, to c.
 func (g *Gateway) AddLimit(c *ratelimit.Charge) { c.Add(g.global, 1) }

@@ -54,6 +54,9 @@ func (f *Follower) load(ctx context.Context) error {
 	if err := f.loadOwners(ctx, accounts); err != nil {
 		return err
 	}
+	if err := f.loadIssuers(ctx, accounts); err != nil {
+		return err
+	}
 	changed := map[string]*transition{}
 	err = f.eachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
 		read := f.nextRead()
@@ -104,6 +107,9 @@ func (f *Follower) reload(ctx context.Context) error {
 		return err
 	}
 	if err := f.loadOwners(ctx, accounts); err != nil {
+		return err
+	}
+	if err := f.loadIssuers(ctx, accounts); err != nil {
 		return err
 	}
 	if err := f.loadKeys(ctx, accounts); err != nil {

@@ -21,6 +21,7 @@ type ownerSlot struct {
 	plan       atomic.Pointer[planSlot]
 	calendar   atomic.Pointer[calendar.Own] // nil for that of the plans
 	suspended  atomic.Bool
+	unrecorded bool // a token names the owner, and there is no record: id is a hash of its external identifier
 }
 
 // same reports whether keys with the slots o and p, which may be nil, have the same owner.
@@ -76,7 +77,7 @@ func (f *Follower) ownerOf(k *apikey.Key) *ownerSlot {
 	if !ok {
 		return &ownerSlot{externalID: k.Owner}
 	}
-	o := f.owners.slot(k.AccountID, u, k.Owner)
+	o := f.ownerSlotOf(k.AccountID, u, k.Owner)
 	if _, bad := f.unreadableOwners.ids[k.OwnerID]; bad {
 		o.suspended.Store(true)
 	}
@@ -90,7 +91,7 @@ func (f *Follower) putOwner(record *owner.Owner) {
 		f.cfg.Log.Error("an owner cannot be used", "owner_id", record.ID)
 		return
 	}
-	o := f.owners.slot(record.AccountID, u, record.ExternalID)
+	o := f.ownerSlotOf(record.AccountID, u, record.ExternalID)
 	o.plan.Store(f.plans.slot(record.PlanID))
 	o.calendar.Store(f.ownCalendar(record))
 	o.suspended.Store(record.State == owner.Suspended)
@@ -114,13 +115,17 @@ func (f *Follower) ownCalendar(record *owner.Owner) *calendar.Own {
 // readOwner puts in force what the source has under the identifier. The caller holds writing.
 func (f *Follower) readOwner(ctx context.Context, ownerID string) error {
 	o, err := f.cfg.Source.OwnerByID(ctx, ownerID)
+	u, _ := id.Parse(id.Owner, ownerID)
 	switch {
 	case fault.CodeOf(err) == fault.NotFound:
 		f.unreadableOwners.remove(ownerID)
-		f.owners.each(ownerID, func(of map[[16]byte]*ownerSlot, o *ownerSlot) {
-			o.forget()
-			delete(of, o.id)
-		})
+		for accountID, of := range f.owners {
+			if o := of[u]; o != nil {
+				o.forget()
+				delete(of, u)
+				f.forgetName(accountID, o)
+			}
+		}
 		f.published.Add(1)
 	case f.isUnreadable(err):
 		f.suspendUnreadable(ownerID, err)
@@ -176,11 +181,12 @@ func (f *Follower) loadOwners(ctx context.Context, accounts map[string]*account.
 	if !f.loaded {
 		return nil
 	}
-	for _, of := range f.owners {
+	for accountID, of := range f.owners {
 		for u, o := range of {
 			if !seen[u] {
 				o.forget()
 				delete(of, u)
+				f.forgetName(accountID, o)
 			}
 		}
 	}

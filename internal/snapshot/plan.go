@@ -93,15 +93,15 @@ func (l *planLimit) quota(c *Caller) *ratelimit.Quota {
 	}
 	var holder ratelimit.QuotaHolder
 	if c.hasOwner() {
-		holder.OwnerID, holder.Owner = id.Format(id.Owner, c.owner.id), c.owner.externalID
+		holder.OwnerID, holder.Owner = c.ownerID(), c.owner.externalID
 	}
-	if set == l.keyQuotas {
+	if set == l.keyQuotas && c.Kind() == KeyCaller {
 		holder.KeyID = id.Format(id.Key, c.UUID())
 	}
 	return set.Create(subject, own, holder)
 }
 
-// hasOwner reports whether the caller's owner has a record.
+// hasOwner reports whether the caller's owner has an identifier: that of its record or, if a token names it, a hash.
 func (c *Caller) hasOwner() bool { return c.owner != nil && c.owner.id != [16]byte{} }
 
 // bucket returns the bucket of the caller, and its parameters. The bucket is nil if there is no room for it.
@@ -124,7 +124,9 @@ func (l *planLimit) slots(c *Caller) *ratelimit.Slots {
 // slots.
 type planTable struct {
 	mu      sync.Mutex
-	slots   map[string]*planSlot  // by identifier
+	slots   map[string]*planSlot // by identifier
+	byName  map[planName]*planSlot
+	names   *atomic.Uint64        // grows when a name gets another plan
 	retired []interface{ Drop() } // buckets and slots of limits that are not in force any more, for the next sweep
 }
 
@@ -166,7 +168,9 @@ func (t *planTable) remove(planID string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s := t.slots[planID]; s != nil {
-		t.retire(s.plan.Swap(nil), nil)
+		was := s.plan.Swap(nil)
+		t.retire(was, nil)
+		t.rename(s, was, nil)
 		delete(t.slots, planID)
 	}
 }
@@ -179,6 +183,7 @@ func (t *planTable) removeAll(gone func(planID string, p *compiledPlan) bool) {
 		if p := s.plan.Load(); p != nil && gone(planID, p) {
 			s.plan.Store(nil)
 			t.retire(p, nil)
+			t.rename(s, p, nil)
 			delete(t.slots, planID)
 		}
 	}
@@ -188,7 +193,9 @@ func (t *planTable) removeAll(gone func(planID string, p *compiledPlan) bool) {
 func (t *planTable) put(s *planSlot, next *compiledPlan) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.retire(s.plan.Swap(next), next)
+	was := s.plan.Swap(next)
+	t.retire(was, next)
+	t.rename(s, was, next)
 }
 
 // retire notes the buckets and slots of was, which may be nil, that next does not have, for the next sweep: dropping a million
@@ -440,6 +447,7 @@ func (f *Follower) forgetPlans(accounts map[string]*account.Account) {
 	f.plans.removeAll(func(_ string, p *compiledPlan) bool { return p.accountID != "" && accounts[p.accountID] == nil })
 	for accountID := range f.owners {
 		if accounts[accountID] == nil {
+			f.forgetNames(accountID)
 			delete(f.owners, accountID)
 		}
 	}

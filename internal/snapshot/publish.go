@@ -98,7 +98,7 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 // table must be read.
 func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, shared *sharedParts) (changes []routeChange, ok bool) {
 	defer shared.forget()
-	g.tree, g.routes, g.public, g.fallbacks = old.tree, old.routes, old.public, old.fallbacks
+	g.tree, g.routes, g.public, g.tokens, g.fallbacks = old.tree, old.routes, old.public, old.tokens, old.fallbacks
 	if len(d.RouteIDs) == 0 {
 		return nil, true
 	}
@@ -246,7 +246,12 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 			gateways[id] = t.next
 		}
 	}
+	issuers := f.issuers.Load()
 	for id, g := range gateways {
+		if g.Upstream != nil {
+			gateways[id] = g.withIssuers(issuers)
+			g = gateways[id]
+		}
 		if only := publicOnly(accounts, g.AccountID); g.Upstream != nil && only != g.isPublicOnly() {
 			other := *g
 			other.Settings = g.withPublicOnly(only)

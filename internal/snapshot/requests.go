@@ -31,9 +31,11 @@ type Requests struct {
 	// Maintenance is nil if the gateway is not under maintenance.
 	Maintenance *Maintenance
 
-	// Withheld are the headers that may hold the key, which no upstream gets. Authorization is not among them: see
-	// ForwardsAuthorization.
+	// Withheld are the headers that no upstream gets from a client: the ClaimHeaders, and those that may hold the key.
+	// Authorization is not among them: see ForwardsAuthorization.
 	Withheld []string
+	// ClaimHeaders are the headers that only tokens of the gateway's issuers set, sorted: the first ones of Withheld.
+	ClaimHeaders []string
 }
 
 // KeyHeader is a header that may hold the key.

@@ -26,12 +26,15 @@ type Route struct {
 	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
 	Path   string   // the template as stored
 	Public bool     // auth: none
+	// Tokens and Keys are set if a request may have a token, or a key.
+	Tokens, Keys bool
 }
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
 func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
 	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
+	r.Tokens, r.Keys = s.Auth.TakesTokens(), !r.Public && s.Auth != gateway.AuthToken
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if config := (limitConfig{s.RateLimit, s.Concurrency}); config != (limitConfig{}) {
 		r.limits = &routeLimits{config: unique.Make(config)}

@@ -241,6 +241,11 @@ func (f *Follower) readUnreadable(ctx context.Context) error {
 			return err
 		}
 	}
+	for issuerID := range f.unreadableIssuers.ids {
+		if err := f.readIssuer(ctx, issuerID); err != nil {
+			return err
+		}
+	}
 	if len(f.unreadable) == 0 {
 		return nil
 	}

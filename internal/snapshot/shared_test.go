@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -68,6 +69,16 @@ func (p *positions) EachReadablePlan(ctx context.Context, f func(*plan.Plan) err
 			return nil
 		}
 		return f(one)
+	})
+}
+
+func (p *positions) EachReadableIssuer(ctx context.Context, f func(*issuer.Issuer) error, bad func(string, error)) error {
+	return p.EachIssuer(ctx, func(i *issuer.Issuer) error {
+		if err := p.bad[i.ID]; err != nil {
+			bad(i.ID, err)
+			return nil
+		}
+		return f(i)
 	})
 }
 

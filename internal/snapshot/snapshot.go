@@ -98,7 +98,7 @@ func (s *Snapshot) Serving(gatewayID, accountID string) *Gateway {
 	return s.gateways[gatewayID]
 }
 
-// Renewed returns c, which is not nobody, as it is now, or nil if its credential is revoked.
+// Renewed returns c, the caller of a key, as it is now, or nil if the key is revoked.
 func (s *Snapshot) Renewed(c *Caller) *Caller {
 	if k := s.keys.findShort(&c.digest); k != nil {
 		return &k.Caller

@@ -7,6 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 )
@@ -19,6 +20,7 @@ type Source interface {
 	GatewaySource
 	KeySource
 	PlanSource
+	IssuerSource
 	// Accounts returns every account that is not deleted.
 	Accounts(ctx context.Context) ([]account.Account, error)
 }
@@ -73,4 +75,12 @@ type PlanSource interface {
 	// stops at the first error of f and returns it. f may keep the strings of an Owner, but not the Owner.
 	EachOwner(ctx context.Context, f func(*owner.Owner) error) error
 	OwnerByID(ctx context.Context, ownerID string) (*owner.Owner, error)
+}
+
+// IssuerSource reads issuers of all accounts.
+type IssuerSource interface {
+	// EachIssuer calls f for each issuer, in any order. It stops at the first error of f and returns it. f may keep the
+	// Issuer.
+	EachIssuer(ctx context.Context, f func(*issuer.Issuer) error) error
+	IssuerByID(ctx context.Context, issuerID string) (*issuer.Issuer, error)
 }

@@ -457,6 +457,11 @@ func (s *Settings) isPublicOnly() bool { return s.Upstream != nil && s.Upstream.
 
 // withPublicOnly returns settings whose targets have another PublicOnly.
 func (s *Settings) withPublicOnly(only bool) *Settings {
+	return s.withTargets(func(t *Target) { t.PublicOnly = only })
+}
+
+// withTargets returns settings whose targets are changed by edit.
+func (s *Settings) withTargets(edit func(*Target)) *Settings {
 	other := *s
 	other.others = make(map[string]*Upstream, len(s.others))
 	for u := range s.Upstreams {
@@ -465,7 +470,7 @@ func (s *Settings) withPublicOnly(only bool) *Settings {
 		next.Targets = make([]*Target, len(u.Targets))
 		for i, t := range u.Targets {
 			target := *t
-			target.PublicOnly = only
+			edit(&target)
 			next.Targets[i] = &target
 		}
 		if u == s.Upstream {

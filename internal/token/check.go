@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/jwk"
 	"github.com/keygate/keygate/internal/owner"
@@ -84,6 +85,7 @@ func (i *Issuer) principal(t *Token, now time.Time) (*Principal, *Refusal) {
 			return nil, refusal.of(i)
 		}
 	}
+	p.Recorded = &accesslog.Token{IssuerID: p.IssuerID, Subject: p.RecordedSubject()}
 	return p, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/issuer"
@@ -64,6 +65,17 @@ func (i *Issuer) ID() string { return i.record.ID }
 
 // AccountID returns the account of the issuer.
 func (i *Issuer) AccountID() string { return i.record.AccountID }
+
+// URL returns the claim iss of the issuer's tokens.
+func (i *Issuer) URL() string { return i.record.URL }
+
+// ForwardsToken reports whether upstreams get the issuer's tokens.
+func (i *Issuer) ForwardsToken() bool { return i.record.ForwardToken }
+
+// Denies reports whether a token that was verified, perhaps for an earlier state of the issuer, is denied at now.
+func (i *Issuer) Denies(p *Principal, now time.Time) bool {
+	return i.denials.Denies(now, p.Subject, p.JTI, p.IssuedAt)
+}
 
 // parseScope returns the scope that text is, in normal form.
 func parseScope(text string) (one apikey.Scope, ok bool) {

@@ -1,13 +1,15 @@
 package token
 
 import (
+	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
-// Principal is who a verified token identifies, and what it gives them. It is immutable: requests share it.
+// Principal is who a verified token identifies, and what it gives them. It is immutable, but for Caller: requests share it.
 type Principal struct {
 	IssuerID string
 	Subject  string
@@ -20,6 +22,12 @@ type Principal struct {
 	IssuedAt  time.Time // the zero time if the token does not say it
 	ExpiresAt time.Time // streams end then
 	RefusedAt time.Time // ExpiresAt and the issuer's leeway: from then on the token is refused
+
+	// Recorded says in access records with whose token a request was made.
+	Recorded *accesslog.Token
+
+	// Caller is what the data plane makes of the principal (snapshot.Follower.CallerOf). It belongs to no check.
+	Caller atomic.Value
 }
 
 // Header is a header that the upstream gets from a claim.
@@ -30,7 +38,7 @@ func (p *Principal) RecordedSubject() string { return issuer.Recorded(p.Subject)
 
 // Scopes of a token in memory: one has the size of apikey.Scope, and its resource.
 const (
-	principalBytes = 256
+	principalBytes = 640 // with its Caller
 	scopeBytes     = 24
 	headerBytes    = 32
 )

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fairslots"
+	"github.com/keygate/keygate/internal/jwk"
 )
 
 // The bounds of the work on signatures (docs/limits.md).
@@ -32,7 +34,14 @@ type Config struct {
 	Now func() time.Time
 	// Signatures is how many signatures are checked at once; 0 means half of the processors, and at least one.
 	Signatures int
+	// Renew waits, for a bounded time, for newer keys of an issuer whose keys do not verify a token, and reports whether
+	// the issuer has changed meanwhile. Nil means that it has not.
+	Renew func(ctx context.Context, i *Issuer) (changed bool)
 }
+
+// ErrChanged means that a token could not be verified, and that its issuer has changed meanwhile: it is to be verified
+// with the issuers that the gateway has now.
+var ErrChanged = errors.New("the issuer of the token has changed: verify it once more")
 
 // Verifier verifies tokens and remembers those that it has verified. It is safe for concurrent use.
 type Verifier struct {
@@ -40,6 +49,7 @@ type Verifier struct {
 	memory   *Memory
 	failures *Failures
 	slots    *fairslots.Slots
+	renew    func(ctx context.Context, i *Issuer) (changed bool)
 }
 
 // New returns a Verifier.
@@ -49,7 +59,7 @@ func New(cfg Config) *Verifier {
 		n = max(1, runtime.GOMAXPROCS(0)/2)
 	}
 	return &Verifier{
-		now: cfg.Now, memory: NewMemory(), failures: NewFailures(cfg.Now()),
+		now: cfg.Now, memory: NewMemory(), failures: NewFailures(cfg.Now()), renew: cfg.Renew,
 		slots: fairslots.New(fairslots.Config{PerAccount: n, All: n, Waiting: maxWaiting, Wait: MaxSignatureWait}),
 	}
 }
@@ -59,7 +69,7 @@ func (v *Verifier) Memory() *Memory { return v.memory }
 
 // Verify returns whom a token identifies that a client at an address sent to a gateway with the issuers. For a token
 // that is remembered it takes less than a microsecond and does not allocate. The error is a *Refusal, a
-// *TooManyFailures, ErrBusy, or that of ctx. Accounts take turns with the work on signatures.
+// *TooManyFailures, ErrBusy, ErrChanged, or that of ctx. Accounts take turns with the work on signatures.
 func (v *Verifier) Verify(ctx context.Context, compact string, issuers []*Issuer, client clientip.Group) (*Principal, error) {
 	now := v.now()
 	sum := digestOf(compact)
@@ -72,9 +82,27 @@ func (v *Verifier) Verify(ctx context.Context, compact string, issuers []*Issuer
 	p, err := v.check(ctx, compact, sum, issuers, client)
 	var refusal *Refusal
 	if errors.As(err, &refusal) {
+		if v.renews(ctx, refusal, issuers) {
+			return nil, ErrChanged // which is no failure of the client
+		}
 		v.failures.Add(client, v.now())
 	}
 	return p, err
+}
+
+// renews waits for newer keys if they could make a token valid, and reports whether its issuer has changed.
+func (v *Verifier) renews(ctx context.Context, refusal *Refusal, issuers []*Issuer) bool {
+	if v.renew == nil || !refusal.NeedsKeys() {
+		return false
+	}
+	n := slices.IndexFunc(issuers, func(i *Issuer) bool { return i.ID() == refusal.IssuerID })
+	return n >= 0 && v.renew(ctx, issuers[n])
+}
+
+// Remembered returns whom a token identifies that was verified for one of the issuers as they are now, and would not be
+// refused at now. Otherwise it is nil. It does not allocate, and never waits.
+func (v *Verifier) Remembered(compact string, issuers []*Issuer, now time.Time) *Principal {
+	return v.memory.find(digestOf(compact), issuers, now)
 }
 
 // check verifies a token that is not remembered.
@@ -103,14 +131,49 @@ func (v *Verifier) check(ctx context.Context, compact string, sum digest, issuer
 	if until := v.failures.RefusedUntil(client, now); !until.IsZero() {
 		return nil, &TooManyFailures{Until: until}
 	}
-	if !k.Verify(t.Algorithm, compact) {
-		return nil, refuse(BadSignature, "").of(i)
-	}
 	version := i.denials.Version() // before the check of the denials, which may change meanwhile
-	p, refusal := i.principal(t, now)
+	p, refusal := t.verify(i, k, now)
 	if refusal != nil {
 		return nil, refusal
 	}
 	v.memory.remember(sum, i, version, p)
 	return p, nil
+}
+
+// verify checks the signature, and then the claims.
+func (t *Token) verify(i *Issuer, k *jwk.Key, now time.Time) (*Principal, *Refusal) {
+	if !k.Verify(t.Algorithm, t.compact) {
+		return nil, refuse(BadSignature, "").of(i)
+	}
+	return i.principal(t, now)
+}
+
+// Check returns whom a token identifies, or a *Refusal, as Verify does, but does the work at once and remembers nothing: it
+// is for management, whose calls are bounded. issuedBy returns the issuers with the claim iss, of which one must accept the
+// token; its error is returned.
+func Check(compact string, issuedBy func(iss string) ([]*Issuer, error), now time.Time) (*Principal, error) {
+	t, refusal := Parse(compact)
+	if refusal != nil {
+		return nil, refusal
+	}
+	name, _ := t.claims.text("iss")
+	issuers, err := issuedBy(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(issuers) == 0 {
+		_, _, refusal = t.issuedBy(nil)
+	}
+	for n := range issuers {
+		var i *Issuer
+		var k *jwk.Key
+		if i, k, refusal = t.issuedBy(issuers[n : n+1]); refusal != nil {
+			continue
+		}
+		var p *Principal
+		if p, refusal = t.verify(i, k, now); refusal == nil {
+			return p, nil
+		}
+	}
+	return nil, refusal
 }

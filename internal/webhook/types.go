@@ -17,6 +17,7 @@ func EventTypes() []event.Type {
 		event.OwnerSuspended, event.OwnerResumed, event.QuotaThreshold, event.UsageFinalized,
 		event.UpstreamTargetDown, event.UpstreamTargetUp,
 		event.CanaryAdvanced, event.CanaryAborted, event.CanaryPromoted, event.CanaryPaused,
+		event.IssuerUnreachable,
 		event.CertificateRenewed, event.CertificateFailed, event.CertificateExpiring,
 	}
 }

@@ -203,6 +203,9 @@ func (w *Writer) Take(batch []accesslog.Entry) {
 			Time: e.Start, Request: e.Request, Gateway: e.Gateway, Key: e.Key, Client: e.Client, Prefix: e.Prefix,
 			Outcome: outcomeOf(e.Result), Method: e.MethodName(), Path: e.Path,
 		}
+		if e.Token != nil {
+			event.Token, event.IssuerID, event.Subject = true, e.Token.IssuerID, e.Token.Subject
+		}
 		before := in.table.Texts()
 		counts := w.refusals.count(e.Account, event.Outcome, clientOf(&e.Client), e.Start)
 		switch {

@@ -50,9 +50,10 @@ type setup struct {
 	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
 	cost            string       // what requests cost, as in a configuration file; a plan then limits the units of each meter
 	adjust          func(*gateway.Upstream)
-	routes          []gateway.Route   // beside the two
-	slashes         bool              // encoded slashes are allowed
-	holders         proxy.SelfService // serves the holders of keys; nil: no self-service
+	store           func(*snapshottest.Source) // changes the store before it is read
+	routes          []gateway.Route            // beside the two
+	slashes         bool                       // encoded slashes are allowed
+	holders         proxy.SelfService          // serves the holders of keys; nil: no self-service
 }
 
 // harness is a data plane on a free loopback port.
@@ -112,6 +113,9 @@ const (
 func start(t testing.TB, s setup) *harness {
 	t.Helper()
 	source, key := newSource(t, s)
+	if s.store != nil {
+		s.store(source)
+	}
 	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -22,6 +23,14 @@ func (s *Source) PutOwner(o owner.Owner) { put(s, &s.owners, snapshot.OwnerChang
 
 // DeleteOwner removes an owner.
 func (s *Source) DeleteOwner(ownerID string) { remove(s, &s.owners, snapshot.OwnerChange, ownerID) }
+
+// PutIssuer adds or replaces an issuer.
+func (s *Source) PutIssuer(i issuer.Issuer) { put(s, &s.issuers, snapshot.IssuerChange, i.ID, i) }
+
+// DeleteIssuer removes an issuer.
+func (s *Source) DeleteIssuer(issuerID string) {
+	remove(s, &s.issuers, snapshot.IssuerChange, issuerID)
+}
 
 func put[T any](s *Source, to *map[string]T, kind snapshot.ChangeKind, recordID string, record T) {
 	s.mu.Lock()
@@ -48,6 +57,16 @@ func (s *Source) EachPlan(ctx context.Context, f func(*plan.Plan) error) error {
 // EachOwner implements snapshot.PlanSource.
 func (s *Source) EachOwner(ctx context.Context, f func(*owner.Owner) error) error {
 	return each(ctx, s, &s.owners, f)
+}
+
+// EachIssuer implements snapshot.IssuerSource.
+func (s *Source) EachIssuer(ctx context.Context, f func(*issuer.Issuer) error) error {
+	return each(ctx, s, &s.issuers, f)
+}
+
+// IssuerByID implements snapshot.IssuerSource.
+func (s *Source) IssuerByID(ctx context.Context, issuerID string) (*issuer.Issuer, error) {
+	return byID(ctx, s, &s.issuers, "issuer", issuerID)
 }
 
 // each calls f with a copy of each record.

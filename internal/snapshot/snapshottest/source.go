@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -28,6 +29,7 @@ type Source struct {
 	keys     map[string]apikey.Key
 	plans    map[string]plan.Plan
 	owners   map[string]owner.Owner
+	issuers  map[string]issuer.Issuer
 	log      []snapshot.Change
 	trimmed  int64
 	seq      int64

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/plan"
 )
@@ -47,4 +48,15 @@ func (db *DB) eachReadable(ctx context.Context, next string, bad func(id string,
 		}
 		after = ids[len(ids)-1]
 	}
+}
+
+// EachReadableIssuer implements snapshot.PositionLog, as EachReadablePlan does.
+func (db *DB) EachReadableIssuer(ctx context.Context, f func(*issuer.Issuer) error, bad func(issuerID string, err error)) error {
+	undecodable := func(issuerID string, err error) error {
+		bad(issuerID, &corrupted{err})
+		return nil
+	}
+	return db.eachReadable(ctx, `SELECT id FROM issuers WHERE id > $1 ORDER BY id LIMIT 1000`, bad, func(t *readTx, rest string, args []any) error {
+		return t.StreamIssuers(ctx, rest, args, f, undecodable)
+	})
 }

@@ -2,23 +2,31 @@ package rows
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
-const issuerColumns = `SELECT id, account_id, name, settings, seen, created_at, version FROM issuers `
+const (
+	issuerFields  = `id, account_id, name, settings, seen, document, last_error, fetch_at, created_at, version`
+	issuerColumns = `SELECT ` + issuerFields + ` FROM issuers `
+)
 
 // scanIssuer returns the issuer of a row.
 func scanIssuer(r *Row) (i issuer.Issuer, err error) {
 	var created int64
+	var next sql.NullInt64
 	var settings, seen string
-	if err := r.Scan(&i.ID, &i.AccountID, &i.Name, &settings, &seen, &created, &i.Version); err != nil {
+	if err := r.Scan(&i.ID, &i.AccountID, &i.Name, &settings, &seen, &i.Document, &i.LastError, &next, &created, &i.Version); err != nil {
 		return i, err
 	}
-	i.CreatedAt = Instant(created)
+	i.FetchAt, i.CreatedAt = MaybeInstant(next), Instant(created)
 	if err := json.Unmarshal([]byte(settings), &i.Settings); err != nil {
 		return i, fmt.Errorf("decode the settings of issuer %s: %w", i.ID, err)
 	}
@@ -41,9 +49,35 @@ func (t *Reader) Issuers(ctx context.Context, accountID string, f control.Issuer
 
 // IssuerUse implements control.IssuerReader. An account has few issuers.
 func (t *Reader) IssuerUse(ctx context.Context, accountID, without string) (use control.IssuerUse, err error) {
-	err = t.Query(ctx, "read how much issuers take", `SELECT count(*), coalesce(sum(octet_length(settings)), 0) FROM issuers INDEXED BY issuers_list WHERE account_id = $1 AND id <> $2`,
-		[]any{accountID, without}, func(r *Row) error { return r.Scan(&use.Issuers, &use.Bytes) })
+	err = t.Query(ctx, "read how much issuers take", `SELECT count(*), coalesce(sum(octet_length(settings)), 0),
+		coalesce(sum(octet_length(document) + octet_length(seen)), 0) FROM issuers INDEXED BY issuers_list WHERE account_id = $1 AND id <> $2`,
+		[]any{accountID, without}, func(r *Row) error { return r.Scan(&use.Issuers, &use.Bytes, &use.Fetched) })
 	return use, err
+}
+
+// DueIssuers implements control.IssuerReader.
+func (t *Reader) DueIssuers(ctx context.Context, now time.Time, perAccount, limit int) ([]issuer.Issuer, error) {
+	return readAll(ctx, t, "read issuers that are due", `SELECT `+issuerFields+` FROM (SELECT `+issuerFields+`,
+		row_number() OVER (PARTITION BY account_id ORDER BY fetch_at, id) AS turn FROM issuers INDEXED BY issuers_due
+		WHERE fetch_at <= $1 AND account_id IN (SELECT id FROM accounts WHERE state = 'active')) AS due
+		WHERE turn <= $2 ORDER BY turn, fetch_at, id LIMIT $3`, []any{Micros(now), perAccount, Limit(limit)}, scanIssuer)
+}
+
+// UnreachableIssuers implements control.IssuerReader.
+func (t *Reader) UnreachableIssuers(ctx context.Context) (n int, err error) {
+	err = t.Query(ctx, "count unreachable issuers", `SELECT count(*) FROM issuers INDEXED BY issuers_unreachable WHERE last_error <> ''`, nil,
+		func(r *Row) error { return r.Scan(&n) })
+	return n, err
+}
+
+// GatewaysOfIssuer implements control.IssuerReader. It reads the gateways of the account that name any issuer.
+func (t *Reader) GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error) {
+	all, err := t.SelectGateways(ctx, `INDEXED BY gateways_list WHERE account_id = $1 AND requests LIKE '%"issuers":%' ORDER BY id`, accountID)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(g gateway.Gateway) bool { return !slices.Contains(g.Requests.Issuers, name) })
+	return all[:min(limit, len(all))], nil
 }
 
 // issuerValues returns the values that InsertIssuer and UpdateIssuer write, in their order.
@@ -60,7 +94,7 @@ func issuerValues(i *issuer.Issuer) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the keys of issuer %s: %w", i.ID, err)
 	}
-	return []any{i.Name, string(settings), string(keys), i.Version, i.ID, i.AccountID}, nil
+	return []any{i.Name, string(settings), string(keys), i.Document, i.LastError, MaybeMicros(i.FetchAt), i.Version, i.ID, i.AccountID}, nil
 }
 
 // InsertIssuer implements control.IssuerStore.
@@ -69,8 +103,8 @@ func (t *Writer) InsertIssuer(ctx context.Context, i *issuer.Issuer) error {
 	if err != nil {
 		return err
 	}
-	return t.Queue(ctx, "insert issuer", `INSERT INTO issuers (name, settings, seen, version, id, account_id, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7)`, append(values, Micros(i.CreatedAt))...)
+	return t.Queue(ctx, "insert issuer", `INSERT INTO issuers (name, settings, seen, document, last_error, fetch_at, version, id, account_id, created_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, append(values, Micros(i.CreatedAt))...)
 }
 
 // UpdateIssuer implements control.IssuerStore.
@@ -79,8 +113,8 @@ func (t *Writer) UpdateIssuer(ctx context.Context, i *issuer.Issuer) error {
 	if err != nil {
 		return err
 	}
-	return t.QueueOne(ctx, "update issuer", "issuer", `UPDATE issuers SET name = $1, settings = $2, seen = $3, version = $4
-		WHERE id = $5 AND account_id = $6`, values...)
+	return t.QueueOne(ctx, "update issuer", "issuer", `UPDATE issuers SET name = $1, settings = $2, seen = $3, document = $4, last_error = $5,
+		fetch_at = $6, version = $7 WHERE id = $8 AND account_id = $9`, values...)
 }
 
 // DeleteIssuer implements control.IssuerStore.

@@ -33,7 +33,7 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
 			texts[n] = append(texts[n], v)
 		}
-		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, packDetail(r.Detail, r.Cost, r.Side, r.SideReason, r.AttemptList), r.Host} {
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, packToken(r.Token, packDetail(r.Detail, r.Cost, r.Side, r.SideReason, r.AttemptList)), r.Host} {
 			sent[n] = append(sent[n], v)
 		}
 		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), limit, r.Remaining, r.PassesAt,
@@ -77,8 +77,9 @@ func attemptCount(r *requestlog.Record) int64 {
 
 // The forms of the column detail. The detail alone has none of them, and does not begin with a zero byte. All numbers are varints.
 const (
-	formOfCost     = "\x00"         // the length of the detail, the detail and the costs
-	formOfAttempts = "\x00\x80\x00" // the detail, the costs, the side and its reason, each after its length, and the attempts
+	formOfCost     = "\x00"             // the length of the detail, the detail and the costs
+	formOfAttempts = "\x00\x80\x00"     // the detail, the costs, the side and its reason, each after its length, and the attempts
+	formOfToken    = "\x00\x80\x80\x00" // the issuer and the subject, each after its length, and the detail in another form
 )
 
 // packDetail returns the text of the column detail: the detail with the costs, the side and the attempts. The form of attempts
@@ -92,6 +93,26 @@ func packDetail(detail, cost, side, why, attempts string) string {
 	default:
 		return detail
 	}
+}
+
+// packToken returns packed, a result of packDetail, with the token t, which may be nil.
+func packToken(t *accesslog.Token, packed string) string {
+	if t == nil {
+		return packed
+	}
+	return formOfToken + lengthy(t.IssuerID) + lengthy(t.Subject) + packed
+}
+
+// unpackToken is the inverse of packToken.
+func unpackToken(column string) (t *accesslog.Token, packed string) {
+	if rest, is := strings.CutPrefix(column, formOfToken); is {
+		issuerID, rest, isIssuer := cutLengthy(rest)
+		subject, rest, isSubject := cutLengthy(rest)
+		if isIssuer && isSubject {
+			return &accesslog.Token{IssuerID: issuerID, Subject: subject}, rest
+		}
+	}
+	return nil, column
 }
 
 // lengthy returns a text after its length.
@@ -144,6 +165,7 @@ func scanRequest(r *Row) (requestlog.Record, error) {
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, (*text)(&q.KeyPrefix), (*text)(&q.Method), (*text)(&q.Path), &q.ClientIP,
 		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, (*text)(&q.Detail), (*text)(&q.Host), &q.LeftOut)
 	q.Time, q.Duration = Instant(at), time.Duration(duration)
+	q.Token, q.Detail = unpackToken(q.Detail)
 	q.Detail, q.Cost, q.Side, q.SideReason, q.AttemptList = unpackDetail(q.Detail)
 	if q.Decision != accesslog.Limited {
 		q.Limit = 0 // see attemptCount

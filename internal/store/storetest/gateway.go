@@ -35,7 +35,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		g.MaxBodyBytes = rapid.Int64Min(0).Draw(t, "max_body_bytes")
 		r := &g.Requests
 		*r = rapid.Make[gateway.Requests]().Draw(t, "requests")
-		lists := []*[]string{&r.KeyHeaders, &r.AllowIPs, &r.DenyIPs}
+		lists := []*[]string{&r.KeyHeaders, &r.Issuers, &r.AllowIPs, &r.DenyIPs}
 		if r.Maintenance != nil {
 			lists = append(lists, &r.Maintenance.Allow)
 		}

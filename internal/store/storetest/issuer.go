@@ -49,6 +49,7 @@ func issuerOf(a *account.Account) *rapid.Generator[*issuer.Issuer] {
 			Claims: issuer.Claims{Owner: text().Draw(t, "owner")}, ForwardToken: rapid.Bool().Draw(t, "forward_token"),
 		}
 		i.Seen = append(i.Seen, issuer.SeenKey{ID: text().Draw(t, "kid"), Algorithm: jwk.RS256, FirstSeen: moment().Draw(t, "first_seen").UTC()})
+		i.Document, i.LastError, i.FetchAt = text().Draw(t, "document"), text().Draw(t, "last_error"), rapid.OneOf(rapid.Just(time.Time{}), moment()).Draw(t, "fetch_at")
 		i.CreatedAt = moment().Draw(t, "created_at")
 		i.Version = rapid.Int64Min(1).Draw(t, "version")
 		return i
@@ -97,9 +98,9 @@ func testIssuerRules(h *harness) {
 			return tx.IssuerUse(ctx, accountID, without)
 		})
 	}
-	each := use(b.ID, "").Bytes
+	each, fetched := use(b.ID, "").Bytes, int64(len(`[]`))
 	same(h, "use", []control.IssuerUse{use(a.ID, ""), use(a.ID, one.ID), use(b.ID, one.ID), use(b.ID, other.ID)},
-		[]control.IssuerUse{{Issuers: 2, Bytes: 2 * each}, {Issuers: 1, Bytes: each}, {Issuers: 1, Bytes: each}, {}})
+		[]control.IssuerUse{{Issuers: 2, Bytes: 2 * each, Fetched: 2 * fetched}, {Issuers: 1, Bytes: each, Fetched: fetched}, {Issuers: 1, Bytes: each, Fetched: fetched}, {}})
 	if each != int64(len(`{"issuer":"https://login.example.com","audiences":["api"]}`)) {
 		h.Errorf("got %d bytes of an issuer", each)
 	}
@@ -135,4 +136,38 @@ func testIssuerList(h *harness) {
 			return tx.Issuers(ctx, a.ID, f, p)
 		}, func(i *issuer.Issuer) string { return i.ID }), want)
 	})
+}
+
+// Guarantee: the issuers that are due are those whose time has come and whose account is active. Accounts take turns,
+// and none has more than it may have of a list. Unreachable issuers of all accounts are counted.
+func testIssuersDue(h *harness) {
+	a, b, suspended := h.insertAccount("a"), h.insertAccount("b"), h.insertAccount("c")
+	h.setState(suspended, account.Suspended)
+	insert := func(of *account.Account, name string, due int, problem string) {
+		i := newIssuer(of, name)
+		i.LastError = problem
+		if due >= 0 {
+			i.FetchAt = epoch().Add(time.Duration(due) * time.Second)
+		}
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertIssuer(ctx, i) })
+	}
+	for n := range 5 {
+		insert(a, fmt.Sprint("a", n), n, "")
+	}
+	insert(a, "by-hand", -1, "")
+	insert(b, "b9", 9, "down")
+	insert(b, "b3", 3, "")
+	insert(suspended, "c0", 0, "down")
+	due := func(at, perAccount, limit int) (names []string) {
+		for _, i := range get(h, func(ctx context.Context, tx control.ReadTx) ([]issuer.Issuer, error) {
+			return tx.DueIssuers(ctx, epoch().Add(time.Duration(at)*time.Second), perAccount, limit)
+		}) {
+			names = append(names, i.Name)
+		}
+		return names
+	}
+	same(h, "due at 3", due(3, 9, 9), []string{"a0", "b3", "a1", "a2", "a3"})
+	same(h, "due at 9", due(9, 2, 9), []string{"a0", "b3", "a1", "b9"})
+	same(h, "limited", due(9, 9, 3), []string{"a0", "b3", "a1"})
+	same(h, "unreachable", get(h, func(ctx context.Context, tx control.ReadTx) (int, error) { return tx.UnreachableIssuers(ctx) }), 2)
 }

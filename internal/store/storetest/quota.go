@@ -241,7 +241,8 @@ func testStrayQuotas(h *harness) {
 	a := h.insertAccount("a")
 	k := h.insertKey(a, nil)
 	kept, gone := h.insertOwner(a, "kept", nil), h.insertOwner(a, "gone", nil)
-	for i, subject := range []string{k.ID, kept.ID, gone.ID, k.ID, gone.ID, "own_none"} {
+	bearer := id.Format(id.Key, id.Hashed("token", "iss_1", "ada")) // who has a token has no record
+	for i, subject := range []string{k.ID, kept.ID, gone.ID, k.ID, gone.ID, "own_none", bearer} {
 		q := quotaKey(a, fmt.Sprint("limit-", i), calendar.Total)
 		q.Subject = subject
 		h.claimQuotas("p", epoch(), quotaClaim(q, 10, 1))
@@ -269,8 +270,8 @@ func testStrayQuotas(h *harness) {
 		})
 	}
 	same(h, "steps of about two rows", steps, 3)
-	same(h, "quotas", h.countedQuotas(a), int64(3))
-	for subject, want := range map[string]int{k.ID: 2, kept.ID: 1, gone.ID: 0, "own_none": 0} {
+	same(h, "quotas", h.countedQuotas(a), int64(4))
+	for subject, want := range map[string]int{k.ID: 2, kept.ID: 1, gone.ID: 0, "own_none": 0, bearer: 1} {
 		q := quotaKey(a, "", calendar.Total)
 		q.Subject = subject
 		same(h, "windows", len(h.quotaWindows(q, epoch())), want)

@@ -50,6 +50,9 @@ func testRequestRoundTrip(h *harness) {
 			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
 			Reason: accesslog.CertificateRejected, Detail: rapid.SampledFrom([]string{"", "\x00", "\x00\x01"}).Draw(t, "start") + text().Draw(t, "detail"), Host: text().Draw(t, "host"), Cost: string(rapid.SliceOf(rapid.Byte()).Draw(t, "cost")), AttemptList: string(rapid.SliceOf(rapid.Byte()).Draw(t, "attempts")),
 		}
+		if rapid.Bool().Draw(t, "token") {
+			r.Token = &accesslog.Token{IssuerID: text().Draw(t, "issuer"), Subject: text().Draw(t, "subject")}
+		}
 		if err := h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{r}, nil); err != nil {
 			t.Fatal(err)
 		}

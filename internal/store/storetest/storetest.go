@@ -72,6 +72,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"IssuerRoundTrip", testIssuerRoundTrip},
 		{"IssuerRules", testIssuerRules},
 		{"IssuerList", testIssuerList},
+		{"IssuersDue", testIssuersDue},
 		{"Certificates", testCertificates},
 		{"DueCertificates", testDueCertificates},
 		{"CertificateNames", testCertificateNames},

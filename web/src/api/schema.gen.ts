@@ -863,7 +863,7 @@ export interface paths {
         put?: never;
         /**
          * Create an issuer
-         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers. In this version, no gateway accepts tokens yet.
+         * @description Creates an issuer: who signs tokens, what they must have, and what they give their bearer. A name that is in use is a 409. Tokens may have any scope on gateways, so the call requires the word admin for /issuers. Gateways name the issuers whose tokens they take (issuers).
          */
         post: operations["createIssuer"];
         delete?: never;
@@ -898,6 +898,26 @@ export interface paths {
          * @description Changes the given fields; null restores the default. It requires the word admin for /issuers, as a creation does.
          */
         patch: operations["updateIssuer"];
+        trace?: never;
+    };
+    "/v1/issuers/{issuer_id}/refresh": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Fetch the keys of an issuer
+         * @description Fetches the keys of an issuer now, and returns the issuer when that has ended, after 10 seconds at most. If the fetch failed, last_error says why, and the keys stay as they were. Keys that are given by hand are a 409.
+         */
+        post: operations["refreshIssuer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/keys": {
@@ -954,8 +974,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Verify a key
-         * @description Checks whether a gateway-level key would be accepted for a request, which needs an owner that is not suspended too. Charges no rate limit. Needs the scope read.
+         * Verify a key or a token
+         * @description Checks whether a gateway-level key, or a token of an issuer, would be accepted for a request, which needs an owner that is not suspended too. Of a token that is refused, reason says why. Charges no rate limit. Needs the scope read.
          */
         post: operations["verifyKey"];
         delete?: never;
@@ -1870,6 +1890,26 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "issuer.unreachable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Issuer unreachable
+         * @description The keys of an issuer could not be fetched. Those that were fetched before stay, so its tokens pass as before until it has others. There is one event until the keys can be fetched again.
+         */
+        post: operations["onIssuerUnreachable"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "key.created": {
         parameters: {
             query?: never;
@@ -2240,10 +2280,16 @@ export interface components {
             client_ip: string;
             /**
              * Format: int64
-             * @description Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id and gateway_id are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows.
+             * @description Number of events that the record stands for: 1, or, if an address had more than 60 refused authentications (401) in a minute, the number of those beyond. time, method, path, client_ip and request_id are then those of the first of them, and key_prefix, key_id, gateway_id, issuer_id and subject are null if they are not the same in all; an IPv6 address stands for its /64. While the minute runs, the number grows.
              * @example 1
              */
             count: number;
+            /**
+             * @description What the request had: key, or token for a token of an issuer of the gateway; null for neither. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests.
+             * @example key
+             * @enum {string|null}
+             */
+            credential: "key" | "token" | null;
             /** @description Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space. */
             diff?: {
                 [key: string]: unknown[] | null;
@@ -2253,6 +2299,11 @@ export interface components {
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
+            /**
+             * @description Issuer of the token; null without a token, and for one that was refused before its issuer was known.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            issuer_id: string | null;
             /**
              * @description Identifier of the key; also of an expired key, and of one that was revoked within the 24 hours before; null if the account has no such key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -2288,6 +2339,11 @@ export interface components {
              * @example req_01jz8y5c3te9b8r2m6q4v7x0ff
              */
             request_id: string;
+            /**
+             * @description Subject of the token; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+             * @example ada
+             */
+            subject: string | null;
             /**
              * @description Only in management records: identifier of the record that was changed.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -2999,6 +3055,13 @@ export interface components {
              */
             hostname?: string | null;
             /**
+             * @description Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.
+             * @example [
+             *       "login"
+             *     ]
+             */
+            issuers?: string[] | null;
+            /**
              * @description Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
              * @example [
              *       "X-API-Key"
@@ -3110,6 +3173,8 @@ export interface components {
              *     ]
              */
             audiences: string[];
+            /** @description Certificates in PEM that replace the system's roots when its keys are fetched. */
+            ca?: string | null;
             /** @description Claims by the headers in which the upstream gets them. */
             claim_headers?: {
                 [key: string]: string;
@@ -3130,15 +3195,20 @@ export interface components {
              * @example https://login.example.com/
              */
             issuer: string;
-            /** @description Its public keys, a JWK Set. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over. */
-            jwks: {
+            /** @description Its public keys, a JWK Set, given by hand: then none are fetched. RSA keys must have 2048 to 4096 bits. Keys for something else, such as encryption, are passed over. */
+            jwks?: ({
                 /** @description Public keys (RFC 7517). */
                 keys: {
                     [key: string]: unknown;
                 }[];
             } & {
                 [key: string]: unknown;
-            };
+            }) | null;
+            /**
+             * @description Where its keys are fetched, a JWK Set, over https and without redirects. With neither jwks_url nor jwks, discovery at issuer says where (/.well-known/openid-configuration).
+             * @example https://login.example.com/keys
+             */
+            jwks_url?: string | null;
             /**
              * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m. Default: 60s.
              * @example 30s
@@ -3319,10 +3389,10 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key (the default) requires an API key; none makes the route public.
+             * @description key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public.
              * @enum {string|null}
              */
-            auth?: "key" | "none" | null;
+            auth?: "key" | "token" | "any" | "none" | null;
             /** @description Bound of the requests of the route that are in flight. */
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count. Default: 1 of the meter requests. */
@@ -3386,7 +3456,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -3402,7 +3472,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -3445,7 +3515,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -3673,7 +3743,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -3774,6 +3844,13 @@ export interface components {
              * @example api.example.com
              */
             hostname: string;
+            /**
+             * @description Names of the issuers whose tokens routes with auth token or any take. Absent if there are none.
+             * @example [
+             *       "login"
+             *     ]
+             */
+            issuers?: string[];
             /**
              * @description Request headers that may hold the key.
              * @example [
@@ -4317,6 +4394,8 @@ export interface components {
              *     ]
              */
             audiences: string[];
+            /** @description Certificates in PEM that replace the system's roots when its keys are fetched; null for these. */
+            ca: string | null;
             /** @description Claims by the headers in which the upstream gets them. */
             claim_headers: {
                 [key: string]: string;
@@ -4347,16 +4426,21 @@ export interface components {
              * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             issuer_id: string;
-            /** @description Its public keys, a JWK Set. */
-            jwks: {
+            /** @description Its public keys, a JWK Set, if they are given by hand; null if they are fetched. */
+            jwks: ({
                 /** @description Public keys (RFC 7517). */
                 keys: {
                     [key: string]: unknown;
                 }[];
             } & {
                 [key: string]: unknown;
-            };
-            /** @description Its present keys. */
+            }) | null;
+            /**
+             * @description Where its keys are fetched; null for discovery, or if they are given by hand.
+             * @example https://login.example.com/keys
+             */
+            jwks_url: string | null;
+            /** @description Its present keys; none as long as none were fetched. */
             keys: components["schemas"]["IssuerKey"][];
             /** @description Why the keys could not be fetched the last time; null for nothing. */
             last_error: string | null;
@@ -4380,7 +4464,7 @@ export interface components {
                 [key: string]: string;
             };
             /**
-             * @description unreachable if the keys could not be fetched; ok with keys that are given by hand.
+             * @description unreachable if the keys could not be fetched the last time: then those that were fetched before stay. ok with keys that are given by hand.
              * @enum {string}
              */
             state: "ok" | "unreachable";
@@ -4656,6 +4740,28 @@ export interface components {
              */
             overlap_days: number;
         };
+        KeysUnreachableEvent: {
+            /**
+             * @description Name of the issuer.
+             * @example login
+             */
+            name: string;
+            /**
+             * @description The claim iss of its tokens.
+             * @example https://login.example.com/
+             */
+            issuer: string;
+            /**
+             * @description The issuer.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id: string;
+            /**
+             * @description Why its keys could not be fetched, as in last_error of the issuer.
+             * @example the provider refused the connection
+             */
+            message: string;
+        };
         Latencies: {
             /**
              * Format: double
@@ -4689,7 +4795,7 @@ export interface components {
              */
             address: string | null;
             /**
-             * @description Key that the limit applies to; null if several keys share it.
+             * @description Key that the limit applies to; null if several keys share it. For the tokens of an issuer with one subject, an identifier that begins with key_7zz and is of no key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id: string | null;
@@ -4755,6 +4861,12 @@ export interface components {
             cost: {
                 [key: string]: components["schemas"]["RequestCost"];
             } | null;
+            /**
+             * @description What the client sent: a key or a token; null for neither.
+             * @example token
+             * @enum {string|null}
+             */
+            credential: "key" | "token" | null;
             /** @description Why the request was refused or failed; for a request that is kept for its cost or its attempts, what ended it. */
             decision: components["schemas"]["Decision"];
             /**
@@ -4773,6 +4885,11 @@ export interface components {
              * @example api.example.com
              */
             host: string | null;
+            /**
+             * @description Issuer of the token, or whose token it was said to be, if it was refused; null without a token, and if it names no issuer of the gateway.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0ii
+             */
+            issuer_id: string | null;
             /**
              * @description Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -4833,6 +4950,11 @@ export interface components {
              * @example 429
              */
             status: number;
+            /**
+             * @description Claim sub of the token, or its SHA-256 if it is longer than 255 bytes; null without a token, and for one that was refused.
+             * @example ada
+             */
+            subject: string | null;
             /**
              * Format: date-time
              * @description When the request was received.
@@ -5297,10 +5419,10 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key requires an API key; none makes the route public; null means key.
+             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key.
              * @enum {string|null}
              */
-            auth?: "key" | "none" | null;
+            auth?: "key" | "token" | "any" | "none" | null;
             /** @description Bound of the requests of the route that are in flight; replaced as a whole. null removes it. */
             concurrency?: components["schemas"]["ConcurrencyInput"];
             /** @description What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests. */
@@ -6462,10 +6584,10 @@ export interface components {
              */
             allow_ips: string[] | null;
             /**
-             * @description key if the route requires an API key; none if it is public.
+             * @description key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public.
              * @enum {string}
              */
-            auth: "key" | "none";
+            auth: "key" | "token" | "any" | "none";
             /** @description Bound of the requests of the route that are in flight; null for none. */
             concurrency: components["schemas"]["Concurrency"];
             /** @description What a request costs, for each meter that limits of plans count; null if it costs 1 of the meter requests. */
@@ -7511,7 +7633,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
+             * @description Check that refused the request, or cause of the failure: host, address, maintenance, key, token, gateway, owner, route, scope, limit, upstream, timeout or internal; client if the client closed its connection before the response.
              * @example limit
              */
             check: string;
@@ -7554,7 +7676,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -7702,6 +7824,13 @@ export interface components {
              */
             hostname?: string | null;
             /**
+             * @description Names of the issuers whose tokens routes with auth token or any take. No two may have the same value of issuer. Replaces the whole list; null, the default, means none.
+             * @example [
+             *       "login"
+             *     ]
+             */
+            issuers?: string[] | null;
+            /**
              * @description Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded.
              * @example [
              *       "X-API-Key"
@@ -7791,6 +7920,8 @@ export interface components {
              *     ]
              */
             audiences?: string[];
+            /** @description Certificates in PEM for fetching its keys; null for the system's roots. */
+            ca?: string | null;
             /** @description Claims by the headers in which the upstream gets them; replaced as a whole. null for none. */
             claim_headers?: {
                 [key: string]: string;
@@ -7811,15 +7942,20 @@ export interface components {
              * @example https://login.example.com/
              */
             issuer?: string;
-            /** @description Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. */
-            jwks?: {
+            /** @description Its public keys, a JWK Set; replaced as a whole. Tokens of a key that is not in it are refused. null lets keys be fetched. */
+            jwks?: ({
                 /** @description Public keys (RFC 7517). */
                 keys: {
                     [key: string]: unknown;
                 }[];
             } & {
                 [key: string]: unknown;
-            };
+            }) | null;
+            /**
+             * @description Where its keys are fetched; null for discovery. Keys that come from elsewhere than before are fetched at once, and the former ones count no more.
+             * @example https://login.example.com/keys
+             */
+            jwks_url?: string | null;
             /**
              * @description How far the clocks of the issuer and of Keygate may differ: 0s to 5m; null for 60s.
              * @example 30s
@@ -8017,7 +8153,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -8532,13 +8668,30 @@ export interface components {
              * @description Why the request would be refused; null if valid is true.
              * @enum {string|null}
              */
-            code: "key_invalid" | "key_expired" | "scope_insufficient" | "owner_suspended" | null;
+            code: "key_invalid" | "key_expired" | "token_invalid" | "token_expired" | "scope_insufficient" | "owner_suspended" | null;
+            /**
+             * Format: date-time
+             * @description When the token expires; null for keys and for a token that was refused.
+             */
+            expires_at: string | null;
+            /**
+             * @description Issuer of the token; null for keys, and if the token was refused before its issuer was known.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0bb
+             */
+            issuer_id: string | null;
             /** @description Identifier of the key; null if the account has no such key. */
             key_id: string | null;
-            /** @description Owner of the key; null if none was set. */
+            /** @description Owner of the key, or the one that the token names; null if there is none. */
             owner: string | null;
+            /** @description Plan that the token names; null for keys, and if it names none. */
+            plan: string | null;
             /**
-             * @description Scopes of the key, separated by spaces.
+             * @description Why a token was refused, which its bearer is not told; null for keys, and for a token that passes its checks.
+             * @example the claim aud has none of the issuer's audiences: it has "web"
+             */
+            reason: string | null;
+            /**
+             * @description Scopes of the key or of the token, separated by spaces.
              * @example read
              */
             scope: string | null;
@@ -8547,6 +8700,11 @@ export interface components {
              * @enum {string|null}
              */
             state: "active" | "expired" | "revoked" | null;
+            /**
+             * @description Subject of the token; null for keys and for a token that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+             * @example ada
+             */
+            subject: string | null;
             /** @description Whether the request would pass the checks of key, gateway and scope. */
             valid: boolean;
         };
@@ -8557,10 +8715,10 @@ export interface components {
              */
             gateway_id?: string | null;
             /**
-             * @description The key to verify.
+             * @description The key to verify. Give either key or token.
              * @example kg_4tQx9ZexampleexampleexampleexAmple
              */
-            key: string;
+            key?: string | null;
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -8571,6 +8729,11 @@ export interface components {
              * @example /orders/17
              */
             path?: string | null;
+            /**
+             * @description The token to verify, of an issuer that the gateway names; without gateway_id, of any issuer of the account. It is checked with the keys of the issuer that are stored.
+             * @example eyJhbGciOiJFZERTQSJ9.eyJzdWIiOiJhZGEifQ.c2lnbmF0dXJl
+             */
+            token?: string | null;
         };
         Webhook: {
             /**
@@ -9594,7 +9757,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -12552,6 +12715,52 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    refreshIssuer: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Issuer"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listKeys: {
         parameters: {
             query?: {
@@ -14638,7 +14847,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "certificate.renewed" | "certificate.failed" | "certificate.expiring" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -15916,6 +16125,77 @@ export interface operations {
                     /** @enum {string} */
                     type?: "gateway.upstream_error";
                     data?: components["schemas"]["UpstreamErrorEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onIssuerUnreachable: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "issuer.unreachable";
+                    data?: components["schemas"]["KeysUnreachableEvent"];
                 };
             };
         };

@@ -133,6 +133,15 @@ export const groups: Group[] = [
           "openai",
           "problem"
         ]
+      },
+      {
+        "name": "issuers",
+        "kind": "list",
+        "flag": "issuer",
+        "label": "Issuers of tokens",
+        "hint": "Names of the issuers whose tokens routes with auth token or any take, separated by commas.",
+        "placeholder": "login",
+        "maximum": 16
       }
     ]
   },

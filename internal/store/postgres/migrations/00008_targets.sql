@@ -170,11 +170,16 @@ CREATE TABLE issuers (
     name       text   COLLATE "C" NOT NULL,
     settings   text   COLLATE "C" NOT NULL,    -- JSON object
     seen       text   COLLATE "C" NOT NULL,    -- JSON array: its keys, and when each of them was seen first
+    document   text   COLLATE "C" NOT NULL,    -- the keys that were fetched last, a JWK Set; '' for none
+    last_error text   COLLATE "C" NOT NULL,    -- of the last fetch; '' if it did not fail
+    fetch_at   bigint,                         -- the next fetch; NULL if the keys are given by hand
     created_at bigint NOT NULL,
     version    bigint NOT NULL,
     CONSTRAINT "issuers.name" UNIQUE (account_id, name)
 );
 CREATE INDEX issuers_list ON issuers (account_id, id);
+CREATE INDEX issuers_due ON issuers (fetch_at) WHERE fetch_at IS NOT NULL;
+CREATE INDEX issuers_unreachable ON issuers (id) WHERE last_error <> '';
 
 -- Certificates by ACME (package acme), one for each hostname of a gateway that asks for one.
 CREATE TABLE certificates (

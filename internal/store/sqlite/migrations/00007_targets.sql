@@ -130,11 +130,16 @@ CREATE TABLE issuers (
     name       TEXT    NOT NULL,
     settings   TEXT    NOT NULL,            -- JSON object
     seen       TEXT    NOT NULL,            -- JSON array: its keys, and when each of them was seen first
+    document   TEXT    NOT NULL,            -- the keys that were fetched last, a JWK Set; '' for none
+    last_error TEXT    NOT NULL,            -- of the last fetch; '' if it did not fail
+    fetch_at   INTEGER,                     -- the next fetch; NULL if the keys are given by hand
     created_at INTEGER NOT NULL,
     version    INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX issuers_list ON issuers (account_id, id);
 CREATE UNIQUE INDEX issuers_name ON issuers (account_id, name);
+CREATE INDEX issuers_due ON issuers (fetch_at) WHERE fetch_at IS NOT NULL;
+CREATE INDEX issuers_unreachable ON issuers (id) WHERE last_error <> '';
 
 -- Certificates by ACME (package acme), one for each hostname of a gateway that asks for one.
 CREATE TABLE certificates (

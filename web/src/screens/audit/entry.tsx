@@ -79,7 +79,15 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
                   ] as [string, React.ReactNode],
                 ]
               : []),
-            ['Key', entry.key_id ? <RecordLink key="k" id={entry.key_id} /> : (entry.key_prefix ?? '–')],
+            ...((entry.credential === 'token'
+              ? [
+                  ['Token of', entry.issuer_id ?? 'an unknown issuer'],
+                  ['Subject', <bdi key="s">{entry.subject ?? '–'}</bdi>],
+                ]
+              : [['Key', entry.key_id ? <RecordLink key="k" id={entry.key_id} /> : (entry.key_prefix ?? '–')]]) as [
+              string,
+              React.ReactNode,
+            ][]),
             ...(entry.gateway_id ? [['Gateway', <RecordLink key="g" id={entry.gateway_id} />] as [string, React.ReactNode]] : []),
             ...(entry.target ? [['Target', <RecordLink key="t" id={entry.target} />] as [string, React.ReactNode]] : []),
             ...(entry.kind === 'management' && entry.action

@@ -13,6 +13,9 @@ const entry = (n: number): Entry => ({
   gateway_id: null,
   key_id: null,
   key_prefix: null,
+  credential: null,
+  issuer_id: null,
+  subject: null,
   count: 1,
 });
 const page = (newest: number, oldest: number) => Array.from({ length: newest - oldest + 1 }, (_, i) => entry(newest - i));

@@ -94,7 +94,7 @@ export default function Audit() {
           {e.key_id && records.known(e.key_id) ? (
             records.nameOf(e.key_id)
           ) : (
-            <code className="font-mono text-sm">{e.key_prefix ?? '–'}</code>
+            <code className="font-mono text-sm">{e.subject ?? e.key_prefix ?? '–'}</code>
           )}
         </span>
       ),

@@ -79,7 +79,10 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
           <Details
             rows={[
               ['Identifier', <Id key="id" value={r.route_id} />],
-              ['Callers', r.auth === 'none' ? 'everybody' : 'need a key'],
+              [
+                'Callers',
+                { key: 'need a key', token: 'need a token of an issuer', any: 'need a key or a token', none: 'everybody' }[r.auth],
+              ],
               ['Comes from', { api: 'a single change', spec: 'an OpenAPI document', config: 'a configuration file' }[r.source]],
               ['Limit', showLimits(r)],
               ['Created', <Time key="c" at={r.created_at} />],

@@ -88,7 +88,7 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
     {
       title: 'Auth',
       className: 'hidden @lg:table-cell',
-      cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">key</span>),
+      cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">{r.auth}</span>),
     },
     {
       title: 'Limit',
@@ -173,7 +173,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
   const body = {
     path: v.path.trim(),
     methods: v.methods,
-    ...(v.auth === 'none' && { auth: 'none' }),
+    ...(v.auth !== 'key' && { auth: v.auth }),
     ...(rate && { rate_limit: rate }),
     ...(concurrency && { concurrency }),
     ...(v.upstream !== defaultUpstream && { upstream: v.upstream }),
@@ -183,7 +183,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     `--gateway ${gatewayId}`,
     `--path ${quote(body.path || 'PATH')}`,
     v.methods.length > 0 && `--method ${v.methods.join(',')}`,
-    v.auth === 'none' && '--auth none',
+    v.auth !== 'key' && `--auth ${v.auth}`,
     ...routeFlags(v.limit, v.per),
     concurrency && `--concurrency ${quote(inFlightFlag(v.in_flight))}`,
     v.upstream !== defaultUpstream && `--upstream ${v.upstream}`,
@@ -229,6 +229,8 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
           onChange={(t) => form.set('auth', t)}
           options={[
             { value: 'key', label: 'Need a key' },
+            { value: 'token', label: 'Need a token of an issuer' },
+            { value: 'any', label: 'Need a key or a token' },
             { value: 'none', label: 'Everybody: a public route' },
           ]}
         />

@@ -193,16 +193,23 @@ export default function RequestDetail() {
               ['Identifier', <Id key="id" value={r.request_id} />],
               ['Time', <Time key="time" at={r.time} />],
               ['Client', <Id key="client" value={r.client_ip} />],
-              [
-                'Key',
-                r.key_id ? (
-                  <Link key="key" to="/keys/$keyId" params={{ keyId: r.key_id }} className="link">
-                    <bdi>{key?.name ?? r.key_prefix ?? r.key_id}</bdi>
-                  </Link>
-                ) : (
-                  (r.key_prefix ?? 'none')
-                ),
-              ],
+              ...((r.credential === 'token'
+                ? [
+                    ['Token of', r.issuer_id ?? 'an unknown issuer'],
+                    ['Subject', <bdi key="subject">{r.subject ?? 'none'}</bdi>],
+                  ]
+                : [
+                    [
+                      'Key',
+                      r.key_id ? (
+                        <Link key="key" to="/keys/$keyId" params={{ keyId: r.key_id }} className="link">
+                          <bdi>{key?.name ?? r.key_prefix ?? r.key_id}</bdi>
+                        </Link>
+                      ) : (
+                        (r.key_prefix ?? 'none')
+                      ),
+                    ],
+                  ]) as [string, React.ReactNode][]),
               [
                 'Gateway',
                 r.gateway_id ? (

@@ -109,6 +109,13 @@ const canary: Schemas['CanaryEvent'] = {
   explanation: '5 % of the callers go to next. At 1 %: 2 of 1,204 failed on next (0.2 %), 180 of 119,100 on default (0.2 %)',
 };
 
+const unreachable: Schemas['KeysUnreachableEvent'] = {
+  issuer_id: 'iss_01jz8y5c3te9b8r2m6q4v7x0aa',
+  name: 'login',
+  issuer: 'https://login.example.com/',
+  message: 'the provider refused the connection',
+};
+
 // catalogue has every type of event that an endpoint can receive.
 export const catalogue: Record<Type, Entry> = {
   'key.created': { title: 'Key created', text: 'A key was created, by itself or in a rotation.', data: { ...key } },
@@ -177,6 +184,11 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Canary paused',
     text: 'A canary was paused by hand, by a change of its routes or upstreams, or because it had too few requests. Callers stay on their sides.',
     data: { ...canary, explanation: 'paused by hand' },
+  },
+  'issuer.unreachable': {
+    title: 'Issuer unreachable',
+    text: 'The keys of an issuer could not be fetched. Those that were fetched before stay.',
+    data: { ...unreachable },
   },
   'certificate.renewed': {
     title: 'Certificate renewed',

@@ -1,0 +1,238 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/issuer"
+	"github.com/keygate/keygate/internal/token"
+)
+
+// issuerTable is the issuers in force. It is immutable.
+type issuerTable struct {
+	byID      map[string]*knownIssuer
+	byAccount map[string]map[string]*knownIssuer // by account and name
+}
+
+// knownIssuer is an issuer in force.
+type knownIssuer struct {
+	record issuer.Issuer
+	token  *token.Issuer // nil if the record cannot be used: gateways that name the issuer are then out of service
+}
+
+func (k *knownIssuer) headers() map[string]string { return k.record.ClaimHeaders }
+
+// named returns an issuer of the account, or nil.
+func (t *issuerTable) named(accountID, name string) *knownIssuer {
+	if t == nil {
+		return nil
+	}
+	return t.byAccount[accountID][name]
+}
+
+// with returns a table with the issuer k, or without that of the identifier if k is nil.
+func (t *issuerTable) with(issuerID string, k *knownIssuer) *issuerTable {
+	next := &issuerTable{byID: map[string]*knownIssuer{}, byAccount: map[string]map[string]*knownIssuer{}}
+	if t != nil {
+		next.byID, next.byAccount = maps.Clone(t.byID), maps.Clone(t.byAccount)
+	}
+	if was := next.byID[issuerID]; was != nil {
+		delete(next.byID, issuerID)
+		rest := maps.Clone(next.byAccount[was.record.AccountID])
+		if delete(rest, was.record.Name); len(rest) > 0 {
+			next.byAccount[was.record.AccountID] = rest
+		} else {
+			delete(next.byAccount, was.record.AccountID)
+		}
+	}
+	if k != nil {
+		next.byID[issuerID] = k
+		of := maps.Clone(next.byAccount[k.record.AccountID])
+		if of == nil {
+			of = map[string]*knownIssuer{}
+		}
+		of[k.record.Name] = k
+		next.byAccount[k.record.AccountID] = of
+	}
+	return next
+}
+
+// compileIssuer returns the issuer of a record. One that says the same as was, which may be nil, is was, so that the tokens
+// that were verified for it stay remembered. The caller holds writing.
+func (f *Follower) compileIssuer(record *issuer.Issuer, was *knownIssuer) *knownIssuer {
+	keys, err := record.Keys()
+	if err == nil && was != nil && was.token != nil && was.record.Name == record.Name && reflect.DeepEqual(was.record.Settings, record.Settings) {
+		if before, err := was.record.Keys(); err == nil && reflect.DeepEqual(before, keys) {
+			return was
+		}
+	}
+	k := &knownIssuer{record: *record}
+	if err == nil {
+		f.issuerStates++
+		k.token, err = token.NewIssuer(record, keys, nil, f.issuerStates)
+		if record.Claims.Owner != "" {
+			f.nameOwners(record.AccountID)
+		}
+	}
+	if err != nil {
+		f.cfg.Log.Error("an issuer cannot be used, and the gateways that name it are out of service", "issuer_id", record.ID, "error", err)
+	}
+	return k
+}
+
+// putIssuer puts an issuer in force in t, and returns the new table.
+func (f *Follower) putIssuer(t *issuerTable, record *issuer.Issuer) *issuerTable {
+	var was *knownIssuer
+	if t != nil {
+		was = t.byID[record.ID]
+	}
+	if k := f.compileIssuer(record, was); k != was {
+		return t.with(record.ID, k)
+	}
+	return t
+}
+
+// refuseIssuer makes the gateways that name an issuer whose record cannot be read be out of service: what its tokens must
+// have is not known, nor which headers are its own. A node that has never read the issuer does not know its name: then
+// gateways that name an unknown issuer are out of service anyway.
+func (f *Follower) refuseIssuer(t *issuerTable, issuerID string, err error) *issuerTable {
+	if !f.unreadableIssuers.add(issuerID) {
+		return t
+	}
+	f.cfg.Log.Error("an issuer cannot be read, and the gateways that name it are out of service", "issuer_id", issuerID, "error", err)
+	if t == nil || t.byID[issuerID] == nil {
+		return t
+	}
+	return t.with(issuerID, &knownIssuer{record: t.byID[issuerID].record})
+}
+
+// readIssuer puts in force what the source has under the identifier. The caller holds writing.
+func (f *Follower) readIssuer(ctx context.Context, issuerID string) error {
+	i, err := f.cfg.Source.IssuerByID(ctx, issuerID)
+	t := f.issuers.Load()
+	switch {
+	case fault.CodeOf(err) == fault.NotFound:
+		f.unreadableIssuers.remove(issuerID)
+		t = t.with(issuerID, nil)
+	case f.isUnreadable(err):
+		t = f.refuseIssuer(t, issuerID, err)
+	case err != nil:
+		return fmt.Errorf("read issuer %s: %w", issuerID, err)
+	default:
+		f.unreadableIssuers.remove(issuerID)
+		t = f.putIssuer(t, i)
+	}
+	if t != f.issuers.Swap(t) {
+		f.publish(nil, nil)
+	}
+	return nil
+}
+
+// loadIssuers brings the issuers up to date with the source. It leaves out the issuers of other accounts. The caller
+// publishes.
+func (f *Follower) loadIssuers(ctx context.Context, accounts map[string]*account.Account) error {
+	t := f.issuers.Load()
+	seen := map[string]bool{}
+	put := func(i *issuer.Issuer) error {
+		if accounts[i.AccountID] != nil {
+			seen[i.ID] = true
+			f.unreadableIssuers.remove(i.ID)
+			t = f.putIssuer(t, i)
+		}
+		return nil
+	}
+	var err error
+	if f.cfg.Shared == nil {
+		err = f.cfg.Source.EachIssuer(ctx, put)
+	} else {
+		err = f.cfg.Shared.Log.EachReadableIssuer(ctx, put, func(issuerID string, err error) {
+			seen[issuerID] = true
+			t = f.refuseIssuer(t, issuerID, err)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("load issuers: %w", err)
+	}
+	if t != nil {
+		for issuerID := range t.byID {
+			if !seen[issuerID] {
+				t = t.with(issuerID, nil)
+			}
+		}
+	}
+	f.issuers.Store(t)
+	return nil
+}
+
+// UnusableIssuers returns how many issuers this node cannot read at present. Gateways that name them are out of service.
+func (f *Follower) UnusableIssuers() int { return int(f.unreadableIssuers.n.Load()) }
+
+// IssuerByID returns the issuer as tokens are checked against it, or nil. It is for package token's memory.
+func (f *Follower) IssuerByID(issuerID string) *token.Issuer {
+	if t := f.issuers.Load(); t != nil && t.byID[issuerID] != nil {
+		return t.byID[issuerID].token
+	}
+	return nil
+}
+
+// Issuers returns the issuers whose tokens the gateway takes.
+func (g *Gateway) Issuers() []*token.Issuer { return g.issuers }
+
+// IssuerByID returns the issuer if the gateway, which may be nil, takes its tokens; otherwise nil.
+func (g *Gateway) IssuerByID(issuerID string) *token.Issuer {
+	if g != nil {
+		for _, i := range g.issuers {
+			if i.ID() == issuerID {
+				return i
+			}
+		}
+	}
+	return nil
+}
+
+// withIssuers returns the gateway with the issuers that it names as t has them: g itself if nothing changes. If one cannot
+// be used, the gateway is out of service: it must not pass on a header that only the issuer's tokens may set.
+func (g *Gateway) withIssuers(t *issuerTable) *Gateway {
+	if len(g.issuerNames) == 0 {
+		return g
+	}
+	issuers := make([]*token.Issuer, 0, len(g.issuerNames))
+	var headers []string
+	lacks := false
+	for _, name := range g.issuerNames {
+		k := t.named(g.AccountID, name)
+		if k == nil || k.token == nil {
+			lacks = true
+			continue
+		}
+		issuers = append(issuers, k.token)
+		headers = slices.AppendSeq(headers, maps.Keys(k.headers()))
+	}
+	slices.Sort(headers)
+	if headers = slices.Compact(headers); lacks == g.LacksIssuer && slices.Equal(issuers, g.issuers) && (g.Settings == nil || slices.Equal(headers, g.ClaimHeaders)) {
+		return g
+	}
+	other := *g
+	other.issuers, other.LacksIssuer = issuers, lacks
+	if !slices.Equal(headers, g.ClaimHeaders) {
+		other.Settings = g.withClaimHeaders(headers)
+	}
+	return &other
+}
+
+// withClaimHeaders returns settings that withhold the headers from every request, since only tokens set them.
+func (s *Settings) withClaimHeaders(headers []string) *Settings {
+	was := len(s.ClaimHeaders)
+	keys := slices.Concat(headers, s.Withheld[was:])
+	other := s.withTargets(func(t *Target) {
+		t.Withheld = slices.Concat(headers, t.Withheld[was:])
+		t.Keys = keys
+	})
+	other.Withheld, other.ClaimHeaders = keys, headers
+	return other
+}
