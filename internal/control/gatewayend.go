@@ -16,12 +16,12 @@ import (
 type EndedGateway struct {
 	ID, AccountID string
 	At            time.Time // when it was deleted
-	Call          EndingCall
+	Call          RecordedCall
 	RoutesTo      string // identifier of the last route in the audit log; "" for none
 }
 
-// EndingCall is the call that deletes a gateway, for the audit records of what ends with it.
-type EndingCall struct {
+// RecordedCall is a call that goes on after its response, for the audit records that it writes then.
+type RecordedCall struct {
 	Kind                                                ActorKind
 	KeyID, KeyPrefix, Method, Path, ClientIP, RequestID string
 }
@@ -53,9 +53,7 @@ func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := require(m, g.Version); err != nil {
 			return nil, err
 		}
-		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: EndingCall{
-			Kind: actor.Kind, KeyID: actor.KeyID, KeyPrefix: actor.KeyPrefix, Method: actor.Method, Path: actor.Path, ClientIP: actor.ClientIP, RequestID: actor.RequestID,
-		}}
+		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: callOf(actor)}
 		if err := w.EndGateway(ctx, &e); err != nil {
 			return nil, err
 		}
@@ -140,7 +138,7 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 			if more = e != nil; err != nil || !more {
 				return err
 			}
-			w := &work{Tx: tx, actor: e.actor(), bounds: &s.cfg.Bounds, now: s.now()}
+			w := &work{Tx: tx, actor: e.Call.actor(e.AccountID), bounds: &s.cfg.Bounds, now: s.now()}
 			more, err = w.endSome(ctx, e)
 			return err
 		})
@@ -152,11 +150,15 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 	return nil
 }
 
-// actor returns who deleted the gateway.
-func (e *EndedGateway) actor() *Actor {
+func callOf(a *Actor) RecordedCall {
+	return RecordedCall{Kind: a.Kind, KeyID: a.KeyID, KeyPrefix: a.KeyPrefix, Method: a.Method, Path: a.Path, ClientIP: a.ClientIP, RequestID: a.RequestID}
+}
+
+// actor returns who made the call.
+func (c *RecordedCall) actor(accountID string) *Actor {
 	return &Actor{
-		Kind: e.Call.Kind, Account: &account.Account{ID: e.AccountID}, KeyID: e.Call.KeyID, KeyPrefix: e.Call.KeyPrefix,
-		Method: e.Call.Method, Path: e.Call.Path, ClientIP: e.Call.ClientIP, RequestID: e.Call.RequestID,
+		Kind: c.Kind, Account: &account.Account{ID: accountID}, KeyID: c.KeyID, KeyPrefix: c.KeyPrefix,
+		Method: c.Method, Path: c.Path, ClientIP: c.ClientIP, RequestID: c.RequestID,
 	}
 }
 
