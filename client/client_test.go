@@ -530,6 +530,12 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 	discard(c.UpdateIssuer(ctx, "{issuer_id}", client.IssuerPatch{}))
 	discard(c.RefreshIssuer(ctx, "{issuer_id}"))
 	discard(c.DeleteIssuer(ctx, "{issuer_id}"))
+	for range c.Denials(ctx, "{issuer_id}", client.DenialFilter{}) {
+		break
+	}
+	discard(c.CreateDenial(ctx, "{issuer_id}", client.CreateDenialRequest{}))
+	discard(c.Denial(ctx, "{issuer_id}", "{denial_id}"))
+	discard(c.DeleteDenial(ctx, "{issuer_id}", "{denial_id}"))
 }
 
 func callCertificates(ctx context.Context, c *client.Client, discard func(any, error)) {

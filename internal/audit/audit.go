@@ -107,6 +107,8 @@ const (
 	IssuerCreate Action = "issuer.create"
 	IssuerUpdate Action = "issuer.update"
 	IssuerDelete Action = "issuer.delete"
+	DenialCreate Action = "denial.create"
+	DenialDelete Action = "denial.delete"
 
 	CertificateRenew Action = "certificate.renew" // asked for by a call
 )

@@ -31,6 +31,7 @@ const (
 	Grant    Kind = "grant"
 	Canary   Kind = "can"
 	Issuer   Kind = "iss"
+	Denial   Kind = "den"
 
 	Certificate Kind = "cert"
 )

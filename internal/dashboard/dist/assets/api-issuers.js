@@ -1,0 +1,1 @@
+import{useList as e}from"./api-hooks.js";import{useRefusal as t}from"./api-session.js";function n(){let n=t(`read`,`issuers`),r=e(`/v1/issuers`,{query:{limit:100}},{enabled:!n,staleTime:3e4});return{issuers:r.data?.data.data??[],more:!!r.data?.data.next_cursor,loaded:!!r.data,refused:n}}export{n as useIssuers};
