@@ -107,6 +107,11 @@ func (s *Set) Read(ctx context.Context, certificateID string) error {
 	}
 	if next == nil {
 		delete(s.byID, certificateID)
+		for _, e := range s.byID {
+			if old != nil && e.record.Hostname == old.record.Hostname {
+				claim(s.byName, e)
+			}
+		}
 		return nil
 	}
 	s.byID[certificateID] = next
