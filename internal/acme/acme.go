@@ -7,6 +7,7 @@
 package acme
 
 import (
+	"strings"
 	"time"
 
 	"golang.org/x/net/publicsuffix"
@@ -146,7 +147,7 @@ func (c *Certificate) Begin(now time.Time, challenge Challenge) {
 // then once a day.
 func (c *Certificate) Fail(now time.Time, reason string) (raise bool) {
 	if len(reason) > maxError {
-		reason = reason[:maxError]
+		reason = strings.ToValidUTF8(reason[:maxError], "")
 	}
 	c.LastError, c.Challenge = reason, Challenge{}
 	c.NextAt = now.Add(Backoff(c.Failures))

@@ -3,8 +3,10 @@ package acme_test
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -104,6 +106,17 @@ func TestDomain(t *testing.T) {
 	for host, want := range map[string]string{"a.b.example.com": "example.com", "example.com": "example.com", "x.example.co.uk": "example.co.uk", "com": "com", "intra": "intra", "a.intra": "a.intra"} {
 		if got := acme.Domain(host); got != want {
 			t.Errorf("%s: got %s, want %s", host, got, want)
+		}
+	}
+}
+
+// Guarantee: the reason of a failure has 1,000 bytes at most, and no half of a character.
+func TestReasonIsBounded(t *testing.T) {
+	for n := range 4 {
+		var c acme.Certificate
+		c.Fail(epoch, strings.Repeat("x", n)+strings.Repeat("€", 400))
+		if len(c.LastError) > 1000 || len(c.LastError) < 995 || !utf8.ValidString(c.LastError) {
+			t.Errorf("got %d bytes: %q", len(c.LastError), c.LastError)
 		}
 	}
 }

@@ -107,23 +107,29 @@ func (w *work) meetCertificate(ctx context.Context, before, after *gateway.Gatew
 	if was == is {
 		return nil
 	}
+	// What reads comes before what writes, which would otherwise be read with the head of the change log.
+	var old *acme.Certificate
 	if was != "" {
-		c, err := w.CertificateOf(ctx, before.ID)
-		if err != nil {
+		var err error
+		if old, err = w.CertificateOf(ctx, before.ID); err != nil {
 			return err
 		}
-		if err := w.DeleteCertificate(ctx, c.ID); err != nil {
+	}
+	if is != "" {
+		if err := w.roomForCertificate(ctx, is, old != nil); err != nil {
 			return err
 		}
-		if err := w.changed(ctx, snapshot.CertificateChange, c.ID); err != nil {
+	}
+	if old != nil {
+		if err := w.DeleteCertificate(ctx, old.ID); err != nil {
+			return err
+		}
+		if err := w.changed(ctx, snapshot.CertificateChange, old.ID); err != nil {
 			return err
 		}
 	}
 	if is == "" {
 		return nil
-	}
-	if err := w.roomForCertificate(ctx, is); err != nil {
-		return err
 	}
 	c := acme.Certificate{ID: id.NewAt(id.Certificate, w.now), AccountID: after.AccountID, GatewayID: after.ID, Hostname: is, CreatedAt: w.now, Version: 1}
 	c.NextAt = w.now
@@ -133,21 +139,24 @@ func (w *work) meetCertificate(ctx context.Context, before, after *gateway.Gatew
 	return w.changed(ctx, snapshot.CertificateChange, c.ID)
 }
 
-// roomForCertificate checks that the account may have a certificate for one more hostname (409, 429), and notes the hostname.
-func (w *work) roomForCertificate(ctx context.Context, hostname string) error {
+// roomForCertificate checks that the account may have a certificate for one more hostname, in place of another one if replaces is set
+// (409, 429), and notes the hostname.
+func (w *work) roomForCertificate(ctx context.Context, hostname string, replaces bool) error {
 	of := w.actor.Account
-	full, err := w.HasCertificates(ctx, of.ID, acme.MaxOfAccount)
-	if err != nil {
-		return err
-	}
-	if full {
-		return fault.New(fault.Conflict, "the account has %d certificates by ACME, which is the most that it may have: turn acme off for other gateways first", acme.MaxOfAccount)
-	}
-	if full, err = w.HasCertificates(ctx, "", acme.MaxInAll); err != nil {
-		return err
-	}
-	if full {
-		return fault.New(fault.Conflict, "the installation has %d certificates by ACME, which is the most that it may have", acme.MaxInAll)
+	if !replaces {
+		full, err := w.HasCertificates(ctx, of.ID, acme.MaxOfAccount)
+		if err != nil {
+			return err
+		}
+		if full {
+			return fault.New(fault.Conflict, "the account has %d certificates by ACME, which is the most that it may have: turn acme off for other gateways first", acme.MaxOfAccount)
+		}
+		if full, err = w.HasCertificates(ctx, "", acme.MaxInAll); err != nil {
+			return err
+		}
+		if full {
+			return fault.New(fault.Conflict, "the installation has %d certificates by ACME, which is the most that it may have", acme.MaxInAll)
+		}
 	}
 	if of.IsDefault() {
 		return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/acme/order"
 	"github.com/keygate/keygate/internal/acme/serve"
+	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -103,4 +104,18 @@ func (s *Server) serveValidations() {
 		slots.Stop(ended)
 		return err
 	})
+}
+
+// examineAuthority checks that the certificate authority can be asked. It makes no account.
+func (f *findings) examineAuthority(ctx context.Context, settings *config.ACME) {
+	const check = "certificate authority"
+	needs, err := order.Examine(ctx, settings.Directory)
+	switch {
+	case err != nil:
+		f.problem(check, "let this machine reach it, trust its root certificate, or correct --acme-directory", "%s cannot be used: %v", settings.Directory, err)
+	case needs && settings.BindingKeyID == "":
+		f.problem(check, "set --acme-eab-kid and --acme-eab-hmac-file to what it has given you", "%s needs an account of its own", settings.Directory)
+	default:
+		f.ok(check, "%s can be asked for certificates", settings.Directory)
+	}
 }

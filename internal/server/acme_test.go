@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/acmetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
+	"github.com/keygate/keygate/internal/server"
 )
 
 // addressOf returns an address that a test has, and its port.
@@ -195,5 +196,19 @@ func TestNameThatDoesNotLeadHere(t *testing.T) {
 	list := s.Call(http.MethodGet, "/v1/audit-log?kind=management", s.AdminKey, "")
 	if !strings.Contains(list.Body, r.CertificateID) {
 		t.Errorf("the renewal is not in the audit log: %s", list.Body)
+	}
+}
+
+// Guarantee: keygate doctor says of an authority that cannot be asked what to do, and looks at the address for validations. Without
+// --acme-email there is nothing to say.
+func TestDoctorAsksTheAuthority(t *testing.T) {
+	closed := "https://" + porttest.Reserve(t) + "/dir"
+	list := examine(t, t.TempDir(), "--acme-email", "ops@example.com", "--acme-directory", closed, "--acme-http-addr", "127.0.0.1:0")
+	expect(t, list, "certificate authority", server.FindingProblem, "--acme-directory")
+	expect(t, list, "--acme-http-addr", server.FindingOK, "is free")
+	for _, f := range examine(t, t.TempDir()) {
+		if f.Check == "certificate authority" || f.Check == "--acme-http-addr" {
+			t.Errorf("without --acme-email: got %+v", f)
+		}
 	}
 }

@@ -1,22 +1,21 @@
 package server_test
 
 import (
+	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/acme/order"
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/acmetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
-
-	"crypto/rand"
-
-	"github.com/keygate/keygate/internal/apikey"
 )
 
 // Guarantee: on several nodes, the one that leads orders, and any other one answers the validation. If the leader dies in an order, another
@@ -51,7 +50,11 @@ func TestCertificateOverNodes(t *testing.T) {
 	again(c, func() (*client.Gateway, error) {
 		return last.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "shop", UpstreamURL: "http://127.0.0.1:9", Hostname: &hostname, Acme: &on})
 	})
-	<-ca.Arrived()
+	select {
+	case <-ca.Arrived():
+	case <-time.After(awaittest.Timeout):
+		t.Fatal("no order has come to the authority")
+	}
 	c.cable.Sever()
 	ca.Release()
 	var r client.Certificate

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 	"unicode"
@@ -26,6 +27,24 @@ import (
 type session struct {
 	account protocol.Account
 	client  *protocol.Client
+}
+
+// Examine asks a CA for its directory, and returns whether accounts need a Binding. It changes nothing there.
+func Examine(ctx context.Context, directory string) (needsBinding bool, err error) {
+	client := newClient()
+	defer client.CloseIdleConnections()
+	return examine(ctx, directory, client)
+}
+
+func examine(ctx context.Context, directory string, with *http.Client) (needsBinding bool, err error) {
+	found, err := (&protocol.Client{Directory: directory, HTTPClient: with}).GetDirectory(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case found.NewOrder == "" || found.NewAccount == "" || found.NewNonce == "":
+		return false, errors.New("it is no directory of an authority that speaks ACME")
+	}
+	return found.Meta != nil && found.Meta.ExternalAccountRequired, nil
 }
 
 // session returns the account with the CA. It is made when it is needed first, and by the process that leads.

@@ -213,6 +213,7 @@ func start(t *testing.T, o acmetest.Options, hostnames ...string) *installation 
 				return
 			}
 			conns.Go(func() {
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
 				_ = c.(*tls.Conn).Handshake()
 				_ = c.Close()
 			})
@@ -437,5 +438,28 @@ func TestCertificateThatDoesNotFit(t *testing.T) {
 		if strings.Contains(reasonOf(err), "10.0.0.1") {
 			t.Errorf("the account is shown %q", reasonOf(err))
 		}
+	}
+}
+
+// Guarantee: an authority that can be asked for certificates is found, with whether its accounts need a binding; another server is not.
+func TestExamine(t *testing.T) {
+	for shared, want := range map[string]bool{"": false, "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W": true} {
+		ca := acmetest.Start(t, acmetest.Options{Binding: shared, HTTPPort: 1, TLSPort: 1})
+		if _, err := Examine(t.Context(), ca.Directory); err == nil {
+			t.Error("an authority that the system does not trust is taken")
+		}
+		if needs, err := examine(t.Context(), ca.Directory, ca.Client); err != nil || needs != want {
+			t.Errorf("got %v, %v, want %v", needs, err, want)
+		}
+		if ca.Orders() != 0 {
+			t.Error("it is asked for a certificate")
+		}
+	}
+	for _, text := range []string{"{}", "no JSON", `{"newNonce": "https://x/"}`} {
+		other := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
+		if _, err := examine(t.Context(), other.URL, other.Client()); err == nil {
+			t.Errorf("a server that says %s is taken", text)
+		}
+		other.Close()
 	}
 }
