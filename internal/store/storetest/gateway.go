@@ -52,6 +52,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 				*list = nil // an empty list is stored as none
 			}
 		}
+		r.RequestHeaders, r.ResponseHeaders = r.RequestHeaders.Normal(), r.ResponseHeaders.Normal()
 		if g.Requests.Split = nil; rapid.Bool().Draw(t, "has a split") {
 			g.Requests.Split = aSplit()
 		}
