@@ -39,14 +39,6 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		if r.Maintenance != nil {
 			lists = append(lists, &r.Maintenance.Allow)
 		}
-		for _, rules := range []*gateway.HeaderRules{r.RequestHeaders, r.ResponseHeaders} {
-			if rules == nil {
-				continue
-			}
-			if lists = append(lists, &rules.Remove); len(rules.Set) == 0 {
-				rules.Set = nil
-			}
-		}
 		for _, list := range lists {
 			if len(*list) == 0 {
 				*list = nil // an empty list is stored as none
