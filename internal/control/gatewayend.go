@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/user"
 )
 
 // EndedGateway is a gateway whose deletion is not finished: it is gone, and the keys that are restricted to it are
@@ -24,6 +25,8 @@ type EndedGateway struct {
 type EndingCall struct {
 	Kind                                                ActorKind
 	KeyID, KeyPrefix, Method, Path, ClientIP, RequestID string
+
+	UserID, UserName string `json:",omitempty"`
 }
 
 // One transaction revokes up to endedKeys keys and writes the audit records of up to endedRoutes routes. The call that
@@ -44,6 +47,9 @@ const endedList = 100
 // When it returns, all of the keys are refused and are shown as revoked. If there are many keys or routes, their
 // events and audit records are still being written, some in each transaction; a crash only delays this.
 func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID string, m Match) (*gateway.Gateway, error) {
+	if err := actor.authenticatedLately(); err != nil {
+		return nil, err
+	}
 	more := false
 	g, err := inTx(Urgent(ctx), s, actor, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.gateway(ctx, w, actor, gatewayID)
@@ -56,6 +62,9 @@ func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID str
 		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: EndingCall{
 			Kind: actor.Kind, KeyID: actor.KeyID, KeyPrefix: actor.KeyPrefix, Method: actor.Method, Path: actor.Path, ClientIP: actor.ClientIP, RequestID: actor.RequestID,
 		}}
+		if actor.User != nil {
+			e.Call.UserID, e.Call.UserName = actor.User.ID, actor.User.Label()
+		}
 		if err := w.EndGateway(ctx, &e); err != nil {
 			return nil, err
 		}
@@ -151,10 +160,14 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 
 // actor returns who deleted the gateway.
 func (e *EndedGateway) actor() *Actor {
-	return &Actor{
+	by := &Actor{
 		Kind: e.Call.Kind, Account: &account.Account{ID: e.AccountID}, KeyID: e.Call.KeyID, KeyPrefix: e.Call.KeyPrefix,
 		Method: e.Call.Method, Path: e.Call.Path, ClientIP: e.Call.ClientIP, RequestID: e.Call.RequestID,
 	}
+	if e.Call.UserID != "" {
+		by.User = &user.User{ID: e.Call.UserID, Name: e.Call.UserName}
+	}
+	return by
 }
 
 // FinishDeletions goes on with the deletion of gateways, in turn one transaction for each, until all are finished.

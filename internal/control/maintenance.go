@@ -166,6 +166,9 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimSessions(ctx, now, trimBatch)
 	}))
+	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
+		return tx.TrimUsers(ctx, now, trimBatch)
+	}))
 	err = errors.Join(err, m.removeQuotas(ctx, now))
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)

@@ -56,6 +56,7 @@ type ReadTx interface {
 	PlanReader
 	IssuerReader
 	SessionReader
+	UserReader
 	WebhookReader
 	EventReader
 	DeliveryReader
@@ -81,6 +82,7 @@ type Tx interface {
 	PlanStore
 	IssuerStore
 	SessionStore
+	UserStore
 	WebhookStore
 	EventStore
 	DeliveryStore

@@ -16,21 +16,23 @@ type Kind string
 
 // The kinds of identifiers (contract, section 2).
 const (
-	Account  Kind = "acct"
-	Gateway  Kind = "gw"
-	Key      Kind = "key"
-	Route    Kind = "rt"
-	Webhook  Kind = "wh"
-	Delivery Kind = "dlv"
-	Event    Kind = "evt"
-	Request  Kind = "req"
-	Revision Kind = "rev"
-	Node     Kind = "node"
-	Owner    Kind = "own"
-	Plan     Kind = "plan"
-	Grant    Kind = "grant"
-	Canary   Kind = "can"
-	Issuer   Kind = "iss"
+	Account    Kind = "acct"
+	Gateway    Kind = "gw"
+	Key        Kind = "key"
+	Route      Kind = "rt"
+	Webhook    Kind = "wh"
+	Delivery   Kind = "dlv"
+	Event      Kind = "evt"
+	Request    Kind = "req"
+	Revision   Kind = "rev"
+	Node       Kind = "node"
+	Owner      Kind = "own"
+	Plan       Kind = "plan"
+	Grant      Kind = "grant"
+	Canary     Kind = "can"
+	Issuer     Kind = "iss"
+	User       Kind = "usr"
+	Invitation Kind = "inv"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.
