@@ -64,7 +64,7 @@ ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
-	@mkdir -p bin && rm -f $(KEYGATE_LATE_FILE); trap .ci/late EXIT; $(MAKE) --no-print-directory test-go test-memory test-ui
+	@mkdir -p bin && rm -f $(KEYGATE_LATE_FILE); trap .ci/late EXIT; $(MAKE) --no-print-directory test-go test-memory test-ui test-client
 
 # Some packages of the product run without the race detector, one at a time beside the others. So do those of the Helm chart
 # and of releases, whose dependencies would be compiled again for it. The target vet has the checks that go test would make
@@ -93,6 +93,10 @@ test-packages: ## Try the deb, the rpm and the apk in containers with a new Debi
 .PHONY: test-ui
 test-ui: deps ## Run the tests of the dashboard, in a real browser. Flags: ARGS="keys.spec.ts".
 	cd web && npm run --silent lint && npm run --silent check && npm run --silent test && npm run --silent e2e -- $(ARGS)
+
+.PHONY: test-client
+test-client: deps ## Run the tests of the TypeScript client, in Node.js and in a real browser.
+	cd clients/typescript && npm run --silent lint && npm run --silent test
 
 .PHONY: ui-current
 ui-current: deps ## Fail if internal/dashboard/dist is not what web builds.
@@ -186,7 +190,7 @@ vulnerabilities: ## Look for known vulnerabilities of dependencies. Needs vuln.g
 	@GO="$(GO)" .ci/vulnerabilities $(MODULES)
 
 .PHONY: generate
-generate: ## Regenerate api/openapi.yaml, the client, the dashboard's list of settings and docs/errors.md.
+generate: ## Regenerate api/openapi.yaml, the clients, the dashboard's list of settings and docs/errors.md.
 	$(GO) run ./tools/openapi document > api/openapi.yaml.new
 	mv api/openapi.yaml.new api/openapi.yaml
 	$(GO) run ./tools/openapi client-document > client/openapi-3.0.yaml
@@ -197,13 +201,14 @@ generate: ## Regenerate api/openapi.yaml, the client, the dashboard's list of se
 	$(GO) run ./tools/openapi client-patch > client/patch.gen.go.new
 	mv client/patch.gen.go.new client/patch.gen.go
 	$(GO) run ./tools/openapi form > web/src/api/settings.gen.ts
+	$(GO) run ./tools/openapi typescript > clients/typescript/src/resources.gen.ts
 	$(GO) run ./tools/openapi errors > docs/errors.md
 
 .PHONY: generated
 generated: ## Fail if generated files are out of date.
-	@before=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts docs/errors.md | sha256sum); \
+	@before=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts clients/typescript/src/resources.gen.ts docs/errors.md | sha256sum); \
 	$(MAKE) --no-print-directory generate; \
-	after=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts docs/errors.md | sha256sum); \
+	after=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts clients/typescript/src/resources.gen.ts docs/errors.md | sha256sum); \
 	if [ "$$before" != "$$after" ]; then echo "generated files were out of date: commit what make generate wrote"; exit 1; fi
 
 .PHONY: lint-api
@@ -220,4 +225,4 @@ deps: ## Install missing programs that the tests need (as root or with sudo).
 
 .PHONY: clean
 clean: ## Remove build output.
-	rm -rf bin dist tools/node_modules web/node_modules
+	rm -rf bin dist tools/node_modules web/node_modules clients/typescript/node_modules clients/typescript/dist

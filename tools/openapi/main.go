@@ -5,6 +5,7 @@
 //	openapi client-document   write the OpenAPI 3.0 document that the client is generated from
 //	openapi client-patch      write the client's patch of a gateway, client/patch.gen.go
 //	openapi form              write what the dashboard's form of settings is made from, web/src/api/settings.gen.ts
+//	openapi typescript        write the methods of the TypeScript client, clients/typescript/src/resources.gen.ts
 //	openapi errors            write the reference of the error codes, docs/errors.md
 //	openapi comments          copy the generated client from standard input, with better comments
 //
@@ -40,10 +41,12 @@ func run(args []string) error {
 		return write(clientPatch())
 	case len(args) == 1 && args[0] == "form":
 		return write(formGroups())
+	case len(args) == 1 && args[0] == "typescript":
+		return write(typeScript())
 	case len(args) == 1 && args[0] == "errors":
 		return write([]byte(errorReference()), nil)
 	default:
-		return errors.New("usage: openapi document | client-document | client-patch | form | errors | comments")
+		return errors.New("usage: openapi document | client-document | client-patch | form | typescript | errors | comments")
 	}
 }
 

@@ -26,30 +26,6 @@ func keepWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// timelineKey is the key of the server's timeline in a connection's custom data.
-const timelineKey = "keygate.timeline"
-
-// timelineStatement reads the number of the history that a primary writes. A promoted replica starts a new timeline. In
-// that, it reuses the numbers of transactions that had not reached it.
-const timelineStatement = `SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)`
-
-// keepTimeline keeps the timeline of a new connection's server, or "" if the server does not say.
-func keepTimeline(ctx context.Context, c *pgx.Conn) error {
-	var timeline string
-	err := c.QueryRow(ctx, timelineStatement, pgx.QueryExecModeSimpleProtocol).Scan(&timeline)
-	c.PgConn().CustomData()[timelineKey] = timeline
-	if err != nil && (c.IsClosed() || ctx.Err() != nil) {
-		return err
-	}
-	return nil
-}
-
-// timeline returns what keepTimeline has kept.
-func timeline(c *pgconn.PgConn) string {
-	t, _ := c.CustomData()[timelineKey].(string)
-	return t
-}
-
 // forgetWarnings is called before the statements that confirmedBy checks.
 func forgetWarnings(c *pgconn.PgConn) { delete(c.CustomData(), warningKey) }
 

@@ -64,7 +64,6 @@ func newPool(ctx context.Context, settings *pgxpool.Config, size int32, shared *
 	settings.MaxConnLifetime, settings.MaxConnLifetimeJitter, settings.MaxConnIdleTime = connLifetime, connJitter, connIdle
 	configure(settings.ConnConfig)
 	on.carry(settings.ConnConfig)
-	settings.AfterConnect = keepTimeline
 	p, err := pgxpool.NewWithConfig(ctx, settings)
 	if err != nil {
 		return nil, err

@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
@@ -192,9 +191,7 @@ func testLostCommit(t *testing.T, mode string) {
 	through += "&default_query_exec_mode=" + mode
 	db, other := openWith(t, Config{URL: through}), openWith(t, Config{URL: direct})
 	insert := func(name string) error {
-		return db.Update(t.Context(), func(tx control.Tx) error {
-			return tx.InsertAccount(t.Context(), &account.Account{ID: id.New(id.Account), Name: name, Tier: account.Scale})
-		})
+		return db.Update(t.Context(), func(tx control.Tx) error { return insertAccount(t, tx, name) })
 	}
 	stored := func(name string) bool {
 		err := other.View(t.Context(), func(tx control.ReadTx) error {

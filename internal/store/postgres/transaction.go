@@ -222,7 +222,7 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	case t.xid == "":
 		return false, db.fail(inDoubt(err))
 	}
-	committed, askErr := db.outcome(t.xid, timeline(t.c.Conn.Conn().PgConn()))
+	committed, askErr := db.outcome(t.xid, t.newest)
 	switch {
 	case askErr != nil:
 		return false, db.fail(inDoubt(errors.Join(err, askErr)))
@@ -254,10 +254,10 @@ func inDoubt(err error) error {
 	return &fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w: %w", control.ErrInDoubt, err)}
 }
 
-// outcome reports whether a transaction whose COMMIT got no response was committed. timeline is that of the server to
-// which COMMIT was sent, or "" if it is unknown. On another timeline, the number may be another transaction's: then
-// outcome returns an error.
-func (db *DB) outcome(xid, timeline string) (committed bool, err error) {
+// outcome reports whether a transaction whose COMMIT got no response was committed. mark is that of its newest change. Only that
+// proves it: a server that has crashed may not have the number xid in its log, and a promoted replica does not have all of them, so
+// that they give it to another transaction. Then, and without a mark, outcome returns an error.
+func (db *DB) outcome(xid string, mark []byte) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	for {
@@ -268,7 +268,7 @@ func (db *DB) outcome(xid, timeline string) (committed bool, err error) {
 			return false, errors.New("the server does not know the transaction any more")
 		}
 		if err == nil && *status == "committed" {
-			err = db.checkTimeline(ctx, timeline)
+			err = db.checkMark(ctx, mark)
 			return err == nil, err
 		}
 		if err == nil && *status != "in progress" {
@@ -285,14 +285,14 @@ func (db *DB) outcome(xid, timeline string) (committed bool, err error) {
 	}
 }
 
-// checkTimeline returns an error unless the server writes the given timeline.
-func (db *DB) checkTimeline(ctx context.Context, timeline string) error {
-	var now string
-	if err := db.writer.QueryRow(ctx, timelineStatement).Scan(&now); err != nil {
+// checkMark returns an error unless the change log has a change with the mark.
+func (db *DB) checkMark(ctx context.Context, mark []byte) error {
+	var has bool
+	if err := db.writer.QueryRow(ctx, `SELECT EXISTS (SELECT FROM changes WHERE mark = $1)`, mark).Scan(&has); err != nil {
 		return err
 	}
-	if timeline == "" || now != timeline {
-		return fmt.Errorf("the transaction belongs to timeline %q, and the server writes %q", timeline, now)
+	if !has {
+		return errors.New("the server has committed a transaction with this number, and its change is not in the change log")
 	}
 	return nil
 }
