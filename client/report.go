@@ -53,7 +53,7 @@ type AuditAction struct {
 	Target     string            `json:"target"` // identifier of the changed record
 	ActorKeyID *string           `json:"actor_key_id"`
 	Actor      *AuditActor       `json:"actor"` // nil in records of versions that did not store it
-	Diff       map[string][2]any `json:"diff"` // values before and after, by field; a secret is ***
+	Diff       map[string][2]any `json:"diff"`  // values before and after, by field; a secret is ***
 }
 
 // AuditFilter restricts AuditLog to matching records. Zero fields match all
