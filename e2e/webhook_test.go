@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -11,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -587,5 +589,47 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 				t.Errorf("%s contains the secret %q", name, secret)
 			}
 		}
+	}
+}
+
+// Guarantee: bytes that a receiver sends unasked are a line of the log at the level debug, in its format, and no line of another
+// form on standard error.
+func TestUnaskedBytesOfAReceiverKeepTheFormOfTheLog(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					_, _ = io.Copy(io.Discard, r.Body)
+					_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nunasked \x1b[31m")
+					_, _ = io.Copy(io.Discard, conn) // until the sender closes
+				}
+			}()
+		}
+	}()
+	s := startServer(t, append(webhookFlags(), "--log-level", "debug", "--log-format", "json")...)
+	s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": "http://" + ln.Addr().String(), "events": []string{"key.created"}})
+	s.newKey(nil)
+	line := ""
+	awaittest.True(t, "the log has the bytes", func() bool {
+		for l := range strings.Lines(s.output.String()) {
+			if strings.Contains(l, "unasked") && strings.HasSuffix(l, "\n") {
+				line = l
+			}
+		}
+		return line != ""
+	})
+	var record struct{ Level string }
+	if err := json.Unmarshal([]byte(line), &record); err != nil || record.Level != "DEBUG" {
+		t.Errorf("got the line %q (%v), want one of JSON with the level DEBUG", line, err)
 	}
 }

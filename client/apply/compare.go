@@ -82,7 +82,8 @@ type Difference struct {
 	plan   *planStep
 	issuer *issuerStep
 
-	comes bool // whether the default plan of the file is one that does not exist before the set is applied
+	coming []string // issuers of the file that do not exist before the set is applied
+	comes  bool     // whether the default plan of the file is one that does not exist before the set is applied
 }
 
 // Label names the gateway, plan or issuer in messages.
@@ -141,7 +142,7 @@ func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := a.lookAtAll(ctx, differences, plans); err != nil {
+	if err := a.lookAtAll(ctx, differences, plans, issuers); err != nil {
 		return nil, err
 	}
 	var deletions []*Difference
@@ -152,7 +153,7 @@ func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) 
 		if err := plans.prune(ctx, a, differences, deletions); err != nil {
 			return nil, err
 		}
-		if err := issuers.prune(ctx, a); err != nil {
+		if err := issuers.prune(ctx, a, differences, deletions); err != nil {
 			return nil, err
 		}
 	}
@@ -160,11 +161,14 @@ func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) 
 }
 
 // lookAtAll asks the server what each of the differences changes.
-func (a *Applier) lookAtAll(ctx context.Context, differences []*Difference, plans *planSet) error {
+func (a *Applier) lookAtAll(ctx context.Context, differences []*Difference, plans *planSet, issuers *issuerSet) error {
 	e := &Errors{Files: len(differences)}
 	for _, d := range differences {
 		d.comes = plans.comes(d.file.config.Gateway.DefaultPlan)
-		err := d.explain(a.look(ctx, d))
+		err := issuers.check(d)
+		if err == nil {
+			err = d.explain(a.look(ctx, d))
+		}
 		if err != nil && !isAboutFile(err) {
 			return &FileError{d.File, d.file.Secrets, err}
 		}
@@ -296,6 +300,9 @@ func (d *Difference) set(p *client.Push) {
 	if d.comes {
 		d.addDefaultPlan()
 	}
+	if len(d.coming) > 0 {
+		d.addIssuers()
+	}
 	d.hide()
 }
 
@@ -310,7 +317,7 @@ func (a *Applier) Changed(ctx context.Context, d *Difference) error {
 	if d.Kind == Issuer {
 		return a.issuerChanged(ctx, d)
 	}
-	now := &Difference{file: d.file, File: d.File, Kind: d.Kind, Action: d.Action, GatewayID: d.GatewayID, comes: d.comes}
+	now := &Difference{file: d.file, File: d.File, Kind: d.Kind, Action: d.Action, GatewayID: d.GatewayID, coming: d.coming, comes: d.comes}
 	if err := a.look(ctx, now); err != nil {
 		return err
 	}

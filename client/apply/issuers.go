@@ -11,15 +11,21 @@ import (
 	"slices"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
 // issuerSet is what applying a set does to issuers. Gateways name issuers, so they come before all gateways and are
 // deleted after them.
 type issuerSet struct {
+	file    *File         // nil if the set has none
 	early   []*Difference // one for each issuer of the file
 	deleted []*Difference
 	others  []client.Issuer // that the file does not name
+
+	// after has the claim iss of each issuer that there is once the set is applied, by its name. It is nil without a file.
+	after map[string]string
 }
 
 // issuerStep is how to carry out a difference of an issuer.
@@ -27,10 +33,11 @@ type issuerStep struct{ want *issuer.FileIssuer }
 
 // compareIssuers compares the issuers of the account with the file of issuers of a set.
 func (a *Applier) compareIssuers(ctx context.Context, set *Set) (*issuerSet, error) {
-	s := &issuerSet{}
+	s := &issuerSet{file: set.Issuers}
 	if set.Issuers == nil {
 		return s, nil
 	}
+	s.after = map[string]string{}
 	present, err := a.issuers(ctx)
 	if err != nil {
 		return nil, err
@@ -49,16 +56,73 @@ func (a *Applier) compareIssuers(ctx context.Context, set *Set) (*issuerSet, err
 			return nil, &FileError{d.File, d.file.Secrets, err}
 		}
 		s.early = append(s.early, d)
+		s.after[want.Name] = want.URL
 		delete(byName, want.Name)
 	}
-	if set.Dir != "" {
-		for i := range present {
-			if byName[present[i].Name] != nil {
-				s.others = append(s.others, present[i])
-			}
+	for i := range present {
+		switch left := &present[i]; {
+		case byName[left.Name] == nil:
+		case set.Dir != "" && a.cfg.Prune:
+			s.others = append(s.others, *left)
+		default:
+			s.after[left.Name] = left.Issuer
 		}
 	}
 	return s, nil
+}
+
+// check checks the issuers that the file of d names against those that there are once the set is applied. Those of them
+// that do not exist yet become d.coming.
+func (s *issuerSet) check(d *Difference) error {
+	if s.file == nil {
+		return nil // the server knows better
+	}
+	names := d.file.config.Gateway.Issuers.Value
+	at := func(n int) (document.Position, string) {
+		return d.file.at("gateway", "issuers"), fmt.Sprintf("gateway.issuers[%d]", n)
+	}
+	first := map[string]string{} // name by claim iss
+	var problems []error
+	for n, name := range names {
+		iss, known := s.after[name]
+		position, field := at(n)
+		other, taken := first[iss]
+		switch {
+		case !known:
+			problems = append(problems, position.Invalid(field, "there is no issuer with the name %q, and %s has none: add it there, or name another one", name, s.file.Name))
+		case taken:
+			problems = append(problems, position.Invalid(field, "has the same value of issuer as %s: a gateway cannot tell their tokens apart, so leave one out", other))
+		default:
+			first[iss] = name
+		}
+		if slices.ContainsFunc(s.early, func(e *Difference) bool { return e.Name == name && e.Action == Create }) {
+			d.coming = append(d.coming, name)
+		}
+	}
+	return fault.Join(problems...)
+}
+
+// withoutComing returns the issuers of the file that exist already.
+func (d *Difference) withoutComing() []string {
+	return slices.DeleteFunc(slices.Clone(d.file.config.Gateway.Issuers.Value), func(name string) bool { return slices.Contains(d.coming, name) })
+}
+
+// addIssuers adds the issuers that tried left out to the changes.
+func (d *Difference) addIssuers() {
+	change := client.SettingChange{Field: "issuers", After: anyOf(d.file.config.Gateway.Issuers.Value)}
+	if left := d.withoutComing(); len(left) > 0 {
+		change.Before = anyOf(left) // unless the server says otherwise
+	}
+	d.addSetting(change)
+}
+
+// anyOf returns a list as JSON decodes it.
+func anyOf(list []string) []any {
+	out := make([]any, len(list))
+	for i, one := range list {
+		out[i] = one
+	}
+	return out
 }
 
 // issuers lists the issuers of the account, newest first.
@@ -196,8 +260,40 @@ func (a *Applier) issuerChanged(ctx context.Context, d *Difference) error {
 	return err
 }
 
+// usersOfIssuers returns a gateway for each issuer that one names once the set is applied, by the names of the issuers.
+func (a *Applier) usersOfIssuers(ctx context.Context, differences, deletions []*Difference) (map[string]string, error) {
+	inUse, settled := map[string]string{}, map[string]bool{}
+	for _, d := range deletions {
+		settled[d.GatewayID] = true
+	}
+	for _, d := range differences {
+		if d.file.config.Gateway.Issuers.Present { // they are checked
+			settled[d.GatewayID] = true
+		}
+	}
+	all, err := a.gateways(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if g := &all[i]; g.Issuers != nil && !settled[g.GatewayID] {
+			for _, name := range *g.Issuers {
+				inUse[name] = label(g.Name, g.GatewayID)
+			}
+		}
+	}
+	return inUse, nil
+}
+
 // prune sets the deletions of the issuers that the file does not name.
-func (s *issuerSet) prune(ctx context.Context, a *Applier) error {
+func (s *issuerSet) prune(ctx context.Context, a *Applier, differences, deletions []*Difference) error {
+	if len(s.others) == 0 {
+		return nil
+	}
+	inUse, err := a.usersOfIssuers(ctx, differences, deletions)
+	if err != nil {
+		return err
+	}
 	slices.SortFunc(s.others, func(x, y client.Issuer) int { return cmp.Compare(x.Name, y.Name) })
 	for i := range s.others {
 		found, etag, err := a.cfg.Client.IssuerWithETag(ctx, s.others[i].IssuerID)
@@ -207,9 +303,13 @@ func (s *issuerSet) prune(ctx context.Context, a *Applier) error {
 		if err != nil {
 			return err
 		}
-		s.deleted = append(s.deleted, &Difference{
+		d := &Difference{
 			Kind: Issuer, Action: Delete, IssuerID: found.IssuerID, Name: found.Name, Gateway: []client.SettingChange{}, Push: noRoutes(), etag: etag, issuer: &issuerStep{},
-		})
+		}
+		if user := inUse[found.Name]; user != "" {
+			return fault.New(fault.Conflict, "--prune would delete %s, but %s names it: take it out of its issuers first, or name the issuer in the file", d.Label(), user)
+		}
+		s.deleted = append(s.deleted, d)
 	}
 	return a.mayDelete(ctx, s.deleted)
 }

@@ -415,9 +415,17 @@ func (a *Applier) userOf(ctx context.Context, planID string) (string, error) {
 	return "", nil
 }
 
-// tried returns the file for a dry run. A plan that does not exist yet is left out of it.
+// tried returns the file for a dry run. A plan and issuers that do not exist yet are left out of it.
 func (d *Difference) tried() []byte {
-	if !d.comes {
+	c := *d.file.config
+	switch {
+	case len(d.coming) > 0:
+		c.Gateway.Issuers = gateway.Member[[]string]{Present: true, Value: d.withoutComing()}
+		if d.comes {
+			c.Gateway.DefaultPlan = gateway.Member[string]{Present: true, Null: true}
+		}
+		return c.Encode()
+	case !d.comes:
 		return d.file.content
 	}
 	if root, err := document.Parse(d.file.content); err == nil {
@@ -426,14 +434,18 @@ func (d *Difference) tried() []byte {
 			return content
 		}
 	}
-	c := *d.file.config // it is written in a way in which it cannot be replaced
+	// It is written in a way in which it cannot be replaced.
 	c.Gateway.DefaultPlan = gateway.Member[string]{Present: true, Null: true}
 	return c.Encode()
 }
 
 // addDefaultPlan adds the default plan, which tried left out, to the changes.
 func (d *Difference) addDefaultPlan() {
-	change := client.SettingChange{Field: "default_plan", After: d.file.config.Gateway.DefaultPlan.Value}
+	d.addSetting(client.SettingChange{Field: "default_plan", After: d.file.config.Gateway.DefaultPlan.Value})
+}
+
+// addSetting adds a change of a setting, in place of what the server said of the file without it.
+func (d *Difference) addSetting(change client.SettingChange) {
 	d.Gateway = slices.DeleteFunc(d.Gateway, func(c client.SettingChange) bool {
 		if c.Field == change.Field {
 			change.Before = c.Before

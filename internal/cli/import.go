@@ -20,11 +20,14 @@ import (
 )
 
 func newImport(a *app) *cobra.Command {
-	return newGroup("import", "Move in from another gateway", newImportKong(a), newImportUnkey(a))
+	return newGroup("import", "Move in from another gateway", newImportKong(a), newImportUnkey(a), newImportCheck(a))
 }
 
 // defaultImportDir is where an import writes.
 const defaultImportDir = "keygate-import"
+
+// originsFile is the file that says where routes come from, for import check.
+const originsFile = "origins.json"
 
 // importRun is a run of an import command.
 type importRun struct {
@@ -156,6 +159,11 @@ func (o *importRun) write(r *moving.Result) error {
 		return err
 	}
 	content := map[string][]byte{"keys.json": keys, "report.txt": r.ReportText()}
+	if r.Origins != nil {
+		if content[originsFile], err = r.OriginsText(); err != nil {
+			return err
+		}
+	}
 	for _, f := range r.Files {
 		content[filepath.Join("gateways", f.Name)] = f.Content
 	}

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,17 @@ func TestImportsAreApplied(t *testing.T) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			s := keygatetest.Start(t)
 			dir := filepath.Join(t.TempDir(), "moving")
+			if status, _, stderr := runAt(s, "import", "kong", name, "--dir", dir); status != 0 {
+				t.Fatalf("keygate import kong %s: got the status %d, want 0:\n%s", name, status, stderr)
+			}
+			gateways := filepath.Join(dir, "gateways")
+			if files, err := os.ReadDir(gateways); err != nil {
+				t.Fatal(err)
+			} else if len(files) > 0 {
+				if status, _, stderr := runAt(s, "config", "apply", gateways, "--dry-run"); status != 0 {
+					t.Errorf("keygate config apply --dry-run: got the status %d, want 0:\n%s", status, stderr)
+				}
+			}
 			if status, _, stderr := runAt(s, "import", "kong", name, "--dir", dir, "--apply"); status != 0 {
 				t.Fatalf("keygate import kong %s --apply: got the status %d, want 0:\n%s", name, status, stderr)
 			}
@@ -58,13 +70,14 @@ func TestImportsAreApplied(t *testing.T) {
 
 // Guarantee: edge.md, section 5: a request that a route of Kong took reaches the service with the path that it had; one whose
 // credential is not carried reaches nothing, whatever its method, also with a key. A caller's old key works in its old header.
+// What a route strips is cut off, lists of addresses hold, and what Kong itself responded to is responded to.
 func TestImportedRoutesServe(t *testing.T) {
 	s := keygatetest.Start(t)
 	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.Method+" "+r.URL.Path)
 	}))
 	t.Cleanup(service.Close)
-	const oldKey = "caller-4d3e2f1a0b9c8d7e"
+	const oldKey, keyAbroad = "caller-4d3e2f1a0b9c8d7e", "abroad-4d3e2f1a0b9c8d7e"
 	dir := t.TempDir()
 	deck := `_format_version: "3.0"
 services:
@@ -82,8 +95,18 @@ services:
   url: ` + service.URL + `/same
   routes:
   - {name: same, hosts: [moved.example], paths: [/same]}
+- name: cut
+  url: ` + service.URL + `/base
+  routes:
+  - {name: cut, hosts: [moved.example], paths: [/v1/cut], plugins: [{name: key-auth}]}
+  - {name: near, hosts: [moved.example], paths: [/near], plugins: [{name: ip-restriction, config: {allow: [127.0.0.1]}}]}
+  - {name: far, hosts: [moved.example], paths: [/far], plugins: [{name: ip-restriction, config: {allow: [192.0.2.0/24]}}]}
+  - {name: none, hosts: [moved.example], paths: [/none], plugins: [{name: ip-restriction, config: {allow: [127.0.0.1], deny: [0.0.0.0/0]}}]}
+  - {name: down, hosts: [moved.example], paths: [/down], plugins: [{name: request-termination}]}
+  - {name: gone, hosts: [moved.example], paths: [/gone], plugins: [{name: key-auth}, {name: request-termination, config: {status_code: 410, message: "use /v1"}}]}
 consumers:
 - {username: caller, keyauth_credentials: [{key: ` + oldKey + `}]}
+- {username: abroad, keyauth_credentials: [{key: ` + keyAbroad + `}], plugins: [{name: ip-restriction, config: {deny: [127.0.0.1]}}]}
 `
 	file := filepath.Join(dir, "kong.yaml")
 	if err := os.WriteFile(file, []byte(deck), 0o600); err != nil {
@@ -94,31 +117,59 @@ consumers:
 	}
 	for _, c := range []struct {
 		method, path string
-		withKey      bool
+		key          string
 		status       int
 		body         string // "" for any
 	}{
-		{"GET", "/api/orders", true, 200, "GET /base/api/orders"},
-		{"GET", "/api/orders", false, 401, ""},
-		{"GET", "/api", true, 200, "GET /base/api"},
-		{"GET", "/api/admin", true, 405, ""},
-		{"DELETE", "/api/admin/users", true, 405, ""},
-		{"GET", "/api/admin-panel", true, 405, ""},
-		{"GET", "/api/admin", false, 401, ""},
-		{"CLOSED", "/api/admin", true, 502, ""},
-		{"GET", "/about", false, 200, "GET /about"},
-		{"GET", "/private", false, 401, ""},
-		{"GET", "/private/notes", true, 405, ""},
-		{"GET", "/same/x", false, 200, "GET /same/x"},
-		{"GET", "/apix", true, 200, "GET /base/apix"},
+		{"GET", "/v1/cut/orders", oldKey, 200, "GET /base/orders"},
+		{"GET", "/v1/cut/", oldKey, 200, "GET /base/"},
+		{"GET", "/v1/cut", oldKey, 200, "GET /base/"},
+		{"GET", "/v1/cut/orders", "", 401, ""},
+		{"GET", "/v1/cut/orders", keyAbroad, 403, ""},
+		{"GET", "/v1/cutter", oldKey, 405, ""},
+		{"GET", "/v1/cutter", "", 401, ""},
+		{"GET", "/near/x", "", 200, "GET /base/x"},
+		{"GET", "/far/x", "", 403, ""},
+		{"GET", "/none", "", 403, ""},
+		{"GET", "/down/x", "", 503, `{"message":"Service unavailable"}`},
+		{"POST", "/downright", "", 503, `{"message":"Service unavailable"}`},
+		{"GET", "/gone", "", 401, ""},
+		{"GET", "/gone", oldKey, 410, `{"message":"use /v1"}`},
+		{"GET", "/api/orders", oldKey, 200, "GET /base/api/orders"},
+		{"GET", "/api/orders", "", 401, ""},
+		{"GET", "/api", oldKey, 200, "GET /base/api"},
+		{"GET", "/api/admin", oldKey, 405, ""},
+		{"DELETE", "/api/admin/users", oldKey, 405, ""},
+		{"GET", "/api/admin-panel", oldKey, 405, ""},
+		{"GET", "/api/admin", "", 401, ""},
+		{"CLOSED", "/api/admin", oldKey, 502, ""},
+		{"GET", "/about", "", 200, "GET /about"},
+		{"GET", "/private", "", 401, ""},
+		{"GET", "/private/notes", oldKey, 405, ""},
+		{"GET", "/same/x", "", 200, "GET /same/x"},
+		{"GET", "/apix", oldKey, 200, "GET /base/apix"},
+		{"GET", "/about//us", "", 400, ""},
+		{"PROPFIND", "/about", "", 405, ""},
 	} {
+		// What a check of an access log says of a request is what the server does.
+		want, line := 0, fmt.Sprintf(`192.0.2.1 - - [30/Nov/2026:10:00:00 +0000] "%s %s HTTP/1.1" 200 12 "-" "curl"`+"\n", c.method, c.path)
+		if c.status == 400 || c.status == 405 {
+			want = 3
+		}
+		if err := os.WriteFile(filepath.Join(dir, "access.log"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, found, stderr := runAt(s, "import", "check", "--dir", filepath.Join(dir, "out"), "--hostname", "moved.example", "--log", filepath.Join(dir, "access.log"))
+		if finding := fmt.Sprintf("%d %s moved.example%s 1\n", c.status, c.method, c.path); c.status != 401 && c.method != "CLOSED" && (got != want || want == 3 && found != finding) {
+			t.Errorf("keygate import check of %s %s: got the status %d and %q, want %d and %q\n%s", c.method, c.path, got, found, want, finding, stderr)
+		}
 		var headers []string
-		if c.withKey {
-			headers = []string{"apikey", oldKey}
+		if c.key != "" {
+			headers = []string{"apikey", c.key}
 		}
 		r := s.Through("moved.example", c.method, c.path, "", "", headers...)
 		if r.Status != c.status || c.body != "" && r.Body != c.body {
-			t.Errorf("%s %s, with a key %t: got %d %q, want %d %q", c.method, c.path, c.withKey, r.Status, r.Body, c.status, c.body)
+			t.Errorf("%s %s, with the key %q: got %d %q, want %d %q", c.method, c.path, c.key, r.Status, r.Body, c.status, c.body)
 		}
 	}
 }

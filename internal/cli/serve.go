@@ -64,6 +64,7 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	_, terminal := terminal.IsTerminal(o.Out)
 	output := telemetry.NewOutput(o.Err)
 	log := telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat)
+	defer telemetry.TakeStandardLog(log)()
 	if _, set := o.Env("GOMEMLIMIT"); !set {
 		if limit, ok := memlimit.Of(os.DirFS("/")); ok {
 			debug.SetMemoryLimit(limit)

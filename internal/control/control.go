@@ -234,6 +234,8 @@ type Service struct {
 	cfg    Config
 	codec  *audit.Codec // of the blocks of the audit log
 	tables *keyedLocks  // by account and gateway: pushes and changes of single routes or settings
+
+	imports *importTable
 }
 
 // New returns a Service. It fails if a required field of cfg is missing.
@@ -263,7 +265,7 @@ func New(cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{cfg: cfg, codec: codec, tables: newKeyedLocks()}, nil
+	return &Service{cfg: cfg, codec: codec, tables: newKeyedLocks(), imports: newImportTable()}, nil
 }
 
 // now returns the time in the form that stores keep: UTC, in whole microseconds.

@@ -17,16 +17,17 @@ import (
 type EndedGateway struct {
 	ID, AccountID string
 	At            time.Time // when it was deleted
-	Call          EndingCall
+	Call          RecordedCall
 	RoutesTo      string // identifier of the last route in the audit log; "" for none
 }
 
-// EndingCall is the call that deletes a gateway, for the audit records of what ends with it.
-type EndingCall struct {
+// RecordedCall is a call that goes on after its response, for the audit records that it writes then.
+type RecordedCall struct {
 	Kind                                                ActorKind
 	KeyID, KeyPrefix, Method, Path, ClientIP, RequestID string
 
-	UserID, UserName string `json:",omitempty"`
+	UserID, UserName string    `json:",omitempty"`
+	UserRole         user.Role `json:",omitempty"`
 }
 
 // One transaction revokes up to endedKeys keys and writes the audit records of up to endedRoutes routes. The call that
@@ -59,12 +60,7 @@ func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := require(m, g.Version); err != nil {
 			return nil, err
 		}
-		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: EndingCall{
-			Kind: actor.Kind, KeyID: actor.KeyID, KeyPrefix: actor.KeyPrefix, Method: actor.Method, Path: actor.Path, ClientIP: actor.ClientIP, RequestID: actor.RequestID,
-		}}
-		if actor.User != nil {
-			e.Call.UserID, e.Call.UserName = actor.User.ID, actor.User.Label()
-		}
+		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: callOf(actor)}
 		if err := w.EndGateway(ctx, &e); err != nil {
 			return nil, err
 		}
@@ -146,7 +142,7 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 			if more = e != nil; err != nil || !more {
 				return err
 			}
-			w := &work{Tx: tx, actor: e.actor(), bounds: &s.cfg.Bounds, now: s.now()}
+			w := &work{Tx: tx, actor: e.Call.actor(e.AccountID), bounds: &s.cfg.Bounds, now: s.now()}
 			more, err = w.endSome(ctx, e)
 			return err
 		})
@@ -158,14 +154,22 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 	return nil
 }
 
-// actor returns who deleted the gateway.
-func (e *EndedGateway) actor() *Actor {
-	by := &Actor{
-		Kind: e.Call.Kind, Account: &account.Account{ID: e.AccountID}, KeyID: e.Call.KeyID, KeyPrefix: e.Call.KeyPrefix,
-		Method: e.Call.Method, Path: e.Call.Path, ClientIP: e.Call.ClientIP, RequestID: e.Call.RequestID,
+func callOf(a *Actor) RecordedCall {
+	c := RecordedCall{Kind: a.Kind, KeyID: a.KeyID, KeyPrefix: a.KeyPrefix, Method: a.Method, Path: a.Path, ClientIP: a.ClientIP, RequestID: a.RequestID}
+	if a.User != nil {
+		c.UserID, c.UserName, c.UserRole = a.User.ID, a.User.Label(), a.User.Role
 	}
-	if e.Call.UserID != "" {
-		by.User = &user.User{ID: e.Call.UserID, Name: e.Call.UserName}
+	return c
+}
+
+// actor returns who made the call.
+func (c *RecordedCall) actor(accountID string) *Actor {
+	by := &Actor{
+		Kind: c.Kind, Account: &account.Account{ID: accountID}, KeyID: c.KeyID, KeyPrefix: c.KeyPrefix,
+		Method: c.Method, Path: c.Path, ClientIP: c.ClientIP, RequestID: c.RequestID,
+	}
+	if c.UserID != "" {
+		by.User = &user.User{ID: c.UserID, Name: c.UserName, Role: c.UserRole}
 	}
 	return by
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
@@ -201,12 +202,22 @@ func (s *Service) DeleteIssuer(ctx context.Context, actor *Actor, issuerID strin
 
 // issuerIsUnused returns fault.Conflict if a gateway names the issuer, which is to be deleted or renamed.
 func (w *work) issuerIsUnused(ctx context.Context, name, what string) error {
-	users, err := w.GatewaysOfIssuer(ctx, w.actor.Account.ID, name, 1)
+	users, err := w.GatewaysOfIssuer(ctx, w.actor.Account.ID, name, maxNamed+1)
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	return fault.New(fault.Conflict, "the issuer is in use and cannot be %s: the gateway %s names it: take it out of issuers there first", what, users[0].ID)
+	named := make([]string, len(users))
+	for n := range users {
+		named[n] = fmt.Sprintf("%s (%s)", users[n].Name, users[n].ID)
+	}
+	if len(named) > maxNamed {
+		named[maxNamed] = "others"
+	}
+	return fault.New(fault.Conflict, "the issuer is in use and cannot be %s: these gateways name it: %s: take it out of their issuers first", what, strings.Join(named, ", "))
 }
+
+// maxNamed is how many gateways an error names.
+const maxNamed = 5
 
 // issuersDiffer returns fault.Conflict if a gateway that names the issuer names another one with the claim iss.
 func (w *work) issuersDiffer(ctx context.Context, name, url string) error {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
@@ -46,4 +47,32 @@ func TestIssuersOfGateways(t *testing.T) {
 	h.must(second(h.DeleteIssuer(ctx(), c, same.ID, nil)))
 	h.must(name())
 	h.must(second(h.DeleteIssuer(ctx(), c, i.ID, nil)))
+}
+
+// Guarantee: a rollback to a revision whose file names issuers names them again; if one is gone, it changes nothing and says which.
+func TestRollbackNamesIssuers(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("acme", "admin")
+	h.issuer(c, "login", login("a"))
+	g := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, gateway.Patch{Name: text("o"), UpstreamURL: text("https://example.com")}, ""))
+	push := func(issuers string) {
+		t.Helper()
+		h.must(second(h.PushConfiguration(ctx(), c, g.ID, []byte("gateway: {issuers: "+issuers+"}\nroutes: []"), false, nil)))
+	}
+	named := func() []string { return must[*gateway.Gateway](h)(h.Gateway(ctx(), c, g.ID)).Requests.Issuers }
+	push("[login]")
+	push("[]")
+	result := must[*control.PushResult](h)(h.Rollback(ctx(), c, g.ID, 1, false, nil))
+	if got := named(); !slices.Equal(got, []string{"login"}) {
+		t.Fatalf("got the issuers %q after a rollback: %+v", got, result)
+	}
+	push("[]")
+	all := must[[]issuer.Issuer](h)(h.Issuers(ctx(), c, control.IssuerFilter{}, control.Page{Limit: 9}))
+	h.must(second(h.DeleteIssuer(ctx(), c, all[0].ID, nil)))
+	for _, dryRun := range []bool{true, false} {
+		problems := fault.ProblemsOf(second(h.Rollback(ctx(), c, g.ID, 1, dryRun, nil)))
+		if len(problems) != 1 || problems[0].Field != "gateway.issuers[0]" || named() != nil {
+			t.Errorf("dry run %t: got %+v and the issuers %q", dryRun, problems, named())
+		}
+	}
 }

@@ -34,12 +34,13 @@ type importedKey struct {
 	key    apikey.Key
 	digest apikey.Digest // of the string
 	field  string        // that has the string or its hash
+	at     int           // in the list
 }
 
 // ImportKeys stores keys that exist already, all or none, and creates owners that do not exist (contract, edge, section 4).
 // The fields of validation errors begin with keys[0]. A key that the account has, or had before it was revoked or
 // replaced in a rotation, is fault.Conflict, with a problem for each of them; what other accounts have does not
-// matter. A NewKey of the result has no Secret. Where only the hash was given, it has the warning apikey.StrengthUnknown.
+// matter. Many keys are stored in pieces, see importInPieces. A NewKey of the result has no Secret. Where only the hash was given, it has the warning apikey.StrengthUnknown.
 func (s *Service) ImportKeys(ctx context.Context, actor *Actor, inputs []ImportInput) ([]NewKey, error) {
 	all, err := readImport(actor, inputs, s.now())
 	if err != nil || onlyChecks(ctx) {
@@ -48,41 +49,55 @@ func (s *Service) ImportKeys(ctx context.Context, actor *Actor, inputs []ImportI
 			return err
 		})
 	}
+	if len(all) > importPiece {
+		return s.importInPieces(ctx, actor, all)
+	}
 	return inTx(ctx, s, actor, func(w *work) ([]NewKey, error) {
 		plans, err := findReferences(ctx, w, actor, all)
 		if err != nil {
 			return nil, err
 		}
-		digests, err := w.digestsOf(ctx, all)
+		digests, err := digestsOf(ctx, w, actor, all)
 		if err != nil {
 			return nil, err
 		}
-		bytes := int64(0)
-		for i := range all {
-			bytes += keyBytes(&all[i].key)
-		}
-		if err := s.roomForKeys(ctx, w, int64(len(all)), bytes); err != nil {
-			return nil, err
-		}
-		if err := s.roomForEvent(actor); err != nil {
+		if err := s.roomForImport(ctx, w, all); err != nil {
 			return nil, err
 		}
 		owners, err := w.ownersOf(ctx, all)
 		if err != nil {
 			return nil, err
 		}
-		made := make([]NewKey, len(all))
-		for i := range all {
-			made[i].Key = all[i].key
-			made[i].Digest = digests[i]
-			all[i].in.Plan.put(plans[i], &made[i].PlanID, &made[i].Plan)
-		}
+		made := newKeys(all, plans, digests)
 		if err := w.storeImport(ctx, made, owners); err != nil {
 			return nil, err
 		}
 		s.warnOfImport(made, all, owners)
 		return made, nil
 	})
+}
+
+// roomForImport checks that the actor's account may have the keys in addition to its keys.
+func (s *Service) roomForImport(ctx context.Context, w *work, all []importedKey) error {
+	bytes := int64(0)
+	for i := range all {
+		bytes += keyBytes(&all[i].key)
+	}
+	if err := s.roomForKeys(ctx, w, int64(len(all)), bytes); err != nil {
+		return err
+	}
+	return s.roomForEvent(w.actor)
+}
+
+// newKeys returns the keys with their plans and digests, but without identifiers.
+func newKeys(all []importedKey, plans []*plan.Plan, digests []apikey.Digest) []NewKey {
+	made := make([]NewKey, len(all))
+	for i := range all {
+		made[i].Key = all[i].key
+		made[i].Digest = digests[i]
+		all[i].in.Plan.put(plans[i], &made[i].PlanID, &made[i].Plan)
+	}
+	return made
 }
 
 // ownersOf returns the owners that the keys name, by their external IDs. Those that do not exist are new, and have no
@@ -124,15 +139,11 @@ func (w *work) ownersOf(ctx context.Context, all []importedKey) (map[string]*own
 // storeImport stores the keys, and those of their owners that are new. Everything has been read before. The change log
 // comes last, because its head is held from then on.
 func (w *work) storeImport(ctx context.Context, keys []NewKey, owners map[string]*owner.Owner) error {
-	var added []string
-	for _, name := range slices.Sorted(maps.Keys(owners)) {
-		if o := owners[name]; o.ID == "" {
-			if err := w.storeNewOwner(ctx, o); err != nil {
-				return err
-			}
-			added = append(added, o.ID)
-		}
+	added, err := w.storeOwners(ctx, owners)
+	if err != nil {
+		return err
 	}
+	ids := make([]string, len(keys))
 	for i := range keys {
 		k := &keys[i].Key
 		if o := owners[k.Owner]; o != nil {
@@ -144,18 +155,25 @@ func (w *work) storeImport(ctx context.Context, keys []NewKey, owners map[string
 		if err := w.audit(ctx, audit.KeyImport, k.ID, k.GatewayID, keyDiff(nil, k)); err != nil {
 			return err
 		}
+		ids[i] = k.ID
 	}
-	for _, ownerID := range added {
-		if err := w.changed(ctx, snapshot.OwnerChange, ownerID); err != nil {
-			return err
+	if err := w.allChanged(ctx, snapshot.OwnerChange, added); err != nil {
+		return err
+	}
+	return w.allChanged(ctx, snapshot.ImportChange, ids)
+}
+
+// storeOwners stores those of the owners that are new, and returns their identifiers. Their change log is the caller's.
+func (w *work) storeOwners(ctx context.Context, owners map[string]*owner.Owner) (added []string, err error) {
+	for _, name := range slices.Sorted(maps.Keys(owners)) {
+		if o := owners[name]; o.ID == "" {
+			if err := w.storeNewOwner(ctx, o); err != nil {
+				return nil, err
+			}
+			added = append(added, o.ID)
 		}
 	}
-	for i := range keys {
-		if err := w.changed(ctx, changeOfKey(&keys[i].Key, false), keys[i].ID); err != nil {
-			return err
-		}
-	}
-	return nil
+	return added, nil
 }
 
 // warnOfImport sets the warnings about imported keys.
@@ -186,6 +204,7 @@ func readImport(actor *Actor, inputs []ImportInput, now time.Time) ([]importedKe
 	first := make(map[apikey.Digest]int, len(inputs))
 	for i := range inputs {
 		k, err := inputs[i].read(actor, now)
+		k.at = i
 		if k.field != "" { // the digest is known
 			if same, twice := first[k.digest]; twice {
 				err = fault.Join(err, fault.Invalid(k.field, "is the same key as keys[%d]: leave one of them out", same))
@@ -268,16 +287,16 @@ func findReferences(ctx context.Context, tx ReadTx, actor *Actor, all []imported
 
 // digestsOf returns the digests under which the account stores the keys. If it has one of them in whatever state, or a key
 // of Keygate with the same string, the error is fault.Conflict and lists them.
-func (w *work) digestsOf(ctx context.Context, all []importedKey) ([]apikey.Digest, error) {
-	of, ok := id.Parse(id.Account, w.actor.Account.ID)
+func digestsOf(ctx context.Context, tx KeyReader, actor *Actor, all []importedKey) ([]apikey.Digest, error) {
+	of, ok := id.Parse(id.Account, actor.Account.ID)
 	if !ok {
-		return nil, fmt.Errorf("import keys: %q is not an account ID", w.actor.Account.ID)
+		return nil, fmt.Errorf("import keys: %q is not an account ID", actor.Account.ID)
 	}
 	digests := make([]apikey.Digest, 2*len(all))
 	for i := range all {
 		digests[i], digests[len(all)+i] = apikey.ImportedDigest(of, all[i].digest), all[i].digest
 	}
-	have, err := w.HaveDigests(ctx, w.actor.Account.ID, digests)
+	have, err := tx.HaveDigests(ctx, actor.Account.ID, digests)
 	if err != nil {
 		return nil, err
 	}
@@ -291,7 +310,7 @@ func (w *work) digestsOf(ctx context.Context, all []importedKey) ([]apikey.Diges
 			continue
 		}
 		conflict.Problems = append(conflict.Problems, fault.Problem{
-			Field: fmt.Sprintf("keys[%d].%s", i, all[i].field), Message: "the account has this key, or had it before it was revoked or replaced: leave it out",
+			Field: fmt.Sprintf("keys[%d].%s", all[i].at, all[i].field), Message: "the account has this key, or had it before it was revoked or replaced, or imports it in another call: leave it out",
 		})
 	}
 	if len(conflict.Problems) > 0 {

@@ -237,6 +237,15 @@ func (s *Service) issue(ctx context.Context, w *work, k apikey.Key, secret strin
 // storeNewKey stores k, which has a digest, with a new identifier and bucket unless it has them, and raises key.created. The
 // change log is the caller's.
 func (w *work) storeNewKey(ctx context.Context, k *apikey.Key) error {
+	w.identify(k)
+	if err := w.InsertKey(ctx, k); err != nil {
+		return err
+	}
+	return w.raise(ctx, event.KeyCreated, k.EventData())
+}
+
+// identify gives a new key its identifier and bucket, unless it has them, and its account and time.
+func (w *work) identify(k *apikey.Key) {
 	if k.ID == "" {
 		k.ID = id.NewAt(id.Key, w.now)
 	}
@@ -244,10 +253,6 @@ func (w *work) storeNewKey(ctx context.Context, k *apikey.Key) error {
 	k.CreatedAt = w.now
 	k.Version = 1
 	k.BucketID = cmp.Or(k.BucketID, k.ID)
-	if err := w.InsertKey(ctx, k); err != nil {
-		return err
-	}
-	return w.raise(ctx, event.KeyCreated, k.EventData())
 }
 
 // changeOfKey returns the kind of change that stores k. byHolder says that its holder has made it.

@@ -61,7 +61,7 @@ type MaintenanceConfig struct {
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
 // disabled and deleted endpoints, removes records after their retention and all records of deleted accounts, finishes
-// the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
+// the deletion of gateways and imports of keys, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg   MaintenanceConfig
 	work  []periodic
@@ -93,6 +93,7 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 		{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: cfg.Log},
 		{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: cfg.Log},
 		{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: cfg.Log},
+		{name: "finishing imports of keys", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishImports, log: cfg.Log},
 		{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: cfg.Log},
 	}
 	return m, nil

@@ -52,6 +52,7 @@ type ReadTx interface {
 	RepositoryReader
 	CanaryReader
 	KeyReader
+	ImportReader
 	OwnerReader
 	PlanReader
 	IssuerReader
@@ -78,6 +79,7 @@ type Tx interface {
 	RepositoryStore
 	CanaryStore
 	KeyStore
+	ImportStore
 	OwnerStore
 	PlanStore
 	IssuerStore

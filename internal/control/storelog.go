@@ -49,6 +49,9 @@ type ChangeLog interface {
 	// AppendChange appends an entry and returns its sequence number, or 0 if the entry gets a number only when the
 	// transaction commits.
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
+	// AppendChanges appends an entry of kind k for each of the records, of which there must be one, and returns the sequence
+	// number of the first, which those of the others follow, or 0 as AppendChange.
+	AppendChanges(ctx context.Context, k snapshot.ChangeKind, recordIDs []string) (first int64, err error)
 	// AppendRevocation appends a KeyChange by which a key with the given digest is revoked. Other nodes
 	// refuse the key before they read any record.
 	AppendRevocation(ctx context.Context, keyID string, digest apikey.Digest) (seq int64, err error)

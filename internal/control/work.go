@@ -328,6 +328,22 @@ func (w *work) changed(ctx context.Context, k snapshot.ChangeKind, recordID stri
 	return err
 }
 
+// allChanged appends an entry about each of the records to the change log. There may be none.
+func (w *work) allChanged(ctx context.Context, k snapshot.ChangeKind, recordIDs []string) error {
+	if len(recordIDs) == 0 {
+		return nil
+	}
+	first, err := w.AppendChanges(ctx, k, recordIDs)
+	for i, recordID := range recordIDs {
+		c := snapshot.Change{Kind: k, ID: recordID}
+		if first > 0 {
+			c.Seq = first + int64(i)
+		}
+		w.changes = append(w.changes, c)
+	}
+	return err
+}
+
 // revoked appends the revocation of a key to the change log.
 func (w *work) revoked(ctx context.Context, k *apikey.Key) error {
 	seq, err := w.AppendRevocation(ctx, k.ID, k.Digest)

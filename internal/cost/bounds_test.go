@@ -3,6 +3,7 @@ package cost_test
 import (
 	"bytes"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -89,7 +90,7 @@ func TestEncodings(t *testing.T) {
 func TestMaxRead(t *testing.T) {
 	p := cost.Compile(mustRead(t, one))
 	const start, end = `{"a":7,"b":"`, `"}`
-	fits := []byte(start + strings.Repeat("x", cost.MaxRead-len(start+end)) + end)
+	fits := []byte(start + string(filler("xyzw", cost.MaxRead-len(start+end))) + end)
 	for _, tc := range []struct {
 		name string
 		body []byte
@@ -97,7 +98,7 @@ func TestMaxRead(t *testing.T) {
 	}{
 		{"16 MiB", fits, "7 "},
 		{"a byte more", append(bytes.Clone(fits), ' '), "9000 too_long"},
-		{"a figure beyond", append(bytes.Repeat([]byte{' '}, cost.MaxRead), `{"a":7}`...), "9000 too_long"},
+		{"a figure beyond", append(filler(" \n\t\r", cost.MaxRead), `{"a":7}`...), "9000 too_long"},
 	} {
 		if got := result(p, plainJSON, "", tc.body); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
@@ -140,6 +141,27 @@ func TestHollowBodies(t *testing.T) {
 			t.Errorf("%s: got %d units, reason %q; want the maximum, since it is too long", name, units, reason)
 		}
 		r.Close()
+	}
+}
+
+// Guarantee: reading a compressed body takes time for the bytes that it has, and not for those that it decodes to: a body that
+// gzip has made a thousandth of its size is too long soon, and one of which it has left a thirtieth is read to its end.
+func TestInflatedBodies(t *testing.T) {
+	p := cost.Compile(mustRead(t, `[{"meter":"t","max":9000,"from":{"json":{"a":1}}}]`))
+	line := []byte("{\"a\":1}\n")
+	for _, tc := range []struct {
+		name   string
+		body   []byte
+		reason cost.Reason
+	}{
+		{"256 KiB of one line", bytes.Repeat(line, 256<<10/len(line)), cost.None},
+		{"8 MiB of one line", bytes.Repeat(line, 8<<20/len(line)), cost.TooLong},
+		{"8 MiB that gzip makes a thirtieth", append([]byte(`{"a":1}`), filler(" \n\t\r", 8<<20)...), cost.None},
+	} {
+		body := gzipped(tc.body)
+		if _, reason := resultOfGzip(p, body); reason != tc.reason {
+			t.Errorf("%s in %d bytes: got reason %q, want %q", tc.name, len(body), reason, tc.reason)
+		}
 	}
 }
 
@@ -237,4 +259,21 @@ func TestExplained(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
 		}
 	}
+}
+
+func resultOfGzip(p *cost.Program, body []byte) (units int64, reason cost.Reason) {
+	r := p.Reader(plainJSON, "gzip")
+	defer r.Close()
+	r.Write(body)
+	return r.Result(0, cost.End{Status: 200, Whole: true})
+}
+
+// filler returns n of the four characters, of which gzip leaves about a thirtieth.
+func filler(characters string, n int) []byte {
+	b := bytes.Repeat([]byte{characters[0]}, n)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := 0; i < n; i += 40 + random.IntN(20) {
+		b[i] = characters[1+random.IntN(3)]
+	}
+	return b
 }

@@ -10,8 +10,7 @@ import (
 // gunzip decodes gzip as it comes. A decoder reads from an io.Reader and cannot stop in the middle, so it runs in a
 // coroutine (iter.Pull), to which each Write switches, and which switches back when it has used the piece. Nothing runs
 // at the same time, and nothing waits for a scheduler. The coroutine is made for each response, since nothing ends one
-// that a pool forgets; the decoder with its window of 32 KiB is kept. One piece may decode to all of MaxRead, which takes
-// some tens of milliseconds, once in a response.
+// that a pool forgets; the decoder with its window of 32 KiB is kept. A piece decodes to maxRatio times its size and freeRead at most.
 type gunzip struct {
 	decoder gzip.Reader
 	input   []byte
@@ -58,6 +57,10 @@ func (g *gunzip) run(r *Reader) iter.Seq[struct{}] {
 			var n int
 			n, err = g.decoder.Read(g.output[:])
 			if n > 0 && !r.read(g.output[:n]) {
+				return
+			}
+			if r.isInflated() {
+				r.stop(TooLong)
 				return
 			}
 		}

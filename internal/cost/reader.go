@@ -121,6 +121,17 @@ func (r *Reader) isHollow() bool {
 	return r.packed > MaxRead || r.packed > some && MaxRead-r.left < r.packed/2
 }
 
+// Bounds of what a compressed body may decode to (docs/limits.md). gzip makes up to 1,000 bytes of one; JSON and events take
+// a fifth to a thirtieth of their size.
+const (
+	freeRead = 256 << 10 // bytes that may always be decoded
+	maxRatio = 64        // bytes for each byte of the body beyond
+)
+
+// isInflated reports whether the compressed body has decoded to much more than it has itself: a few KB of it would take as
+// much time as MaxRead bytes.
+func (r *Reader) isInflated() bool { return MaxRead-r.left > freeRead+maxRatio*r.packed }
+
 // read reads a piece of the decoded body. It reports whether there is more to read.
 func (r *Reader) read(b []byte) bool {
 	if r.form == formOther {

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/moving"
@@ -24,6 +26,7 @@ type model struct {
 
 type modelService struct {
 	plugin string
+	path   string // of its URL
 	routes []modelRoute
 }
 
@@ -45,6 +48,9 @@ const (
 	more
 )
 
+// Plugins of the model that refuse by the address, and that respond in place of the service.
+const listed, terminated = "ip-restriction", "request-termination"
+
 func needsOf(plugin string) needs {
 	return map[string]needs{"": nothing, "key-auth": someKey, "acl": keyOfGroup, "jwt": more, "odd": more}[plugin]
 }
@@ -63,12 +69,14 @@ func (m *model) file() string {
 			b.WriteString(indent + "- name: key-auth\n" + indent + "- name: acl\n" + indent + "  config: {allow: [staff]}\n")
 		case "odd":
 			b.WriteString(indent + "- name: of-our-own\n")
+		case listed:
+			b.WriteString(indent + "- name: ip-restriction\n" + indent + "  config: {allow: [10.0.0.0/8, 192.0.2.0/24], deny: [192.0.0.0/16]}\n")
 		default:
 			b.WriteString(indent + "- name: " + plugin + "\n")
 		}
 	}
 	for i, s := range m.services {
-		fmt.Fprintf(&b, "- name: s%d\n  url: http://s%d.internal\n", i, i)
+		fmt.Fprintf(&b, "- name: s%d\n  url: http://s%d.internal%s\n", i, i, s.path)
 		plugins("  ", s.plugin)
 		b.WriteString("  routes:\n")
 		for _, r := range s.routes {
@@ -94,6 +102,10 @@ const visitorKey, clerkKey = "visitor-0123456789abcdef", "clerk-0123456789abcdef
 // found is a path of a route that matches a request.
 type found struct {
 	service              int
+	path                 string // that the service gets
+	bare                 bool   // that of the service alone, behind which Keygate may send a slash
+	inside               bool   // only from an address of listed
+	answered             bool   // by Kong
 	needs                needs
 	weight               int
 	plain, regex, header bool
@@ -109,6 +121,8 @@ func (m *model) route(host, method, path string, header bool) (all []found) {
 			f := found{service: i, needs: needsOf(r.plugin)}
 			// A plugin of the route replaces the one of the same name of the service; others add up.
 			f.needs = max(f.needs, needsOf(s.plugin), needsOf(m.global))
+			plugins := []string{r.plugin, s.plugin, m.global}
+			f.inside, f.answered = slices.Contains(plugins, listed), slices.Contains(plugins, terminated)
 			if len(r.hosts) > 0 {
 				f.weight++
 				if f.plain = slices.Contains(r.hosts, host); !f.plain && !(slices.Contains(r.hosts, "*.test") && strings.HasSuffix(host, ".test")) {
@@ -128,21 +142,35 @@ func (m *model) route(host, method, path string, header bool) (all []found) {
 				}
 			}
 			if len(r.paths) == 0 {
+				f.path = s.path + path
 				best = append(best, f)
 				continue
 			}
 			f.weight++
 			for _, p := range r.paths {
 				one := f
-				one.length = len(p)
+				one.length, one.path = len(p), s.path+path
+				taken := p
 				one.loose = one.loose || slices.Contains(looseModelPaths, p)
 				if expression, ok := strings.CutPrefix(p, "~"); ok {
 					one.regex = true
-					if !regexp.MustCompile("^(?:" + expression + ")").MatchString(path) {
+					matched := regexp.MustCompile("^(?:" + expression + ")").FindStringIndex(path)
+					if matched == nil {
 						continue
 					}
+					taken = path[:matched[1]]
 				} else if !strings.HasPrefix(path, p) {
 					continue
+				}
+				if r.strip && taken != "/" {
+					switch rest := strings.TrimPrefix(path, taken); {
+					case rest != "":
+						one.path = s.path + "/" + strings.TrimPrefix(rest, "/")
+					case s.path == "" || strings.HasSuffix(path, "/"):
+						one.path = s.path + "/"
+					default:
+						one.path, one.bare = s.path, true
+					}
 				}
 				best = append(best, one)
 			}
@@ -215,17 +243,26 @@ func readResult(t *rapid.T, r *moving.Result) *made {
 	return m
 }
 
-// forward returns where Keygate sends a request with a key, or without one for ""; -1 if it does not.
-func (m *made) forward(host, method, path, key string) int {
+// forward returns where Keygate sends a request with a key, or without one for "", and with which path; -1 if it does not, or
+// responds itself.
+func (m *made) forward(t *rapid.T, host, method, path, key string, inside bool) (service int, to string) {
 	if m.byHost[host] == nil {
 		host = ""
 	}
 	if m.byHost[host] == nil {
-		return -1
+		return -1, ""
 	}
+	allows := func(allow, deny []string) bool {
+		list, err := addrlist.Compile(addrlist.Lists{Allow: allow, Deny: deny})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Allows(netip.MustParseAddr(map[bool]string{true: "10.1.2.3", false: "192.0.2.1"}[inside]))
+	}
+	g := &m.docs[host].Gateway
 	list := m.byHost[host].Find(path)
-	if list == nil {
-		return -1
+	if list == nil || !allows(g.AllowIPs.Value, g.DenyIPs.Value) {
+		return -1, ""
 	}
 	var route *gateway.RouteSpec
 	for i := range *list {
@@ -238,21 +275,28 @@ func (m *made) forward(host, method, path, key string) int {
 			route = r
 		}
 	}
-	if route == nil {
-		return -1
+	if route == nil || route.Handling.Responds() {
+		return -1, ""
 	}
 	if route.Auth == gateway.AuthKey {
 		digest := sha256.Sum256([]byte(key))
 		scopes, known := m.scopes[hex.EncodeToString(digest[:])]
 		if !known || !scopes.Allows(method, path) {
-			return -1
+			return -1, ""
 		}
 	}
-	return m.service(host, route.Upstream)
+	if h := route.Handling; h != nil {
+		if !allows(h.AllowIPs, h.DenyIPs) {
+			return -1, ""
+		}
+		path, _ = gateway.StripSegments(path, strings.Count(h.StripPrefix, "/"))
+	}
+	service, base := m.service(host, route.Upstream)
+	return service, base + path
 }
 
-// service returns the number of the service that an upstream is.
-func (m *made) service(host, upstream string) int {
+// service returns the number of the service that an upstream is, and its path.
+func (m *made) service(host, upstream string) (n int, path string) {
 	g := &m.docs[host].Gateway
 	url := g.UpstreamURL.Value
 	for _, u := range g.Upstreams.Value {
@@ -260,11 +304,11 @@ func (m *made) service(host, upstream string) int {
 			url = u.Targets.Value[0].URL
 		}
 	}
-	n := -1
 	if _, err := fmt.Sscanf(url, "http://s%d.internal", &n); err != nil {
-		return -1
+		return -1, ""
 	}
-	return n
+	_, path, _ = strings.Cut(url, ".internal")
+	return n, path
 }
 
 var modelPaths = []string{
@@ -274,14 +318,14 @@ var modelPaths = []string{
 var looseModelPaths = []string{`~/a/\d+$`, "~/a.c", `~/(?<one>[^/]+)/(?<two>\w+)/c$`, "~/a/(x|b)"}
 
 func drawModel(t *rapid.T) *model {
-	plugins := rapid.SampledFrom([]string{"", "", "key-auth", "acl", "jwt", "odd"})
-	m := &model{global: rapid.SampledFrom([]string{"", "", "", "", "key-auth", "jwt"}).Draw(t, "global")}
+	plugins := rapid.SampledFrom([]string{"", "", "key-auth", "acl", "jwt", "odd", listed, terminated})
+	m := &model{global: rapid.SampledFrom([]string{"", "", "", "", "key-auth", "jwt", listed}).Draw(t, "global")}
 	n := 0
 	for range rapid.IntRange(1, 3).Draw(t, "services") {
-		s := modelService{plugin: plugins.Draw(t, "of the service")}
+		s := modelService{plugin: plugins.Draw(t, "of the service"), path: rapid.SampledFrom([]string{"", "", "/s", "/a"}).Draw(t, "path of the service")}
 		for range rapid.IntRange(1, 3).Draw(t, "routes") {
 			n++
-			r := modelRoute{name: fmt.Sprintf("r%d", n), plugin: plugins.Draw(t, "of the route"), strip: rapid.IntRange(0, 5).Draw(t, "strip") == 0, header: rapid.IntRange(0, 7).Draw(t, "header") == 0}
+			r := modelRoute{name: fmt.Sprintf("r%d", n), plugin: plugins.Draw(t, "of the route"), strip: rapid.IntRange(0, 2).Draw(t, "strip") == 0, header: rapid.IntRange(0, 7).Draw(t, "header") == 0}
 			r.paths = rapid.SliceOfNDistinct(rapid.SampledFrom(modelPaths), 0, 2, rapid.ID[string]).Draw(t, "paths")
 			r.methods = rapid.SampledFrom([][]string{nil, nil, {"GET"}, {"POST", "GET"}, {"HEAD"}}).Draw(t, "methods")
 			r.hosts = rapid.SampledFrom([][]string{nil, nil, nil, {"x.test"}, {"x.test", "y.test"}, {"*.test"}, {"localhost"}}).Draw(t, "hosts")
@@ -293,7 +337,8 @@ func drawModel(t *rapid.T) *model {
 }
 
 // Guarantee: edge.md, section 5: no request passes Keygate that needed more in Kong. One that needed a key needs one of the
-// same consumers, one that needed anything else does not pass, and one that passes reaches the service that it reached.
+// same consumers, one that needed an address of a list needs one, one that Kong itself responded to and one that needed anything
+// else does not pass, and one that passes reaches the service that it reached, with the path that it had.
 func TestNoRequestNeedsLess(t *testing.T) {
 	hosts := []string{"x.test", "y.test", "z.test", "localhost", "other.example"}
 	methods := []string{"GET", "POST", "HEAD", "DELETE"}
@@ -331,19 +376,21 @@ func TestNoRequestNeedsLess(t *testing.T) {
 
 func checkRequest(t *rapid.T, m *model, keygate *made, host, method, path string, header bool, show func() string) {
 	may := m.route(host, method, path, header)
-	for _, key := range []string{"", visitorKey, clerkKey} {
-		to := keygate.forward(host, method, path, key)
+	for i, key := range []string{"", visitorKey, clerkKey, "", visitorKey, clerkKey} {
+		inside := i < 3
+		to, sent := keygate.forward(t, host, method, path, key, inside)
 		if to < 0 {
 			continue
 		}
-		request := fmt.Sprintf("%s %s of %s, header %t, key %q", method, path, host, header, key)
+		passes := func(f found) bool { return passes(f.needs, key) && (inside || !f.inside) && !f.answered }
+		request := fmt.Sprintf("%s %s of %s, header %t, key %q, inside %t", method, path, host, header, key, inside)
 		if method == "HEAD" && len(may) == 0 {
 			continue // Kong does not take HEAD for GET
 		}
 		if header && len(may) > 0 && may[0].header {
 			// A route of a header is not carried: the request goes where it would without the header, if that needs no less.
 			for _, f := range may {
-				if !passes(f.needs, key) {
+				if !passes(f) {
 					t.Fatalf("%s passes, and needed %d in Kong\n%s", request, f.needs, show())
 				}
 			}
@@ -357,13 +404,14 @@ func checkRequest(t *rapid.T, m *model, keygate *made, host, method, path string
 		}
 		reaches := false
 		for _, f := range may {
-			if !passes(f.needs, key) {
+			if !passes(f) {
 				t.Fatalf("%s passes, and needed %d in Kong\n%s", request, f.needs, show())
 			}
-			reaches = reaches || f.service == to || f.loose
+			isSent := f.path == sent || f.bare && f.path+"/" == sent
+			reaches = reaches || f.service == to && isSent || f.loose
 		}
 		if !reaches {
-			t.Fatalf("%s reaches s%d, which it did not in Kong\n%s", request, to, show())
+			t.Fatalf("%s reaches s%d with %s, which it did not in Kong: %+v\n%s", request, to, sent, may, show())
 		}
 	}
 }

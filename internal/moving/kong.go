@@ -76,7 +76,20 @@ func Kong(decks ...*Deck) (*Result, error) {
 	for i, d := range decks {
 		files[i] = d.name
 	}
-	return &Result{Files: list, Keys: keys, Report: k.sorted(files)}, nil
+	return &Result{Files: list, Keys: keys, Report: k.sorted(files), Origins: k.origins()}, nil
+}
+
+// origins returns where the routes of all gateways come from.
+func (k *kong) origins() []Origin {
+	list := []Origin{}
+	for _, g := range k.gateways {
+		for _, e := range g.entries {
+			if e.of != nil && e.of.name+e.of.id != "" {
+				list = append(list, Origin{Gateway: g.name, Path: e.pattern.String(), Methods: e.methods, Name: e.of.name, ID: e.of.id})
+			}
+		}
+	}
+	return list
 }
 
 // merge puts the objects of all files together, and resolves references between them.
@@ -312,7 +325,10 @@ func (k *kong) examine(r *route) *examined {
 	case r.service == nil && r.serviceRef != "":
 		lose("its service "+short(r.serviceRef)+" is not in the files", "give the file with the service, too")
 	case r.service == nil:
-		lose("it has no service", "add a route for what its plugins do")
+		if s.answer == nil {
+			lose("it has no service", "add a route for what its plugins do")
+		}
+	case s.answer != nil: // the service gets no requests
 	case k.unlocated[r.service].why != "":
 		lose("its service is not carried: "+k.unlocated[r.service].why, k.unlocated[r.service].remedy)
 	case k.addresses[r.service].upstream != nil && len(k.addresses[r.service].upstream.targets) == 0:
@@ -358,8 +374,8 @@ func (k *kong) readPaths(s *examined) {
 		}
 		one.text, one.line = p.text, p.line
 		one.base = k.pathOf(s)
-		if one.why == "" && !s.keepPath {
-			one.base, one.reason = strip(one.base, &one.matcher)
+		if one.why == "" && !s.keepPath && s.answer == nil {
+			one.strip()
 		}
 		s.routePaths = append(s.routePaths, one)
 	}
@@ -373,16 +389,35 @@ func (k *kong) pathOf(s *examined) string {
 	return k.addresses[s.service].path
 }
 
-// strip returns the path that an upstream needs before the path of a request, so that the service gets what it got from a
-// route that strips its own path.
-func strip(path string, s *matcher) (base string, l reason) {
-	if s.prefix == "/" && !s.regex {
-		return path, reason{}
+// strip sets how the service gets what it got from a route that strips its own path.
+func (sp *routePath) strip() {
+	switch rest, ok := strings.CutSuffix(sp.base, sp.prefix); {
+	case sp.prefix == "/" && !sp.regex:
+	case ok && !sp.regex && !strings.HasSuffix(sp.prefix, "/"):
+		sp.base, sp.stripped = rest, byBase // the service has the path that was stripped
+	case sp.ragged:
+		sp.reason = reason{
+			"what it strips from requests (strip_path) is what its regular expression matches, and Keygate cuts off whole segments of a path alone",
+			"add the route with strip_prefix; or let the service take requests with the path, set strip_path: false and import again",
+		}
+	default:
+		sp.stripped = bySegments
 	}
-	if rest, ok := strings.CutSuffix(path, s.prefix); ok && !s.regex && !strings.HasSuffix(s.prefix, "/") {
-		return rest, reason{} // the service has the path that was stripped
+}
+
+// cutAt returns how many segments are cut off the paths of p for the service, or -1 if it would not get what it got.
+func (sp *routePath) cutAt(p pattern) int {
+	if sp.stripped == not {
+		return 0
 	}
-	return path, reason{"it strips its path from requests (strip_path), and Keygate cuts off whole segments alone", "add the route with strip_prefix; or let the service take requests with the path, set strip_path: false and import again"}
+	switch n, ok := sp.cut(p); {
+	case !ok:
+		return -1
+	case sp.stripped == byBase:
+		return 0
+	default:
+		return n
+	}
 }
 
 // build makes the tables of routes. A route that acl restricts is left out if the scopes of keys cannot say so; then the
@@ -411,23 +446,40 @@ func (s *examined) object(i int) string {
 
 // reportRoutes adds the lines of routes and services.
 func (k *kong) reportRoutes() {
-	routes, carried := map[*service]int{}, map[*service]int{}
+	counts := map[*service]*routeCounts{nil: {}}
+	for _, s := range k.services {
+		counts[s] = &routeCounts{}
+	}
+	shed := false
 	for _, s := range k.states {
-		routes[s.service]++
+		n := counts[s.service]
+		n.all++
 		some := false
 		for i := range s.routePaths {
-			some = some || s.routePaths[i].emitted
+			sp := &s.routePaths[i]
+			some = some || sp.emitted
+			if sp.emitted && sp.shed && !shed {
+				shed = true
+				name := short(cmp.Or(sp.prefix, strings.TrimPrefix(sp.text, "~")))
+				k.changed(at{s.file, cmp.Or(sp.line, s.line)}, "prefixes", "%s is that path and all below it; the prefix of Kong took %s-old too, which is a 404 where no other route takes it. So it is with all prefixes", name, name)
+			}
 		}
-		if some {
-			carried[s.service]++
+		switch {
+		case some && s.answer == nil:
+			n.forwarded++
+		case some:
+			n.answered++
 		}
 		k.reportRoute(s)
 	}
 	for _, s := range k.services {
-		k.reportService(s, routes[s], carried[s])
+		k.reportService(s, counts[s])
 	}
 	used := map[*upstream]bool{}
-	for s := range carried {
+	for s, n := range counts {
+		if n.forwarded == 0 {
+			continue
+		}
 		if s != nil && k.addresses[s].upstream != nil {
 			used[k.addresses[s].upstream] = true
 		}
@@ -493,8 +545,14 @@ func (k *kong) reportPath(s *examined, i int, p at) {
 	if len(s.protocols) > 0 && !slices.ContainsFunc(s.protocols, func(p string) bool { return p == "http" || p == "grpc" || p == "ws" }) {
 		k.changed(p, s.object(i), "it takes requests without TLS too, if the server listens for them")
 	}
-	if s.v1 {
-		k.changed(p, s.object(i), "path_handling is that of v0")
+	if s.v1 && strings.HasSuffix(sp.prefix, "/") && sp.prefix != "/" && sp.stripped == bySegments {
+		k.changed(p, s.object(i), "the rest of a path is behind a slash for the service, as with path_handling: v0; v1 put it right behind the service's own path")
+	}
+	if sp.stripped == bySegments && sp.base != "" && sp.hasExact() {
+		k.changed(p, s.object(i), "for %s itself the service gets %s/, where Kong sent %s", short(sp.text), short(sp.base), short(sp.base))
+	}
+	if sp.refusesRest {
+		k.changed(p, s.object(i), "strip_prefix cuts off whole segments, so paths such as %s-old are a 405 instead of going to another route", short(sp.text))
 	}
 	for _, m := range s.methods {
 		if m.text == "TRACE" || m.text == "CONNECT" {
@@ -509,6 +567,13 @@ func (k *kong) reportPath(s *examined, i int, p at) {
 	if len(k.lines) == before {
 		k.carried(p, s.object(i))
 	}
+}
+
+// hasExact reports whether the path matches what it strips, without a slash behind it.
+func (sp *routePath) hasExact() bool {
+	return slices.ContainsFunc(sp.main, func(p pattern) bool {
+		return slices.ContainsFunc(sp.stems, func(stem pattern) bool { return stem.id() == p.id() })
+	})
 }
 
 // closed returns the paths of a route that are closed, and the route that would take them.

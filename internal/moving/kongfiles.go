@@ -88,6 +88,7 @@ func (k *kong) settings(g *gatewayTable) {
 	k.keyHeaders(g)
 	k.corsOf(g)
 	k.sizeOf(g)
+	restricts := k.restrictGateway(g)
 	d.Routes = d.Routes[:0]
 	for _, e := range g.entries {
 		slices.Sort(e.methods)
@@ -95,8 +96,48 @@ func (k *kong) settings(g *gatewayTable) {
 		if e.of != nil && e.of.access == public {
 			r.Auth = gateway.AuthNone
 		}
+		r.Handling = e.handling(restricts)
 		d.Routes = append(d.Routes, r)
 	}
+}
+
+// restrictGateway sets the lists of addresses of a gateway, if Kong has them for everything. It returns their plugin, or nil.
+func (k *kong) restrictGateway(g *gatewayTable) *plugin {
+	routes := g.carriedRoutes()
+	if len(routes) == 0 {
+		return nil
+	}
+	p := routes[0].restricts
+	if p == nil || p.route != nil || p.service != nil || slices.ContainsFunc(routes, func(s *examined) bool { return s.restricts != p }) {
+		return nil
+	}
+	lists := routes[0].lists
+	set := func(m *gateway.Member[[]string], list []string) {
+		if len(list) > 0 {
+			*m = gateway.Member[[]string]{Present: true, Value: list}
+		}
+	}
+	set(&g.document.Gateway.AllowIPs, lists.Allow)
+	set(&g.document.Gateway.DenyIPs, lists.Deny)
+	return p
+}
+
+// handling returns what a route does with its requests. The lists of the plugin restricts are those of the gateway.
+func (e *entry) handling(restricts *plugin) *gateway.Handling {
+	if e.of == nil {
+		return nil
+	}
+	h := gateway.Handling{}
+	switch n := e.cut(); {
+	case e.of.answer != nil:
+		h.Redirect, h.Respond = e.of.answer.Redirect, e.of.answer.Respond
+	case n > 0:
+		h.StripPrefix = e.pattern[:n].String()
+	}
+	if e.of.restricts != restricts {
+		h.AllowIPs, h.DenyIPs = e.of.lists.Allow, e.of.lists.Deny
+	}
+	return h.Stored()
 }
 
 // upstreamsOf sets the upstreams of a gateway: the first service is the default one.

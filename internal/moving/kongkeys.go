@@ -139,6 +139,7 @@ func (b *keyBuilder) build() (keys []Key, err error) {
 		object := "consumer " + short(c.label())
 		owner, why := ownerOf(c)
 		barred := b.barred(c)
+		restricts, lists, _ := b.callerLists(c)
 		switch {
 		case why != "":
 			b.left(c.at, object, why, "give its callers keys: keygate keys create")
@@ -178,11 +179,15 @@ func (b *keyBuilder) build() (keys []Key, err error) {
 				continue
 			}
 			seen[digest] = true
+			if restricts != nil {
+				restricts.used = true
+			}
 			b.carried(one.at, name)
 			k := Key{SHA256: hex.EncodeToString(digest[:]), Name: owner, Scope: b.scopeOf[c], Owner: owner, Plan: b.plans.of[c]}
 			if made++; made > 1 {
 				k.Name = fmt.Sprintf("%s (%d)", owner, made)
 			}
+			k.AllowIPs, k.DenyIPs = lists.Allow, lists.Deny
 			if own := map[string]string{"custom_id": c.customID}; c.customID != "" && c.customID != owner && label.CheckMetadata("metadata", own) == nil {
 				k.Metadata = own
 			}

@@ -3,10 +3,13 @@ package moving
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -42,20 +45,17 @@ func observers() map[string]string {
 
 // deciders are plugins that decide about requests, with why they are not carried and what to do without them.
 func deciders() map[string]reason {
-	token := reason{"Keygate checks keys, and no tokens of others", "give the callers keys, then add the route"}
-	other := reason{"Keygate checks keys, and no other credential", "give the callers keys, then add the route"}
+	token := reason{"who issues its tokens is not carried", "name the issuer (docs/tokens.md), then add the route with auth: token"}
+	other := reason{"Keygate checks keys and JSON Web Tokens, and no other credential", "give the callers keys, then add the route"}
 	code := reason{"Keygate runs no code of its users", "let the service do it, then add the route"}
 	return map[string]reason{
-		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": token, "oauth2-introspection": token, "saml": token, "vault-auth": token,
+		"jwt": token, "jwt-signer": token, "openid-connect": token, "oauth2": other, "oauth2-introspection": other, "saml": other, "vault-auth": other,
 		"basic-auth": other, "hmac-auth": other, "ldap-auth": other, "ldap-auth-advanced": other, "mtls-auth": other, "header-cert-auth": other, "session": other,
-		"key-auth-enc":        {"its keys are encrypted in Kong", "give the callers keys, then add the route"},
-		"ip-restriction":      {"lists of addresses are not carried", "add the route with allow_ips and deny_ips"},
-		"request-termination": {"Kong responds itself", "nothing to do if the route is to stay closed; otherwise add it with respond"},
-		"opa":                 {"Keygate asks no policy server", "use scopes of keys, then add the route"},
-		"pre-function":        code, "post-function": code, "aws-lambda": code, "azure-functions": code, "openwhisk": code, "filter-chain": code,
+		"key-auth-enc": {"its keys are encrypted in Kong", "give the callers keys, then add the route"},
+		"opa":          {"Keygate asks no policy server", "use scopes of keys, then add the route"},
+		"pre-function": code, "post-function": code, "aws-lambda": code, "azure-functions": code, "openwhisk": code, "filter-chain": code,
 		"request-validator": {"Keygate does not check bodies yet", "let the service check them, then add the route"},
 		"oas-validation":    {"Keygate does not check bodies yet", "let the service check them, then add the route"},
-		"redirect":          {"Kong responds itself", "add the route with redirect"},
 		"canary":            {"Keygate has canaries of its own", "add the route, and start one with keygate canary start"},
 		"grpc-gateway":      {"Keygate does not translate between HTTP and gRPC", "let the service do it, then add the route"},
 		"grpc-web":          {"Keygate does not translate between HTTP and gRPC", "let the service do it, then add the route"},
@@ -121,8 +121,12 @@ type examined struct {
 	limit      *plugin           // rate-limiting of callers that have no plugin of their own
 	cors       *plugin           // nil for none
 	size       *plugin           // request-size-limiting
-	add        *plugin           // request-transformer that adds headers
-	headers    map[string]string // that add sets
+	restricts  *plugin           // ip-restriction
+	lists      addrlist.Lists    // of restricts
+	answers    *plugin           // request-termination or redirect
+	answer     *gateway.Handling // of answers: the gateway responds itself; nil for requests that are forwarded
+	adds       []*plugin         // request-transformers that add headers
+	headers    map[string]string // that these set
 	routePaths []routePath
 	condition  string // what it matches by, besides host, method and path
 	dead       bool   // Kong does not serve it either, or not by HTTP
@@ -136,7 +140,20 @@ type routePath struct {
 	overBy  string   // that route
 	base    string   // path of the service that the upstream has before the path of the request
 	emitted bool
+
+	stripped    stripping
+	refusesRest bool // of the paths that it takes, some are closed, since they do not end with a segment
+	shed        bool // the same are a 404
 }
+
+// stripping is how a service gets paths without what strip_path cuts off.
+type stripping uint8
+
+const (
+	not        stripping = iota // strip_path: false, or of the path /
+	byBase                      // the service's own path ends with the path, and the upstream's does not
+	bySegments                  // strip_prefix
+)
 
 // judge sets what the plugins of a route ask for.
 func (k *kong) judge(s *examined) {
@@ -160,12 +177,30 @@ func (k *kong) judge(s *examined) {
 		case "request-size-limiting":
 			s.size = p
 		case "request-transformer", "request-transformer-advanced":
-			var why string
-			if s.headers, why = addedHeaders(p); why != "" {
+			headers, why := addedHeaders(p)
+			if why != "" {
 				lost = append(lost, p)
 				continue
 			}
-			s.add = p
+			if s.headers == nil {
+				s.headers = map[string]string{}
+			}
+			maps.Copy(s.headers, headers)
+			s.adds = append(s.adds, p)
+		case "ip-restriction":
+			lists, why := listsOf(p)
+			if why != "" {
+				lost = append(lost, p)
+				continue
+			}
+			s.restricts, s.lists = p, lists
+		case "request-termination", "redirect":
+			h, why := answerOf(p)
+			if why != "" {
+				lost = append(lost, p)
+			} else if s.answer == nil || p.name == "redirect" { // which comes first in Kong
+				s.answers, s.answer = p, h
+			}
 		default:
 			if _, ok := k.observers[name]; !ok {
 				lost = append(lost, p)
@@ -189,9 +224,16 @@ func (k *kong) judge(s *examined) {
 
 // reasonOf returns why a plugin that decides about requests is not carried.
 func (k *kong) reasonOf(p *plugin) reason {
-	if strings.HasPrefix(p.name, "request-transformer") {
+	switch {
+	case strings.HasPrefix(p.name, "request-transformer"):
 		_, why := addedHeaders(p)
 		return reason{why, "let the service do it, then add the route"}
+	case p.name == "ip-restriction":
+		_, why := listsOf(p)
+		return reason{why, "add the route with allow_ips and deny_ips"}
+	case isAnswer(p.name):
+		_, why := answerOf(p)
+		return reason{why, "nothing to do if the route is to stay closed; otherwise add it with respond or redirect"}
 	}
 	if l, ok := k.deciders[p.name]; ok {
 		return l
@@ -256,12 +298,26 @@ func addedHeaders(p *plugin) (headers map[string]string, why string) {
 			}
 		}
 	}
+	if err := gateway.CheckUpstreamHeaders(headers); err != nil {
+		bad := fault.ProblemsOf(err)[0]
+		return nil, "the header " + short(strings.TrimPrefix(bad.Field, "upstream_headers.")) + " " + bad.Message
+	}
 	return headers, ""
 }
 
-// canAdd reports whether a request-transformer is carried.
-func canAdd(p *plugin) bool {
-	_, why := addedHeaders(p)
+// isCarried reports whether a plugin of routes can be carried.
+func isCarried(p *plugin) bool {
+	why := "it is unknown"
+	switch p.name {
+	case "key-auth", "acl", "rate-limiting", "rate-limiting-advanced", "cors", "request-size-limiting":
+		why = ""
+	case "request-transformer", "request-transformer-advanced":
+		_, why = addedHeaders(p)
+	case "ip-restriction":
+		_, why = listsOf(p)
+	case "request-termination", "redirect":
+		_, why = answerOf(p)
+	}
 	return why == ""
 }
 
@@ -286,7 +342,7 @@ func (k *kong) reportPlugins() {
 	for _, s := range k.states {
 		for i := range s.routePaths {
 			if s.routePaths[i].emitted {
-				for _, p := range []*plugin{s.keyAuth, s.acl, s.add, s.cors, s.size} {
+				for _, p := range append([]*plugin{s.keyAuth, s.acl, s.cors, s.size, s.restricts, s.answers}, s.adds...) {
 					if p != nil {
 						p.used = true
 					}
@@ -307,14 +363,12 @@ func (k *kong) reportPlugins() {
 		if len(p.odd) > 0 && p.name != "filter-chain" {
 			k.left(p.at, object, "Keygate does not know its "+short(strings.Join(p.odd, ", ")), "look whether that matters")
 		}
-		special := slices.Contains([]string{"key-auth", "acl", "rate-limiting", "rate-limiting-advanced", "cors", "request-size-limiting"}, p.name) ||
-			strings.HasPrefix(p.name, "request-transformer") && canAdd(p)
 		switch remedy, harmless := k.observers[p.name]; {
 		case p.consumer != nil || p.group != nil:
 			k.reportOfCallers(p, harmless, remedy)
 		case harmless:
 			k.left(p.at, object, "Keygate has no such plugin", remedy)
-		case !special:
+		case !isCarried(p):
 			k.left(p.at, object, k.reasonOf(p).why, "its routes are left out")
 		case strings.HasPrefix(p.name, "rate-limiting"): // described with the limits
 		case !p.used:
@@ -325,6 +379,14 @@ func (k *kong) reportPlugins() {
 			k.changed(p.at, object, "groups become scopes of keys: keys of callers outside of them do not have the paths")
 		case strings.HasPrefix(p.name, "request-transformer"):
 			k.changed(p.at, object, "it sets the headers of upstreams: they replace what a client sends, and are secret")
+		case p.name == "ip-restriction":
+			what := "the routes"
+			if p.route == nil && p.service == nil {
+				what = "the gateways, or of routes where others have none,"
+			}
+			k.reportLists(p, what)
+		case isAnswer(p.name):
+			k.carried(p.at, object)
 		}
 	}
 }
@@ -337,6 +399,14 @@ func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string) {
 		k.left(p.at, p.label(), "Keygate has no such plugin", remedy)
 	case p.name == "cors" || p.name == "request-size-limiting" || strings.HasPrefix(p.name, "request-transformer"):
 		k.left(p.at, p.label(), "Keygate has it for all callers of a gateway alone", "look whether the callers need it")
+	case p.used:
+		k.reportLists(p, "the keys, beside those of routes, where Kong looked at these alone,")
+	case p.name == "ip-restriction" && isCarried(p) && (p.route != nil || p.service != nil):
+		k.left(p.at, p.label(), onSomeRoutes, "the keys of its consumers are left out")
+	case p.name == "ip-restriction" && isCarried(p):
+		k.left(p.at, p.label(), "no key that is carried has it", "nothing to do")
+	case p.name == "request-termination":
+		k.left(p.at, p.label(), "the keys of its consumers are left out", "nothing to do if they are to stay out")
 	default:
 		k.left(p.at, p.label(), k.reasonOf(p).why, "the keys of its consumers are left out")
 	}
@@ -346,6 +416,10 @@ func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string) {
 func (k *kong) barred(c *consumer) *plugin {
 	for _, p := range k.ofCallers[c] {
 		switch _, harmless := k.observers[p.name]; {
+		case p.name == "ip-restriction":
+			if one, _, why := k.callerLists(c); why != "" {
+				return one
+			}
 		case harmless, strings.HasPrefix(p.name, "rate-limiting"), p.name == "cors", p.name == "request-size-limiting", strings.HasPrefix(p.name, "request-transformer"):
 		default:
 			return p
@@ -374,6 +448,9 @@ func (k *kong) reportKeyAuth(p *plugin) {
 	}
 	if n := p.get("hide_credentials"); n == nil || n.Text != "true" {
 		change("the service no longer sees the key: it gets X-Keygate-Key-Owner and X-Keygate-Key-Id")
+	}
+	if n := p.get("run_on_preflight"); n != nil && n.Text == "false" {
+		change("OPTIONS needs a key too (run_on_preflight): set cors of the gateway for preflights of browsers")
 	}
 	if n := p.get("anonymous"); n != nil && n.Text != "" {
 		change("callers without a key were anonymous, and are refused now")

@@ -366,21 +366,29 @@ func (k *kong) ejecting(of *upstream, object string) (on []string) {
 	return on
 }
 
-// reportService adds the lines of a service. routes is how many routes of Kong it has, and carried how many of them are carried.
-func (k *kong) reportService(s *service, routes, carried int) {
+// routeCounts counts the routes of a service.
+type routeCounts struct {
+	all, forwarded, answered int // answered without the service; routes that are not carried are in all alone
+}
+
+// reportService adds the lines of a service.
+func (k *kong) reportService(s *service, n *routeCounts) {
 	object := "service " + short(s.label())
 	a, l := k.addresses[s], k.unlocated[s]
 	switch {
 	case s.disabled:
 		k.left(s.at, object, "it is disabled", "nothing to do")
 		return
+	case n.forwarded == 0 && n.answered > 0:
+		k.left(s.at, object, "it gets no requests: the gateway responds to those of its routes", "nothing to do")
+		return
 	case l.why != "":
 		k.left(s.at, object, l.why, l.remedy)
 		return
-	case routes == 0:
+	case n.all == 0:
 		k.left(s.at, object, "it has no routes", "nothing to do")
 		return
-	case carried == 0:
+	case n.forwarded == 0:
 		k.left(s.at, object, "none of its routes is carried", "see its routes")
 		return
 	}

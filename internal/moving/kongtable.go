@@ -32,6 +32,12 @@ type entry struct {
 	limit   ratelimit.Config
 }
 
+// forwards reports whether requests of the entry get to a service.
+func (e *entry) forwards() bool { return e.of != nil && e.of.answer == nil }
+
+// cut is how many segments are cut off the paths of requests.
+func (e *entry) cut() int { return e.path().cutAt(e.pattern) }
+
 // path is the path in Kong that the entry is of.
 func (e *entry) path() *routePath { return &e.of.routePaths[e.which] }
 
@@ -53,6 +59,9 @@ func (c *candidate) path() *routePath { return &c.routePaths[c.which] }
 
 // carried reports whether the path is carried.
 func (c *candidate) carried() bool { return c.why == "" && c.path().why == "" }
+
+// carriedAt reports whether the path is carried for the requests of a pattern.
+func (c *candidate) carriedAt(p pattern) bool { return c.carried() && c.path().cutAt(p) >= 0 }
 
 // before orders candidates as Kong does.
 func (c *candidate) before(o *candidate) int {
@@ -101,7 +110,8 @@ func (k *kong) tabulate() error {
 	hosts := map[string]bool{}
 	for _, s := range k.states {
 		for i := range s.routePaths {
-			s.routePaths[i].closed, s.routePaths[i].overBy, s.routePaths[i].emitted = nil, "", false
+			sp := &s.routePaths[i]
+			sp.closed, sp.overBy, sp.emitted, sp.refusesRest, sp.shed = nil, "", false, false, false
 		}
 		if s.dead {
 			continue
@@ -245,6 +255,9 @@ func (x *index) covering(p pattern) []*candidate {
 
 // needsMore reports whether a caller of s may use o, and not s.
 func (s *examined) needsMore(o *examined) bool {
+	if !s.lists.IsZero() && !s.lists.Equal(o.lists) || s.answer != nil && s.answer != o.answer {
+		return true
+	}
 	if s.access != keyed || o.access != keyed || s.acl == o.acl || s.acl == nil {
 		return s.access > o.access
 	}
@@ -265,24 +278,30 @@ func (s *examined) needsMore(o *examined) bool {
 
 // ending is what becomes of the requests of a pattern and method.
 type ending struct {
+	at     pattern
 	winner *candidate   // nil if no route takes them
 	by     *candidate   // may take them instead, and needs more than the winner; nil for none
 	others []*candidate // that may take them instead
 }
 
 // open reports whether the requests are carried.
-func (o ending) open() bool { return o.winner != nil && o.winner.carried() && o.by == nil }
+func (o ending) open() bool { return o.winner != nil && o.winner.carriedAt(o.at) && o.by == nil }
 
 // same reports whether both mean the same route of Kong, carried or not.
 func (o ending) same(other ending) bool {
 	if o.open() != other.open() {
 		return false
 	}
-	return !o.open() || o.winner.examined == other.winner.examined && o.winner.path().base == other.winner.path().base
+	if !o.open() {
+		return true
+	}
+	a, b := o.winner, other.winner
+	return a.examined == b.examined && a.path().base == b.path().base && a.path().cutAt(o.at) == b.path().cutAt(other.at)
 }
 
 // decide returns what becomes of the requests with a method of a pattern that the candidates cover.
-func decide(list []*candidate, method string) (o ending) {
+func decide(p pattern, list []*candidate, method string) (o ending) {
+	o.at = p
 	var others []*candidate // that may take the requests instead of the winner
 	for _, c := range list {
 		switch {
@@ -298,7 +317,7 @@ func decide(list []*candidate, method string) (o ending) {
 			if !c.alike(o.winner) {
 				others = append(others, c)
 			}
-		case c.needsMore(o.winner.examined) && !o.winner.needsMore(c.examined) || o.winner.carried() && !c.carried() && c.access >= o.winner.access:
+		case c.needsMore(o.winner.examined) && !o.winner.needsMore(c.examined) || o.winner.carriedAt(p) && !c.carriedAt(p) && c.access >= o.winner.access:
 			// Of routes that nothing but their age orders, the one that needs most decides, since their age is not known.
 			others = append(others, o.winner)
 			o.winner = c
@@ -390,7 +409,7 @@ func (k *kong) table(g *gatewayTable, host string) error {
 		rows[i] = &row{pattern: p, endings: make([]ending, len(methods))}
 		covering := x.covering(p)
 		for m := range methods {
-			o := decide(covering, methods[m])
+			o := decide(p, covering, methods[m])
 			rows[i].endings[m] = o
 			rows[i].main = rows[i].main || o.winner != nil && o.winner.path().expects(p)
 		}
@@ -399,6 +418,7 @@ func (k *kong) table(g *gatewayTable, host string) error {
 	linkRows(rows)
 	for i, r := range rows {
 		if !r.main && r.redundant(rows) {
+			r.noteShed(rows)
 			continue
 		}
 		g.add(rows, i, methods)
@@ -487,6 +507,20 @@ func (r *row) redundant(rows []*row) bool {
 	return true
 }
 
+// noteShed notes at the winners of a row which is left out that its requests are a 404, if they are.
+func (r *row) noteShed(rows []*row) {
+	for _, j := range r.above {
+		if slices.ContainsFunc(rows[j].endings, ending.open) {
+			return // the row above takes them
+		}
+	}
+	for _, o := range r.endings {
+		if o.winner != nil && o.winner.carried() {
+			o.winner.path().shed = true
+		}
+	}
+}
+
 // add adds the routes of a row.
 func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	r := rows[i]
@@ -494,7 +528,7 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 	for m, method := range methods {
 		o := r.endings[m]
 		if !o.open() {
-			if o.by != nil && o.winner != nil && o.winner.carried() {
+			if o.by != nil && o.winner != nil && o.winner.carriedAt(o.at) {
 				o.noteClosed(g.host+r.pattern.String(), o.by)
 			}
 			continue
@@ -529,7 +563,11 @@ func (g *gatewayTable) add(rows []*row, i int, methods []string) {
 
 // noteClosed notes at the path of the winner that requests are refused because of another route.
 func (o ending) noteClosed(what string, because *candidate) {
-	if o.winner != nil {
+	switch {
+	case o.winner == nil:
+	case o.winner.carried() && !o.winner.carriedAt(o.at):
+		o.winner.path().refusesRest = true
+	default:
 		sp := o.winner.path()
 		sp.closed = append(sp.closed, what)
 		sp.overBy = because.label()
@@ -551,7 +589,7 @@ func (g *gatewayTable) close(r *row, method string) {
 // put adds an entry to those from first on, or its method to one that is like it.
 func (g *gatewayTable) put(first int, e *entry) {
 	for _, same := range g.entries[first:] {
-		if same.of == e.of && same.path().base == e.path().base {
+		if same.of == e.of && same.path().base == e.path().base && same.cut() == e.cut() {
 			same.methods = append(same.methods, e.methods...)
 			return
 		}
@@ -603,7 +641,7 @@ func (k *kong) narrow(all []*candidate) {
 func (g *gatewayTable) nameUpstreams() error {
 	used := map[string]bool{gateway.DefaultUpstream: true, closedUpstream: true}
 	for _, e := range g.entries {
-		if e.of == nil {
+		if !e.forwards() {
 			continue
 		}
 		v := e.variant()
@@ -631,7 +669,7 @@ func (g *gatewayTable) label() string {
 // upstreamOf returns the name of the upstream of an entry.
 func (g *gatewayTable) upstreamOf(e *entry) string {
 	switch {
-	case e.of == nil && len(g.upstreams) == 0:
+	case e.of != nil && e.of.answer != nil, len(g.upstreams) == 0:
 		return gateway.DefaultUpstream
 	case e.of == nil:
 		return closedUpstream

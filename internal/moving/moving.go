@@ -86,6 +86,8 @@ type Key struct {
 	Owner      string            `json:"owner,omitempty"`
 	Plan       string            `json:"plan,omitempty"` // by name
 	RateLimit  *KeyLimit         `json:"rate_limit,omitempty"`
+	AllowIPs   []string          `json:"allow_ips,omitempty"`
+	DenyIPs    []string          `json:"deny_ips,omitempty"`
 	ExpiresAt  string            `json:"expires_at,omitempty"` // RFC 3339
 	LastUsedAt string            `json:"last_used_at,omitempty"`
 	KeyPrefix  string            `json:"key_prefix,omitempty"`
@@ -103,6 +105,8 @@ type Result struct {
 	Files  []File // of gateways, and one of plans
 	Keys   []Key
 	Report []Line // in the order of the files and lines
+	// Origins are those of routes that are not closed; nil if there is no other gateway that had routes.
+	Origins []Origin
 }
 
 // Count returns how many lines of the report have a state.

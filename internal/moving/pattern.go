@@ -183,6 +183,27 @@ type matcher struct {
 
 	main []pattern // what a reader expects: /orders and /orders/*
 	more []pattern // the rest of what a prefix means in Kong: /orders-old and below
+
+	stems  []pattern // what strip_path cuts off, in whole segments
+	ragged bool      // what strip_path cuts off may end within a segment, or be all of a longer path
+}
+
+// cut returns how many segments of the paths of p strip_path cuts off. ok is false if these are not whole segments.
+func (s *matcher) cut(p pattern) (n int, ok bool) {
+	for _, stem := range s.stems {
+		begins := len(p) >= len(stem)
+		for i := 0; begins && i < len(stem); i++ {
+			begins = p[i].kind != wildPiece && stem[i].covers(p[i])
+		}
+		switch {
+		case !begins:
+		case ok && n != len(stem):
+			return 0, false
+		default:
+			n, ok = len(stem), true
+		}
+	}
+	return n, ok && !s.ragged
 }
 
 // isTemplate reports whether the path is a regular expression that is a template.
@@ -221,12 +242,21 @@ func prefixMatcher(text string, line int) (s matcher, problem string) {
 		return s, "the characters { } and * have a meaning in paths of Keygate"
 	}
 	s.main, s.more = below(literals(text))
+	s.stems = []pattern{stemOf(literals(text))}
 	for _, p := range s.main {
 		if _, err := gateway.ParseTemplate(p.String()); err != nil {
 			return s, fault.ProblemsOf(err)[0].Message
 		}
 	}
 	return s, ""
+}
+
+// stemOf returns a path without its last slash.
+func stemOf(p pattern) pattern {
+	if last := p[len(p)-1]; last.kind == literalPiece && last.pre == "" {
+		return p[:len(p)-1]
+	}
+	return p
 }
 
 // below returns the patterns of all paths that begin with the last literal of p.
@@ -373,6 +403,7 @@ type regexReader struct {
 	path   pattern
 	narrow bool
 	tail   string // what is behind path: "" for anything, "$", "/?$", "/*", "(/*)"
+	greedy bool   // it matches what is behind path too
 }
 
 // read reads the whole expression, and reports whether it is a template.
@@ -396,14 +427,11 @@ func (t *regexReader) read() bool {
 		case "/?$", `\/?$`:
 			t.path, t.tail = append(t.path, current), "/?$"
 			return true
-		case ".*", ".*$", "(.*)", "(.*)$":
-			t.path = append(t.path, current)
-			return true
-		case "(/.*)?", "(?:/.*)?":
-			t.path = append(t.path, current)
+		case ".*", ".*$", "(.*)", "(.*)$", "(/.*)?", "(?:/.*)?":
+			t.path, t.greedy = append(t.path, current), true
 			return true
 		case "(/.*)?$", "(?:/.*)?$":
-			t.path, t.tail = append(t.path, current), "(/*)"
+			t.path, t.tail, t.greedy = append(t.path, current), "(/*)", true
 			return true
 		}
 		if r, ok := t.cut(`\/`, "/"); ok {
@@ -555,6 +583,8 @@ func oddRange(content string) bool {
 // addTo adds the patterns of the expression.
 func (t *regexReader) addTo(s *matcher) {
 	s.narrow = s.narrow || t.narrow
+	s.stems = append(s.stems, stemOf(t.path))
+	s.ragged = s.ragged || t.greedy || t.narrow && t.tail == "" && t.path[len(t.path)-1].kind != literalPiece
 	wild := piece{kind: wildPiece}
 	switch t.tail {
 	case "$":

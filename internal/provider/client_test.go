@@ -213,6 +213,27 @@ func TestAddressesAreGuarded(t *testing.T) {
 	}
 }
 
+// Guarantee: no spelling of an address that is not public lets a tenant reach it, at jwks_url, at the issuer, or where discovery
+// leads.
+func TestSpellingsOfPrivateAddresses(t *testing.T) {
+	guarded := provider.NewClient(provider.ClientConfig{})
+	for _, host := range []string{
+		"127.0.0.1", "127.1.2.3", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "169.254.169.254", "192.0.0.8", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255",
+		"[::]", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:169.254.169.254]", "[0:0:0:0:0:ffff:7f00:1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::a9fe:a9fe]", "[64:ff9b:1::7f00:1]",
+		"[2002:7f00:1::]", "[2001:0:7f00:1::]", "[fe80::1]", "[fec0::1]", "[fc00::1]", "[fd00:ec2::254]", "[ff02::1]", "[2001:db8::1]", "localhost",
+	} {
+		for _, port := range []string{"", ":443", ":8443"} {
+			for _, source := range []issuer.Source{{URL: "https://" + host + port + "/keys"}, {Issuer: "https://" + host + port + "/"}} {
+				_, err := guarded.Keys(t.Context(), source, true)
+				var refused *netguard.RefusedError
+				if !errors.As(err, &refused) {
+					t.Errorf("%+v: got %v", source, err)
+				}
+			}
+		}
+	}
+}
+
 // Guarantee: the provider must have a certificate of the authority that ca names, or of the system's roots.
 func TestCertificatesAreVerified(t *testing.T) {
 	s := newServer(t)

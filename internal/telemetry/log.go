@@ -5,6 +5,7 @@ package telemetry
 import (
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"strings"
 
@@ -37,6 +38,21 @@ func NewLogger(w io.Writer, level, format string) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// TakeStandardLog makes what packages write with the standard library's package log lines of l, at the level debug. net/http,
+// for example, logs bytes that a server has sent unasked there, and would write them to standard error itself: past the format,
+// the level and the Output, whose writes wait for nobody. restore undoes this. It is for the process, not for a server in it.
+func TakeStandardLog(l *slog.Logger) (restore func()) {
+	output, flags, prefix := log.Writer(), log.Flags(), log.Prefix()
+	log.SetOutput(slog.NewLogLogger(l.Handler(), slog.LevelDebug).Writer())
+	log.SetFlags(0)
+	log.SetPrefix("")
+	return func() {
+		log.SetOutput(output)
+		log.SetFlags(flags)
+		log.SetPrefix(prefix)
+	}
 }
 
 // clean redacts API keys in the text of an attribute, and cuts it.

@@ -245,6 +245,7 @@ func (i *Issuer) checkScopes(t *Token, p *Principal, _ time.Time) *Refusal {
 			}
 		}
 		if !slices.Contains(p.Scopes, one) {
+			one.Resource = strings.Clone(one.Resource) // not a part of the claim, which would stay in memory
 			p.Scopes = append(p.Scopes, one)
 		}
 	}

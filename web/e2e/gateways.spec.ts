@@ -360,6 +360,49 @@ test('requests in flight of a route are bounded', async ({ page, keygate, upstre
   await expect(page.getByRole('main')).toContainText('Would have passedwhen one of those in flight had ended');
 });
 
+// Guarantee: whose addresses may use a route is set, shown and removed on its page, and holds at once.
+test('addresses of a route are restricted', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(422);
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec: spec({ '/orders': { get: {} } }),
+  });
+  const { route_id } = (await keygate.call('GET', `/v1/gateways/${gateway_id}/routes`)).data[0];
+  const path = `/v1/gateways/${gateway_id}/routes/${route_id}`;
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  await signIn(page, keygate, `gateways/${gateway_id}/routes/${route_id}`);
+  const main = page.getByRole('main');
+  await expect(main).toContainText('All addresses that the gateway and the key allow may use it.');
+  const dialog = page.getByRole('dialog', { name: 'Addresses of the route' });
+  const edit = () => page.getByRole('button', { name: 'Change addresses' }).click();
+  await edit();
+  const allowed = dialog.getByRole('textbox', { name: 'Allowed addresses' });
+  const save = dialog.getByRole('button', { name: 'Save' });
+  await expect(save).toHaveAttribute('aria-disabled', 'true');
+  await allowed.fill('192.0.2.1');
+  await save.click();
+  await expect(allowed).toHaveAccessibleDescription(/has no prefix length: write 192\.0\.2\.1\/32/);
+  await allowed.fill('192.0.2.0/24, 2001:db8::/32');
+  await dialog.getByRole('button', { name: 'As code' }).click();
+  await expect(page.getByLabel('As CLI', { exact: true })).toHaveText(
+    `keygate routes update --gateway ${gateway_id} ${route_id} --allow-ip 192.0.2.0/24 --allow-ip 2001:db8::/32 --deny-ip ''`,
+  );
+  await page.keyboard.press('Escape');
+  await save.click();
+  await expect(dialog).toHaveCount(0);
+  await expect(main).toContainText('Only addresses of 192.0.2.0/24, 2001:db8::/32 may use it.');
+  expect(await keygate.call('GET', path)).toMatchObject({ allow_ips: ['192.0.2.0/24', '2001:db8::/32'], deny_ips: null });
+  expect(await keygate.request('/orders', key)).toBe(403);
+
+  await edit();
+  await allowed.fill('');
+  await save.click();
+  await expect(dialog).toHaveCount(0);
+  expect(await keygate.call('GET', path)).toMatchObject({ allow_ips: null, deny_ips: null });
+  expect(await keygate.request('/orders', key)).toBe(200);
+});
+
 // Guarantee: the command of the limit editor says all that the form sends.
 test('the limit editor shows its exact command, and what another session has set', async ({ page, keygate, watch }) => {
   watch.allowed.add(412);

@@ -58,6 +58,16 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
       { name: 'per-day', quota: '24/day', overage: 'allow' },
     ],
   });
+  const issuer = await k.call('POST', '/v1/issuers', {
+    name: 'login',
+    issuer: 'https://login.example.com/realms/shop',
+    audiences: ['https://api.example.com'],
+    jwks: { keys: [{ kty: 'OKP', crv: 'Ed25519', kid: '2026-01', x: '11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIuaPcHURo' }] },
+    required: { email_verified: true },
+    claims: { scope: 'realm_access.roles', owner: 'org_id' },
+    scope_map: { 'order-admin': 'write:orders' },
+    claim_headers: { 'X-User-Email': 'email' },
+  });
   await k.call('POST', '/v1/plans', { name: 'free', limits: [{ name: 'per-minute', sustained: '60/min' }] });
   const acme = await k.call('POST', '/v1/owners', { external_id: 'acme', name: 'Acme Ltd', plan: 'pro', metadata: { crm: '4711' } });
   await k.call('POST', `/v1/owners/${acme.owner_id}/grants`, { limit: 'per-month', units: 50, reason: 'Outage of 3 March' });
@@ -101,6 +111,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     route: routes.find((r) => r.path === '/orders')!.route_id,
     key: keys[0]!.key_id,
     plan: plan.plan_id,
+    issuer: issuer.issuer_id,
     owner: acme.owner_id,
     suspended: late.owner_id,
     rotated: rotated.key_id,
@@ -144,6 +155,10 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['plan-new', 'plans/new'],
   ['plan', `plans/${id.plan}`],
   ['plan-edit', `plans/${id.plan}/edit`],
+  ['issuers', 'issuers'],
+  ['issuer-new', 'issuers/new'],
+  ['issuer', `issuers/${id.issuer}`],
+  ['issuer-edit', `issuers/${id.issuer}/edit`],
   ['usage-records', 'usage-records?state=open'],
   ['usage-records-none', 'usage-records'],
   ['requests', 'requests'],

@@ -17,6 +17,7 @@ export const menu: MenuItem[] = [
   { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
   { to: '/owners', label: 'Owners', icon: 'owner', key: 'n' },
   { to: '/plans', label: 'Plans', icon: 'plan', key: 'p' },
+  { to: '/issuers', label: 'Issuers', icon: 'issuer', key: 'i' },
   // The oldest records come first, so that the screen begins with those of the last day.
   { to: '/usage-records', label: 'Usage records', icon: 'usage', key: 'u', search: { since: '24h' } },
   { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },

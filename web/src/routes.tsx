@@ -160,6 +160,28 @@ const editPlan = createRoute({
   component: lazyRouteComponent(() => import('./screens/plans/edit')),
 });
 
+const issuers = createRoute({
+  getParentRoute: at,
+  path: '/issuers',
+  validateSearch: pick('q', 'name', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/issuers/list')),
+});
+const newIssuer = createRoute({
+  getParentRoute: at,
+  path: '/issuers/new',
+  component: lazyRouteComponent(() => import('./screens/issuers/create')),
+});
+const issuer = createRoute({
+  getParentRoute: at,
+  path: '/issuers/$issuerId',
+  component: lazyRouteComponent(() => import('./screens/issuers/detail')),
+});
+const editIssuer = createRoute({
+  getParentRoute: at,
+  path: '/issuers/$issuerId/edit',
+  component: lazyRouteComponent(() => import('./screens/issuers/edit')),
+});
+
 const usageRecords = createRoute({
   getParentRoute: at,
   path: '/usage-records',
@@ -274,6 +296,10 @@ export const router = createRouter({
     newPlan,
     plan,
     editPlan,
+    issuers,
+    newIssuer,
+    issuer,
+    editIssuer,
     usageRecords,
     requests,
     request,

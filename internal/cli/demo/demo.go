@@ -71,8 +71,10 @@ func Run(ctx context.Context, cfg Config, signals chan os.Signal) (err error) {
 		return err
 	}
 	output := telemetry.NewOutput(cfg.Err)
+	log := telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat)
+	defer telemetry.TakeStandardLog(log)()
 	return server.Run(ctx, server.Config{
-		Settings: settings, Log: telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat), LogLost: output.Lost, Version: cfg.Version, Env: cfg.Env,
+		Settings: settings, Log: log, LogLost: output.Lost, Version: cfg.Version, Env: cfg.Env,
 	}, signals, func(s *server.Server) error {
 		defer r.events.begin() // print early events after the output of prepare
 		return r.prepare(ctx, s)

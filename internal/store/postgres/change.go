@@ -22,19 +22,24 @@ func (t *readTx) ChangeBounds(ctx context.Context) (trimmed, last int64, err err
 // AppendChange implements control.ChangeLog. The entry is added while the transaction holds the head, until its end,
 // so sequence numbers are dense and follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
-	return t.appendChange(ctx, k, recordID, nil)
+	return t.appendChanges(ctx, k, nil, recordID)
+}
+
+// AppendChanges implements control.ChangeLog, in one statement.
+func (t *tx) AppendChanges(ctx context.Context, k snapshot.ChangeKind, recordIDs []string) (first int64, err error) {
+	return t.appendChanges(ctx, k, nil, recordIDs...)
 }
 
 // AppendRevocation implements control.ChangeLog.
 func (t *tx) AppendRevocation(ctx context.Context, keyID string, digest apikey.Digest) (seq int64, err error) {
-	return t.appendChange(ctx, snapshot.KeyChange, keyID, digest[:])
+	return t.appendChanges(ctx, snapshot.KeyChange, digest[:], keyID)
 }
 
 // errOlderNode is in the chain of the error of a change that a node with a lease cannot read.
 var errOlderNode = errors.New("a node with a lease reads only older formats of changes")
 
-// appendChange appends an entry, unless a node with a lease does not read its format.
-func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID string, revoked []byte) (seq int64, err error) {
+// appendChanges appends entries, unless a node with a lease does not read their format.
+func (t *tx) appendChanges(ctx context.Context, k snapshot.ChangeKind, revoked []byte, recordIDs ...string) (first int64, err error) {
 	format := k.Format()
 	if t.ahead {
 		t.format = max(t.format, format)
@@ -46,19 +51,24 @@ func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID s
 		}
 		return 0, t.failed
 	}
-	var mark [8]byte
-	if _, err := io.ReadFull(t.random, mark[:]); err != nil {
+	n := int64(len(recordIDs))
+	random, marks := make([]byte, 8*n), make([][]byte, n)
+	if _, err := io.ReadFull(t.random, random); err != nil {
 		return 0, fmt.Errorf("mark a change: %w", err)
 	}
-	err = t.Queue(ctx, "append to the change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1, format = greatest(format, $6) RETURNING number, mark)
-		INSERT INTO changes (seq, mark, at, kind, record_id, revoked, format) SELECT number, mark, $2, $3, $4, $5, $6 FROM head`,
-		mark[:], t.now(), string(k), recordID, revoked, format)
+	for i := range marks {
+		marks[i] = random[8*i : 8*i+8]
+	}
+	err = t.Queue(ctx, "append to the change log", `WITH head AS (UPDATE change_head SET number = number + $7, mark = $8, format = greatest(format, $6) RETURNING number)
+		INSERT INTO changes (seq, mark, at, kind, record_id, revoked, format)
+		SELECT number - $7 + u.n, u.mark, $2, $3, u.id, $5, $6 FROM head, unnest($1::bytea[], $4::text[]) WITH ORDINALITY AS u (mark, id, n)`,
+		marks, t.now(), string(k), recordIDs, revoked, format, n, marks[n-1])
 	if err != nil {
 		return 0, err
 	}
-	t.appended, t.newest = t.appended+1, mark[:]
+	t.appended, t.newest = t.appended+n, marks[n-1]
 	if !t.held { // the number is known when the head is
 		return 0, nil
 	}
-	return t.number + t.appended, nil
+	return t.number + t.appended - n + 1, nil
 }

@@ -23,7 +23,7 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 	}
 	return inHalves(keyIDs, func(keyIDs []string) error {
 		return db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-			return t.Query(ctx, "read keys", rows.KeyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r *rows.Row) error {
+			return t.Query(ctx, "read keys", rows.KeyColumns+`WHERE id = ANY ($1)`+rows.Counted, []any{keyIDs}, func(r *rows.Row) error {
 				k, err := rows.ScanKey(r)
 				switch {
 				case err == nil:

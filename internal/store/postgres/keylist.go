@@ -119,5 +119,5 @@ func (q *keyQuery) terms() string {
 	if f.GatewayID != "" {
 		where += " AND gateway_id = " + q.value(f.GatewayID)
 	}
-	return where
+	return where + rows.Counted
 }

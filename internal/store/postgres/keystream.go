@@ -13,7 +13,7 @@ import (
 // streamColumns selects what the data plane needs of each key.
 const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, expires_at,
 	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended, concurrency, imported, addresses
-	FROM keys WHERE phase < 2 OR revoked_at >= $1`
+	FROM keys WHERE (phase < 2 OR revoked_at >= $1)` + rows.Counted
 
 // checkEvery is the number of keys after which a stream checks its context.
 const checkEvery = 1024

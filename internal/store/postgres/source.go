@@ -82,5 +82,5 @@ func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(ac
 
 // KeyByID implements snapshot.KeySource.
 func (db *DB) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error) {
-	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.SelectKey(ctx, `WHERE id = $1`, keyID) })
+	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.SelectKey(ctx, `WHERE id = $1`+rows.Counted, keyID) })
 }

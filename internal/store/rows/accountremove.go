@@ -53,6 +53,9 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("canaries", 1, `DELETE FROM canaries WHERE id IN (SELECT id FROM canaries INDEXED BY canaries_account WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
+		r.rowsOf("pieces of imports", 1, `DELETE FROM key_import_pieces WHERE (import_id, number) IN
+			(SELECT import_id, number FROM key_import_pieces INDEXED BY key_import_pieces_account WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("imports", 1, `DELETE FROM key_imports WHERE id IN (SELECT id FROM key_imports INDEXED BY key_imports_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs INDEXED BY fan_outs_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("former subscriptions", 1, `DELETE FROM former_subscriptions WHERE n IN (SELECT n FROM former_subscriptions INDEXED BY former_subscriptions_list WHERE account_id = $1 LIMIT $2)`),

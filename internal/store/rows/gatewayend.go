@@ -75,7 +75,7 @@ func (t *Writer) FinishGateway(ctx context.Context, gatewayID string) error {
 
 // KeysToRevoke implements control.KeyReader.
 func (t *Reader) KeysToRevoke(ctx context.Context, gatewayID string, limit int) ([]apikey.Key, error) {
-	return t.keysOf(ctx, StoredKeyColumns, `INDEXED BY keys_gateway WHERE gateway_id = $1 AND phase IN (0, 1) ORDER BY phase, id LIMIT $2`, gatewayID, Limit(limit))
+	return t.keysOf(ctx, StoredKeyColumns, `INDEXED BY keys_gateway WHERE gateway_id = $1 AND phase IN (0, 1)`+Counted+` ORDER BY phase, id LIMIT $2`, gatewayID, Limit(limit))
 }
 
 // EndedRoutes implements control.RouteReader. It reads the page with the route that the caller has reached, and the

@@ -81,12 +81,12 @@ func (t *Reader) SelectKey(ctx context.Context, rest string, args ...any) (*apik
 
 // Key implements control.KeyReader.
 func (t *Reader) Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error) {
-	return t.SelectKey(ctx, `WHERE id = $1 AND account_id = $2`, keyID, accountID)
+	return t.SelectKey(ctx, `WHERE id = $1 AND account_id = $2`+Counted, keyID, accountID)
 }
 
 // KeyByDigest implements control.KeyReader.
 func (t *Reader) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error) {
-	return t.SelectKey(ctx, `WHERE digest = $1`, d[:])
+	return t.SelectKey(ctx, `WHERE digest = $1`+Counted, d[:])
 }
 
 // HaveDigests implements control.KeyReader.
@@ -153,7 +153,7 @@ func (t *Reader) SharedBuckets(ctx context.Context, accountID string) (map[strin
 
 // KeysToNotify implements control.KeyReader.
 func (t *Reader) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
-	return t.SelectKeys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= $1`+NotEnded+` ORDER BY expires_at, id LIMIT $2`,
+	return t.SelectKeys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= $1`+NotEnded+Counted+` ORDER BY expires_at, id LIMIT $2`,
 		Micros(now), Limit(limit))
 }
 
@@ -179,15 +179,20 @@ func keyValues(k *apikey.Key) ([]any, error) {
 
 // InsertKey implements control.KeyStore.
 func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
+	return t.insertKey(ctx, k, "")
+}
+
+// insertKey stores a key of an import in pieces, "" for none.
+func (t *Writer) insertKey(ctx context.Context, k *apikey.Key, importID string) error {
 	values, err := keyValues(k)
 	if err != nil {
 		return err
 	}
 	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
-		holder_root, holder_rotated_at, concurrency, addresses, id, account_id, digest, prefix, created_at, last_used_at, imported)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31)`,
-		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt), k.Imported)...)
+		holder_root, holder_rotated_at, concurrency, addresses, id, account_id, digest, prefix, created_at, last_used_at, imported, import_id)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31, $32)`,
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt), k.Imported, maybeText(importID))...)
 }
 
 // UpdateKey implements control.KeyStore.

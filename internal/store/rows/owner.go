@@ -95,10 +95,10 @@ func ownerList(accountID string, f control.OwnerFilter, p control.Page) (string,
 func (t *Reader) OwnerHasActiveKeys(ctx context.Context, accountID, ownerID string, now time.Time) (bool, error) {
 	return t.Exists(ctx, "find an active key of an owner", `SELECT 1 FROM (SELECT 1 FROM keys INDEXED BY keys_owner
 			WHERE account_id = $1 AND owner = (SELECT external_id FROM owners WHERE id = $2 AND account_id = $1) AND phase = 0
-				AND ended = false AND (expires_at IS NULL OR expires_at > $3)`+NotEnded+` LIMIT 1) AS live
+				AND ended = false AND (expires_at IS NULL OR expires_at > $3)`+NotEnded+Counted+` LIMIT 1) AS live
 		UNION ALL SELECT 1 FROM (SELECT 1 FROM keys INDEXED BY keys_expiry
 			WHERE phase = 1 AND phase < 2 AND expires_at > $3 AND account_id = $1 AND owner = (SELECT external_id FROM owners WHERE id = $2 AND account_id = $1)
-				AND ended = false`+NotEnded+` LIMIT 1) AS told LIMIT 1`, accountID, ownerID, Micros(now))
+				AND ended = false`+NotEnded+Counted+` LIMIT 1) AS told LIMIT 1`, accountID, ownerID, Micros(now))
 }
 
 // ownerValues returns the values that InsertOwner and UpdateOwner write, in their order.

@@ -101,7 +101,7 @@ func (t *Reader) Plans(ctx context.Context, accountID string, f control.PlanFilt
 // PlanUse implements control.PlanReader.
 func (t *Reader) PlanUse(ctx context.Context, accountID, planID string, most int) (use control.PlanUse, err error) {
 	err = t.Query(ctx, "find out who has a plan", `SELECT
-		(SELECT count(*) FROM (SELECT 1 FROM keys INDEXED BY keys_plan WHERE account_id = $1 AND plan_id = $2 AND phase IN (0, 1)`+NotEnded+` LIMIT $3) AS of_keys),
+		(SELECT count(*) FROM (SELECT 1 FROM keys INDEXED BY keys_plan WHERE account_id = $1 AND plan_id = $2 AND phase IN (0, 1)`+NotEnded+Counted+` LIMIT $3) AS of_keys),
 		(SELECT count(*) FROM (SELECT 1 FROM owners INDEXED BY owners_plan WHERE account_id = $1 AND plan_id = $2 LIMIT $3) AS of_owners),
 		(SELECT count(*) FROM (SELECT 1 FROM gateways INDEXED BY gateways_plan WHERE account_id = $1 AND default_plan_id = $2 LIMIT $3) AS of_gateways),
 		EXISTS (SELECT 1 FROM accounts WHERE id = $1 AND default_plan_id = $2)`,

@@ -20,6 +20,20 @@ func (t *tx) AppendRevocation(ctx context.Context, keyID string, _ apikey.Digest
 	return t.AppendChange(ctx, snapshot.KeyChange, keyID)
 }
 
+// AppendChanges implements control.ChangeLog.
+func (t *tx) AppendChanges(ctx context.Context, k snapshot.ChangeKind, recordIDs []string) (first int64, err error) {
+	for i, recordID := range recordIDs {
+		seq, err := t.AppendChange(ctx, k, recordID)
+		if err != nil {
+			return 0, err
+		}
+		if i == 0 {
+			first = seq
+		}
+	}
+	return first, nil
+}
+
 // AppendChange implements control.ChangeLog. There is one writer at a time, so sequence
 // numbers follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {

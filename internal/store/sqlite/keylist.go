@@ -125,7 +125,7 @@ func (q *keyQuery) terms(where string, args []any) string {
 	if f.State == apikey.Active || f.State == apikey.Expired {
 		where += rows.NotEnded
 	}
-	return where
+	return where + rows.Counted
 }
 
 // ended returns a query for one page of the keys that are revoked because their gateway has ended, and are not

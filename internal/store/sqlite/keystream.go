@@ -15,7 +15,7 @@ import (
 // streamColumns selects what the data plane needs of each key.
 const streamColumns = `SELECT id, account_id, digest, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit, expires_at,
 	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended, concurrency, imported, addresses
-	FROM keys NOT INDEXED WHERE phase < 2 OR revoked_at >= ?`
+	FROM keys NOT INDEXED WHERE (phase < 2 OR revoked_at >= ?)` + rows.Counted
 
 const streamWidth = 19
 

@@ -6,6 +6,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ snapshot.Source = (*DB)(nil)
@@ -29,7 +30,7 @@ func (db *DB) Accounts(ctx context.Context) (list []account.Account, err error) 
 // KeyByID implements snapshot.KeySource.
 func (db *DB) KeyByID(ctx context.Context, keyID string) (k *apikey.Key, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		k, err = t.SelectKey(ctx, `WHERE id = ?`, keyID)
+		k, err = t.SelectKey(ctx, `WHERE id = ?`+rows.Counted, keyID)
 		return err
 	})
 	return k, err

@@ -36,7 +36,7 @@ func testEndedGateway(h *harness) {
 		routes = append(routes, newRoute(g, fmt.Sprintf("/r%d", i), "GET"))
 	}
 	slices.SortFunc(routes, func(x, y gateway.Route) int { return strings.Compare(x.ID, y.ID) })
-	e := &control.EndedGateway{ID: g.ID, AccountID: a.ID, At: epoch().Add(time.Minute), Call: control.EndingCall{Kind: control.KeyActor, KeyID: "key_1", Path: "/v1/gateways"}}
+	e := &control.EndedGateway{ID: g.ID, AccountID: a.ID, At: epoch().Add(time.Minute), Call: control.RecordedCall{Kind: control.KeyActor, KeyID: "key_1", Path: "/v1/gateways"}}
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		return errors.Join(tx.InsertRoutes(ctx, routes), tx.EndGateway(ctx, e), tx.DeleteGateway(ctx, a.ID, g.ID))
 	})

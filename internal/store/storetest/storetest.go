@@ -71,6 +71,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"KeyList", testKeyList},
 		{"KeyListQuery", testKeyListQuery},
 		{"IndexKeys", testIndexKeys},
+		{"KeyImport", testKeyImport},
 		{"PlanRoundTrip", testPlanRoundTrip},
 		{"PlanRules", testPlanRules},
 		{"PlanList", testPlanList},

@@ -34,6 +34,8 @@ func (s *Sender) attempt(ctx context.Context, t *task) (a webhook.Attempt, retry
 	case err != nil:
 		a.Error = s.publicText(ctx, err)
 		s.cfg.Log.DebugContext(ctx, "webhook attempt failed", "delivery_id", t.DeliveryID, "webhook_id", t.Endpoint.WebhookID, "attempt", t.Attempt, "error", err)
+	case a.Status < 100: // net/http takes 000 to 099
+		a.Status, a.Error = 0, errorNotHTTP
 	case a.Status >= 300 && a.Status <= 399:
 		a.Error = "the endpoint responded with a redirect, which is not followed: register the URL that it redirects to"
 	}

@@ -22,6 +22,8 @@ var (
 	errPlain   = errors.New("plain http is not allowed to this address")
 )
 
+const errorNotHTTP = "the request failed, or the response is not valid HTTP"
+
 // publicText returns the error of an attempt for the endpoint's owner: what went wrong and
 // what to do. It contains no address that a name resolved to and no internal text.
 func (s *Sender) publicText(ctx context.Context, err error) string {
@@ -72,6 +74,6 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return "the connection was closed before the response was complete"
 	default:
-		return "the request failed, or the response is not valid HTTP"
+		return errorNotHTTP
 	}
 }

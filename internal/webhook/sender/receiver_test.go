@@ -158,7 +158,8 @@ func TestHostileReceivers(t *testing.T) {
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Le")
 			_ = c.SetLinger(0)
 		}, 0, "response", ""},
-		"no HTTP": {func(c *net.TCPConn) { _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n") }, 0, "not valid HTTP", ""},
+		"no HTTP":   {func(c *net.TCPConn) { _, _ = io.WriteString(c, "220 mail.example ESMTP\r\n") }, 0, "not valid HTTP", ""},
+		"no status": {func(c *net.TCPConn) { _, _ = io.WriteString(c, "HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n") }, 0, "not valid HTTP", ""},
 		"endless head": {func(c *net.TCPConn) {
 			endless(c, "HTTP/1.1 200 OK\r\n", "X-Padding: "+strings.Repeat("x", 1000)+"\r\n")
 		}, 0, "not valid HTTP", ""},

@@ -55,6 +55,12 @@ const kinds: Record<string, Kind> = {
     part: 'plans',
     named: (r) => ({ name: text(r.name), mark: text(r.plan_id).slice(-6) }),
   },
+  iss: {
+    path: '/v1/issuers/{issuer_id}',
+    of: (id) => ({ issuer_id: id }),
+    part: 'issuers',
+    named: (r) => ({ name: text(r.name), mark: text(r.issuer_id).slice(-6) }),
+  },
   wh: {
     path: '/v1/webhooks/{webhook_id}',
     of: (id) => ({ webhook_id: id }),

@@ -29,6 +29,7 @@ const actions: Item[] = [
   { id: 'new-key', icon: 'plus', label: 'Create a key', to: '/keys', search: { create: '1' }, needs: ['write', 'keys'] },
   { id: 'new-owner', icon: 'plus', label: 'Create an owner', to: '/owners', search: { create: '1' }, needs: ['write', 'owners'] },
   { id: 'new-plan', icon: 'plus', label: 'Create a plan', to: '/plans/new', needs: ['write', 'plans'] },
+  { id: 'new-issuer', icon: 'plus', label: 'Create an issuer', to: '/issuers/new', needs: ['admin', 'issuers'] },
   { id: 'new-gateway', icon: 'plus', label: 'Create a gateway', to: '/gateways/new', needs: ['write', 'gateways'] },
   {
     id: 'new-webhook',
@@ -228,12 +229,13 @@ function byIdentifier(text: string): Item[] {
     key: ['/keys', 'key'],
     own: ['/owners', 'owner'],
     plan: ['/plans', 'plan'],
+    iss: ['/issuers', 'issuer'],
     req: ['/requests', 'request'],
     wh: ['/webhooks', 'webhook'],
     dlv: ['/deliveries', 'webhook'],
     evt: ['/events', 'webhook'],
   };
-  const kind = /^(gw|key|own|plan|req|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
+  const kind = /^(gw|key|own|plan|iss|req|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
   const found = kind && kinds[kind];
   return found ? [{ id: text, icon: found[1], label: `Open ${text}`, to: `${found[0]}/${text}` }] : [];
 }

@@ -11,6 +11,7 @@ const words: Record<string, string> = {
   keys: 'Keys',
   owners: 'Owners',
   plans: 'Plans',
+  issuers: 'Issuers',
   'usage-records': 'Usage records',
   requests: 'Requests',
   webhooks: 'Webhooks',

@@ -1,6 +1,7 @@
 import { type Field, isLong, isSwitch, list } from '../lib/settings';
 import { splitOf } from '../lib/split';
 import { AreaField, CheckField, ChoicesField, SelectField, TextField } from './form';
+import { IssuersField } from './issuerselect';
 import { PlanField } from './planselect';
 import { SplitWords } from './split';
 
@@ -34,6 +35,7 @@ export function SettingField({
   if (field.path === 'default_plan') {
     return <PlanField label={field.label} hint={field.hint} none="None" value={value} error={error} onChange={onChange} />;
   }
+  if (field.path === 'issuers') return <IssuersField field={field} value={value} error={error} onChange={onChange} />;
   if (field.kind === 'list' && field.choices) {
     return (
       <div className="col-span-full">

@@ -4,6 +4,27 @@ SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM 
 
 ALTER TABLE keys ADD COLUMN imported boolean NOT NULL DEFAULT false; -- the string of the key is not one of Keygate's; its digest is bound to the account
 ALTER TABLE keys ADD COLUMN addresses text COLLATE "C"; -- the lists of addresses that may use the key, as JSON
+-- The import in pieces that has stored the key; NULL for others. There is no such key as long as key_imports has the import with
+-- a state below 2.
+ALTER TABLE keys ADD COLUMN import_id text COLLATE "C";
+
+-- Imports of keys in pieces: those that are not complete, and those of whose keys some are not recorded yet.
+CREATE TABLE key_imports (
+    id         text    COLLATE "C" NOT NULL PRIMARY KEY,
+    account_id text    COLLATE "C" NOT NULL,
+    state      integer NOT NULL,               -- 0 being written, 1 given up, 2 complete
+    call       text    COLLATE "C" NOT NULL    -- that imports the keys: JSON object
+);
+CREATE INDEX key_imports_account ON key_imports (account_id);
+CREATE TABLE key_import_pieces (
+    import_id  text    COLLATE "C" NOT NULL,
+    number     bigint  NOT NULL,
+    account_id text    COLLATE "C" NOT NULL,
+    keys       text    COLLATE "C" NOT NULL,   -- JSON array of identifiers
+    owners     text    COLLATE "C" NOT NULL,   -- that were created for them: JSON array of identifiers
+    PRIMARY KEY (import_id, number)
+);
+CREATE INDEX key_import_pieces_account ON key_import_pieces (account_id);
 
 ALTER TABLE gateways ADD COLUMN target_count bigint NOT NULL DEFAULT 1; -- how many targets the upstreams of the gateway have
 ALTER TABLE account_counts ADD COLUMN targets bigint NOT NULL DEFAULT 0;

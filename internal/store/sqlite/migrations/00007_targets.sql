@@ -7,6 +7,28 @@ ALTER TABLE keys ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
 -- The lists of addresses that may use the key, as JSON.
 ALTER TABLE keys ADD COLUMN addresses TEXT;
 
+-- The import in pieces that has stored the key; NULL for others. There is no such key as long as key_imports has the import with
+-- a state below 2.
+ALTER TABLE keys ADD COLUMN import_id TEXT;
+
+-- Imports of keys in pieces: those that are not complete, and those of whose keys some are not recorded yet.
+CREATE TABLE key_imports (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    account_id TEXT    NOT NULL,
+    state      INTEGER NOT NULL,            -- 0 being written, 1 given up, 2 complete
+    call       TEXT    NOT NULL             -- that imports the keys: JSON object
+) STRICT;
+CREATE INDEX key_imports_account ON key_imports (account_id);
+CREATE TABLE key_import_pieces (
+    import_id  TEXT    NOT NULL,
+    number     INTEGER NOT NULL,
+    account_id TEXT    NOT NULL,
+    keys       TEXT    NOT NULL,            -- JSON array of identifiers
+    owners     TEXT    NOT NULL,            -- that were created for them: JSON array of identifiers
+    PRIMARY KEY (import_id, number)
+) STRICT;
+CREATE INDEX key_import_pieces_account ON key_import_pieces (account_id);
+
 -- How many targets the upstreams of the gateway have.
 ALTER TABLE gateways ADD COLUMN target_count INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE account_counts ADD COLUMN targets INTEGER NOT NULL DEFAULT 0;

@@ -34,6 +34,7 @@ export function RecordLink({ id }: { id: string }) {
     gw: '/gateways/$gatewayId',
     own: '/owners/$ownerId',
     plan: '/plans/$planId',
+    iss: '/issuers/$issuerId',
     wh: '/webhooks/$webhookId',
   };
   const { nameOf, known } = useNames([{ id }]);
@@ -43,7 +44,7 @@ export function RecordLink({ id }: { id: string }) {
     <span className="flex max-w-full items-center gap-1">
       <Link
         to={page as '/'}
-        params={{ keyId: id, gatewayId: id, ownerId: id, planId: id, webhookId: id } as never}
+        params={{ keyId: id, gatewayId: id, ownerId: id, planId: id, issuerId: id, webhookId: id } as never}
         className={`link wrap-anywhere ${known(id) ? '' : 'font-mono text-sm'}`}
         title={id}>
         {nameOf(id)}
@@ -81,7 +82,7 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
               : []),
             ...((entry.credential === 'token'
               ? [
-                  ['Token of', entry.issuer_id ?? 'an unknown issuer'],
+                  ['Token of', entry.issuer_id ? <RecordLink key="i" id={entry.issuer_id} /> : 'an unknown issuer'],
                   ['Subject', <bdi key="s">{entry.subject ?? '–'}</bdi>],
                 ]
               : [['Key', entry.key_id ? <RecordLink key="k" id={entry.key_id} /> : (entry.key_prefix ?? '–')]]) as [

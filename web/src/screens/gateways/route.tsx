@@ -26,6 +26,8 @@ import { TrafficChart } from '../../ui/trafficchart';
 import { RouteConcurrency } from './concurrency';
 import { RouteCost } from './cost';
 import { useGateway } from './detail';
+import { RouteAddresses } from './routeaddresses';
+import { AuthEditor, authWords } from './routeauth';
 import { RouteHandling } from './routehandling';
 import { RouteSplit } from './routesplit';
 import { RouteUpstream } from './routeupstream';
@@ -43,7 +45,9 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   const path = { gateway_id: gatewayId, route_id: routeId };
   const query = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path }, { staleTime: 10_000 });
   const refused = useRefusal('admin', `gateways/${gatewayId}/routes`);
+  const write = useRefusal('write', `gateways/${gatewayId}/routes`);
   const [deleting, setDeleting] = useState(false);
+  const [editing, setEditing] = useState(false);
   const of = useGateway().query;
   const gateway = of.data?.data;
   const upstreams = useUpstreams(gatewayId);
@@ -73,16 +77,20 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <Levels record={r} />
         <RouteCost key={`cost ${routeId}`} first={query.data} />
         <RouteHandling key={`handling ${routeId}`} first={query.data} />
+        <RouteAddresses key={`addresses ${routeId}`} first={query.data} />
         {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
         {(names.length > 1 || r.split !== null) && <RouteSplit first={query.data} inherited={gateway?.split} />}
-        <Panel title="Route">
+        <Panel
+          title="Route"
+          actions={
+            <Button size="sm" why={write} onClick={() => setEditing(true)}>
+              Change callers
+            </Button>
+          }>
           <Details
             rows={[
               ['Identifier', <Id key="id" value={r.route_id} />],
-              [
-                'Callers',
-                { key: 'need a key', token: 'need a token of an issuer', any: 'need a key or a token', none: 'everybody' }[r.auth],
-              ],
+              ['Callers', authWords[r.auth]],
               ['Comes from', { api: 'a single change', spec: 'an OpenAPI document', config: 'a configuration file' }[r.source]],
               ['Limit', showLimits(r)],
               ['Created', <Time key="c" at={r.created_at} />],
@@ -90,6 +98,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
           />
         </Panel>
       </div>
+      {editing && <AuthEditor first={query.data} issuers={gateway && (gateway.issuers ?? [])} onClose={() => setEditing(false)} />}
       {deleting && <DeleteRoute record={r} onClose={() => setDeleting(false)} />}
     </>
   );

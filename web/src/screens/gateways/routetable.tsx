@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { useBusiest } from '../../api/busiest';
 import { api, type Schemas } from '../../api/client';
-import { changed, useList } from '../../api/hooks';
+import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useUpstreams } from '../../api/upstreams';
 import type { Filter } from '../../lib/filter';
@@ -32,6 +32,7 @@ import { FormDialog } from '../../ui/formdialog';
 import { InFlightFields, LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
 import { toast } from '../../ui/toast';
+import { AuthField } from './routeauth';
 import { UpstreamSelect } from './routeupstream';
 
 type Route = Schemas['Route'];
@@ -166,6 +167,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     upstream: defaultUpstream,
   });
   const upstreams = useUpstreams(gatewayId).data?.data.data ?? [];
+  const gateway = useRecord('/v1/gateways/{gateway_id}', { path: { gateway_id: gatewayId } }).data?.data;
   const v = form.values;
   const limit = limitValue(v.limit);
   const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...perPart(v.per) };
@@ -223,16 +225,11 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
         error={form.fieldError('methods')}
       />
       <div className="grid gap-4 sm:grid-cols-2">
-        <SelectField
-          label="Callers"
+        <AuthField
           value={v.auth}
           onChange={(t) => form.set('auth', t)}
-          options={[
-            { value: 'key', label: 'Need a key' },
-            { value: 'token', label: 'Need a token of an issuer' },
-            { value: 'any', label: 'Need a key or a token' },
-            { value: 'none', label: 'Everybody: a public route' },
-          ]}
+          error={form.fieldError('auth')}
+          issuers={gateway && (gateway.issuers ?? [])}
         />
         <SelectField label="Limit counts" value={v.per} onChange={(t) => form.set('per', t)} options={perChoices} />
       </div>

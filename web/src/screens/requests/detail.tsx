@@ -10,6 +10,7 @@ import { unknownWords, unitsWords } from '../../lib/cost';
 import { capacity, spellLimit } from '../../lib/limit';
 import { planAndLimit } from '../../lib/plan';
 import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
+import { RecordLink } from '../audit/entry';
 import { RequestStatus } from './columns';
 import { clean, explain, isDaily, isInFlight, leftThen, limitName, type LoggedRequest, neverPasses } from './explain';
 import { nowOf, type Raisable, RaiseLimit } from './raise';
@@ -195,7 +196,7 @@ export default function RequestDetail() {
               ['Client', <Id key="client" value={r.client_ip} />],
               ...((r.credential === 'token'
                 ? [
-                    ['Token of', r.issuer_id ?? 'an unknown issuer'],
+                    ['Token of', r.issuer_id ? <RecordLink key="issuer" id={r.issuer_id} /> : 'an unknown issuer'],
                     ['Subject', <bdi key="subject">{r.subject ?? 'none'}</bdi>],
                   ]
                 : [
