@@ -49,7 +49,7 @@ func (a *Actor) mayChangeUsers() error {
 
 // authenticatedLately returns an error for a user who has to sign in again before such a change.
 func (a *Actor) authenticatedLately() error {
-	if a.Kind != UserActor || a.Lately {
+	if a.Kind != UserActor || a.User == nil || a.Lately { // check refuses one without a user
 		return nil
 	}
 	return &fault.Error{Code: fault.Forbidden, Auth: fault.ReauthenticationRequired, Message: "you signed in longer than 5 minutes ago, and this change requires that it is really you: sign in once more, then repeat it"}
@@ -226,6 +226,9 @@ func (s *Service) Invitations(ctx context.Context, actor *Actor, p Page) ([]user
 // Invite creates an invitation for an email.
 func (s *Service) Invite(ctx context.Context, actor *Actor, in InvitationInput) (*NewInvitation, error) {
 	if err := actor.mayChangeUsers(); err != nil {
+		return nil, err
+	}
+	if err := actor.check(); err != nil {
 		return nil, err
 	}
 	invalid := s.checkInvitation(actor, &in)
