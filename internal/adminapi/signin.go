@@ -129,7 +129,7 @@ func isLoopback(host string) bool {
 // signInCookie returns the cookie of a sign-in; with an empty value, one that removes it. It comes with the browser's way
 // back from the provider, which is another site.
 func (c *call) signInCookie(value string) *http.Cookie {
-	k := c.sessionCookie(value, sso.FlowLifetime)
+	k := c.sessionCookie(value, sso.FlowLifetime) //nolint:gosec // it has set HttpOnly and, over TLS, Secure; SameSite is Lax on purpose
 	k.SameSite = http.SameSiteLaxMode
 	if k.Name = cookie.SignIn; c.secure() {
 		k.Name = cookie.SecureSignIn

@@ -124,7 +124,9 @@ its role again.`,
 
 func newUsersDelete(a *app) *cobra.Command {
 	nothing := func(context.Context, *client.Client, *client.User) (lost, error) { return lost{}, nil }
-	remove := func(api *client.Client, ctx context.Context, id string) (*client.User, error) { return api.DeleteUser(ctx, id) }
+	remove := func(api *client.Client, ctx context.Context, id string) (*client.User, error) {
+		return api.DeleteUser(ctx, id)
+	}
 	return destroys(oneUser(a), &cobra.Command{Use: "delete USER_ID", Short: "Delete a user, who stays barred until it is invited"},
 		destroyer[client.User]{"delete", (*client.Client).User, nothing, remove, userLabel, userFields})
 }
