@@ -541,6 +541,12 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 	discard(c.DeleteUser(ctx, "{user_id}"))
 	discard(c.Invite(ctx, client.InvitationRequest{}))
 	discard(c.DeleteInvitation(ctx, "{invitation_id}"))
+	for range c.Denials(ctx, "{issuer_id}", client.DenialFilter{}) {
+		break
+	}
+	discard(c.CreateDenial(ctx, "{issuer_id}", client.CreateDenialRequest{}))
+	discard(c.Denial(ctx, "{issuer_id}", "{denial_id}"))
+	discard(c.DeleteDenial(ctx, "{issuer_id}", "{denial_id}"))
 }
 
 func callQuotas(ctx context.Context, c *client.Client, discard func(any, error)) {

@@ -130,3 +130,37 @@ func (c *Client) DeleteIssuer(ctx context.Context, issuerID string, options ...O
 func (c *Client) RefreshIssuer(ctx context.Context, issuerID string) (*Issuer, error) {
 	return call[Issuer](ctx, c, http.MethodPost, issuerPath(issuerID)+"/refresh", nil)
 }
+
+// DenialFilter restricts Denials to matching denials. Zero fields match all denials.
+type DenialFilter struct {
+	Subject string
+	JTI     string
+	ListOptions
+}
+
+func denialsPath(issuerID string) string { return issuerPath(issuerID) + "/denials" }
+
+func denialPath(issuerID, denialID string) string {
+	return denialsPath(issuerID) + "/" + url.PathEscape(denialID)
+}
+
+// Denials lists the denials of an issuer that have not ended, newest first.
+func (c *Client) Denials(ctx context.Context, issuerID string, f DenialFilter) iter.Seq2[Denial, error] {
+	return list[Denial](ctx, c, denialsPath(issuerID), filter("subject", f.Subject, "jti", f.JTI), f.PageSize)
+}
+
+// Denial returns one denial that has not ended.
+func (c *Client) Denial(ctx context.Context, issuerID, denialID string) (*Denial, error) {
+	return call[Denial](ctx, c, http.MethodGet, denialPath(issuerID, denialID), nil)
+}
+
+// CreateDenial makes tokens of an issuer be refused. When it returns, every node refuses them. More than an issuer may have are
+// an *Error with status 409.
+func (c *Client) CreateDenial(ctx context.Context, issuerID string, in CreateDenialRequest, options ...Option) (*Denial, error) {
+	return call[Denial](ctx, c, http.MethodPost, denialsPath(issuerID), in, options...)
+}
+
+// DeleteDenial lifts a denial, so that the tokens are valid again until they expire, and returns the record as it was.
+func (c *Client) DeleteDenial(ctx context.Context, issuerID, denialID string) (*Denial, error) {
+	return call[Denial](ctx, c, http.MethodDelete, denialPath(issuerID, denialID), nil)
+}

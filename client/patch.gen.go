@@ -32,6 +32,8 @@ type GatewayPatch struct {
 	AllowIps                  Change[[]string]          `json:"allow_ips,omitzero"`                   // networks, at most 256; replaced as a whole; default: all addresses
 	DenyIps                   Change[[]string]          `json:"deny_ips,omitzero"`                    // networks, at most 256; replaced as a whole; default: none
 	Maintenance               Change[MaintenanceInput]  `json:"maintenance,omitzero"`                 // replaced as a whole; cleared: off, the default
+	RequestHeaders            Change[HeaderRulesInput]  `json:"request_headers,omitzero"`             // replaced as a whole; default: none
+	ResponseHeaders           Change[HeaderRulesInput]  `json:"response_headers,omitzero"`            // replaced as a whole; default: none
 	SelfService               Change[SelfServiceInput]  `json:"self_service,omitzero"`                // absent fields stay; default: nothing
 	Split                     Change[[]SplitInput]      `json:"split,omitzero"`                       // replaced as a whole; default: none
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate

@@ -40,6 +40,9 @@ type RoutePatch struct {
 	Respond     Change[RespondInput]     `json:"respond,omitzero"`      // replaced as a whole; cleared: none
 	AllowIps    Change[[]string]         `json:"allow_ips,omitzero"`    // networks, at most 256; replaced as a whole; cleared: all addresses
 	DenyIps     Change[[]string]         `json:"deny_ips,omitzero"`     // networks, at most 256; replaced as a whole; cleared: none
+
+	RequestHeaders  Change[HeaderRulesInput] `json:"request_headers,omitzero"`  // replaced as a whole; cleared: none of the route
+	ResponseHeaders Change[HeaderRulesInput] `json:"response_headers,omitzero"` // replaced as a whole; cleared: none of the route
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

@@ -1908,6 +1908,34 @@ type CreateAccountRequest struct {
 // CreateAccountRequestPlan is an enumerated string; see its constants.
 type CreateAccountRequestPlan string
 
+// CreateDenialRequest is the schema CreateDenialRequest of the OpenAPI document.
+type CreateDenialRequest struct {
+	// IssuedBefore All tokens that were issued (iat) before this time are refused, and all that do not say when: an RFC 3339 time, or a date, which means midnight UTC.
+	//
+	// Example: 2026-03-01T12:00:00Z
+	IssuedBefore *string `json:"issued_before,omitempty"`
+
+	// Jti The identifier (jti) of the one token that is refused.
+	//
+	// Example: 8b1f
+	Jti *string `json:"jti,omitempty"`
+
+	// Reason Why, for people.
+	//
+	// Example: Laptop stolen
+	Reason *string `json:"reason,omitempty"`
+
+	// Subject The subject (sub) whose tokens are refused.
+	//
+	// Example: user-42
+	Subject *string `json:"subject,omitempty"`
+
+	// Until When the denial ends, in the same form. Default: when every token that the issuer has issued up to now has expired (max_lifetime).
+	//
+	// Example: 2026-03-02T12:00:00Z
+	Until *string `json:"until,omitempty"`
+}
+
 // CreateGatewayRequest is the schema CreateGatewayRequest of the OpenAPI document.
 type CreateGatewayRequest struct {
 	// AllowDuplicate Allow a name that another gateway of the account has. Otherwise it is a 409.
@@ -1992,8 +2020,10 @@ type CreateGatewayRequest struct {
 	// Name Display name. Required, unless config has it.
 	//
 	// Example: orders
-	Name        string            `json:"name"`
-	SelfService *SelfServiceInput `json:"self_service,omitempty"`
+	Name            string            `json:"name"`
+	RequestHeaders  *HeaderRulesInput `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRulesInput `json:"response_headers,omitempty"`
+	SelfService     *SelfServiceInput `json:"self_service,omitempty"`
 
 	// OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1.
 	Spec *string `json:"spec,omitempty"`
@@ -2239,10 +2269,12 @@ type CreateRouteRequest struct {
 	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
-	Path      string          `json:"path"`
-	RateLimit *RateLimitInput `json:"rate_limit,omitempty"`
-	Redirect  *RedirectInput  `json:"redirect,omitempty"`
-	Respond   *RespondInput   `json:"respond,omitempty"`
+	Path            string            `json:"path"`
+	RateLimit       *RateLimitInput   `json:"rate_limit,omitempty"`
+	Redirect        *RedirectInput    `json:"redirect,omitempty"`
+	RequestHeaders  *HeaderRulesInput `json:"request_headers,omitempty"`
+	Respond         *RespondInput     `json:"respond,omitempty"`
+	ResponseHeaders *HeaderRulesInput `json:"response_headers,omitempty"`
 
 	// Which requests go to another upstream: the first entry whose when holds decides, else
 	// the one with a weight. null or absent means the split of the gateway, [] none.
@@ -2382,6 +2414,54 @@ type DeliveryState string
 // DeliveryTrigger is an enumerated string; see its constants.
 type DeliveryTrigger string
 
+// Denial is the schema Denial of the OpenAPI document.
+type Denial struct {
+	// When the denial was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// DenialID Identifier of the denial.
+	//
+	// Example: den_01jz8y5c3te9b8r2m6q4v7x0aa
+	DenialID string `json:"denial_id"`
+
+	// IssuedBefore Tokens that were issued before this time are refused; null for others.
+	//
+	// Example: 2026-03-01T12:00:00Z
+	IssuedBefore *time.Time `json:"issued_before"`
+
+	// IssuerID Issuer whose tokens are refused.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0aa
+	IssuerID string `json:"issuer_id"`
+
+	// Jti The identifier of the token that is refused, in the same form; null for others.
+	//
+	// Example: 8b1f
+	Jti *string `json:"jti"`
+
+	// Reason Why, for people; null if no reason was given.
+	//
+	// Example: Laptop stolen
+	Reason *string `json:"reason"`
+
+	// Subject The subject whose tokens are refused, or its SHA-256 if it is longer than 255 bytes; null for others.
+	//
+	// Example: user-42
+	Subject *string `json:"subject"`
+
+	// When the denial ends; the issuer's leeway counts.
+	Until time.Time `json:"until"`
+}
+
+// DenialList is the schema DenialList of the OpenAPI document.
+type DenialList struct {
+	// One page of records, newest first.
+	Data []Denial `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
+
 // Effect is the schema Effect of the OpenAPI document.
 type Effect struct {
 	// AtMost Whether refused is an upper bound, because the recorded counts do not tell more.
@@ -2511,7 +2591,9 @@ type Gateway struct {
 	// Name Display name.
 	//
 	// Example: orders
-	Name string `json:"name"`
+	Name            string       `json:"name"`
+	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
 
 	// Revision Number of the current revision; null before the first push.
 	//
@@ -2650,6 +2732,32 @@ type Grant struct {
 
 	// When the window began that the units were added to; the beginning of 1970 for total.
 	WindowStart time.Time `json:"window_start"`
+}
+
+// HeaderRules is the schema HeaderRules of the OpenAPI document.
+type HeaderRules struct {
+	// Remove Names of headers that are removed.
+	//
+	// Example: ["X-Debug"]
+	Remove []string `json:"remove"`
+
+	// Values by name.
+	Set map[string]string `json:"set"`
+}
+
+// HeaderRulesInput is the schema HeaderRulesInput of the OpenAPI document.
+type HeaderRulesInput struct {
+	// Remove Names of headers that are removed, whatever their case; _ counts as -.
+	//
+	// Example: ["X-Debug"]
+	Remove *[]string `json:"remove,omitempty"`
+
+	// Values by name. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and
+	// ${gateway_id} are variables, percent-encoded outside of visible ASCII and where they
+	// would end a value; a header with one that has no value is left out. Names that frame
+	// the message, hold a credential or belong to Keygate are refused, and so are those in
+	// upstream_headers and key_headers.
+	Set *map[string]string `json:"set,omitempty"`
 }
 
 // Health is the schema Health of the OpenAPI document.
@@ -3464,10 +3572,12 @@ type PatchRouteRequest struct {
 	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
-	Path      *string         `json:"path,omitempty"`
-	RateLimit *RateLimitPatch `json:"rate_limit,omitempty"`
-	Redirect  *RedirectInput  `json:"redirect,omitempty"`
-	Respond   *RespondInput   `json:"respond,omitempty"`
+	Path            *string           `json:"path,omitempty"`
+	RateLimit       *RateLimitPatch   `json:"rate_limit,omitempty"`
+	Redirect        *RedirectInput    `json:"redirect,omitempty"`
+	RequestHeaders  *HeaderRulesInput `json:"request_headers,omitempty"`
+	Respond         *RespondInput     `json:"respond,omitempty"`
+	ResponseHeaders *HeaderRulesInput `json:"response_headers,omitempty"`
 
 	// Which requests go to another upstream: the first entry whose when holds decides, else
 	// the one with a weight. Replaces the whole list; null means the split of the gateway,
@@ -4397,10 +4507,12 @@ type Route struct {
 	// Path OpenAPI path template, or a path ending in /* that matches everything below it.
 	//
 	// Example: /orders/{id}
-	Path      string     `json:"path"`
-	RateLimit *RateLimit `json:"rate_limit"`
-	Redirect  *Redirect  `json:"redirect"`
-	Respond   *Respond   `json:"respond"`
+	Path            string       `json:"path"`
+	RateLimit       *RateLimit   `json:"rate_limit"`
+	Redirect        *Redirect    `json:"redirect"`
+	RequestHeaders  *HeaderRules `json:"request_headers"`
+	Respond         *Respond     `json:"respond"`
+	ResponseHeaders *HeaderRules `json:"response_headers"`
 
 	// RouteID Identifier of the route.
 	//

@@ -14,6 +14,9 @@ type HandlingInput struct {
 	Respond     *respondInput  `json:"respond,omitempty" doc:"Response that the gateway gives, in place of forwarding. The request is charged."`
 	AllowIPs    []string       `json:"allow_ips,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses may use the route, in CIDR notation; all others may not. The longest prefix in allow_ips and deny_ips that contains the client's address decides, and deny_ips among equal ones. The lists of the gateway and of the key must allow the address too." example:"203.0.113.0/24"`
 	DenyIPs     []string       `json:"deny_ips,omitempty" nullable:"true" maxItems:"256" doc:"Networks whose addresses may not use the route, in CIDR notation." example:"198.51.100.0/24"`
+
+	RequestHeaders  *headerRulesInput `json:"request_headers,omitempty" doc:"Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's."`
+	ResponseHeaders *headerRulesInput `json:"response_headers,omitempty" doc:"Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's."`
 }
 
 // HandlingPatch is the part of an update of a route that changes that. It is exported because requests embed it.
@@ -23,6 +26,9 @@ type HandlingPatch struct {
 	Respond     optional[respondInput]  `json:"respond,omitempty" doc:"Response that the gateway gives, in place of forwarding; replaced as a whole. null removes it."`
 	AllowIPs    optional[[]string]      `json:"allow_ips,omitempty" maxItems:"256" doc:"Networks whose addresses may use the route, in CIDR notation; all others may not. Replaces the whole list; null or [] means all addresses." example:"203.0.113.0/24"`
 	DenyIPs     optional[[]string]      `json:"deny_ips,omitempty" maxItems:"256" doc:"Networks whose addresses may not use the route, in CIDR notation. Replaces the whole list; null or [] means none." example:"198.51.100.0/24"`
+
+	RequestHeaders  optional[headerRulesInput] `json:"request_headers,omitempty" doc:"Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route."`
+	ResponseHeaders optional[headerRulesInput] `json:"response_headers,omitempty" doc:"Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route."`
 }
 
 // HandlingRecord is the part of a route that says what is done with its requests beside forwarding them as they came. It is exported
@@ -33,12 +39,43 @@ type HandlingRecord struct {
 	Respond     *respondRecord  `json:"respond" doc:"Response that the gateway gives; null for none."`
 	AllowIPs    []string        `json:"allow_ips" nullable:"true" doc:"Networks whose addresses may use the route; null if all may." example:"203.0.113.0/24"`
 	DenyIPs     []string        `json:"deny_ips" nullable:"true" doc:"Networks whose addresses may not use the route; null for none." example:"198.51.100.0/24"`
+
+	RequestHeaders  *headerRulesRecord `json:"request_headers" doc:"Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; null for none."`
+	ResponseHeaders *headerRulesRecord `json:"response_headers" doc:"Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; null for none."`
+}
+
+// headerRulesInput are the rules for headers of a gateway or a route in a request.
+type headerRulesInput struct {
+	_      struct{}          `nullable:"true"`
+	Set    map[string]string `json:"set,omitempty" nullable:"true" maxProperties:"32" doc:"Values by name. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and ${gateway_id} are variables, percent-encoded outside of visible ASCII and where they would end a value; a header with one that has no value is left out. Names that frame the message, hold a credential or belong to Keygate are refused, and so are those in upstream_headers and key_headers."`
+	Remove []string          `json:"remove,omitempty" nullable:"true" maxItems:"32" doc:"Names of headers that are removed, whatever their case; _ counts as -." example:"X-Debug"`
+}
+
+type headerRulesRecord struct {
+	_      struct{}          `nullable:"true"`
+	Set    map[string]string `json:"set" nullable:"false" doc:"Values by name."`
+	Remove []string          `json:"remove" nullable:"false" doc:"Names of headers that are removed." example:"X-Debug"`
+}
+
+func (h *headerRulesInput) rules() gateway.HeaderRules {
+	return gateway.HeaderRules{Set: h.Set, Remove: h.Remove}
+}
+
+func presentHeaderRules(h *gateway.HeaderRules) *headerRulesRecord {
+	if h == nil {
+		return nil
+	}
+	r := &headerRulesRecord{Set: h.Set, Remove: orEmpty(h.Remove)}
+	if r.Set == nil {
+		r.Set = map[string]string{}
+	}
+	return r
 }
 
 type redirectInput struct {
 	_         struct{} `nullable:"true"`
 	To        string   `json:"to" minLength:"1" maxLength:"4096" doc:"Value of Location, as it is: a URL, or a path with an optional query. It has no variables." example:"https://example.com"`
-	Status    int64    `json:"status" minimum:"301" maximum:"308" doc:"Status of the redirect: 301, 302, 307 or 308. 307 and 308 keep the method and the body." example:"308"`
+	Status    int64    `json:"status" doc:"Status of the redirect: 301, 302, 307 or 308. 307 and 308 keep the method and the body." example:"308"`
 	KeepPath  *bool    `json:"keep_path,omitempty" nullable:"true" doc:"Append the path of the request, as it came. to must then have neither a path nor a query. Default: false." example:"true"`
 	KeepQuery *bool    `json:"keep_query,omitempty" nullable:"true" doc:"Append the query of the request, without api_key. to must then have no query. Default: false." example:"true"`
 }
@@ -82,6 +119,12 @@ func (r *respondInput) respond() gateway.Respond {
 // handling returns what the request asks for; nil for nothing.
 func (in *HandlingInput) handling() *gateway.Handling {
 	h := &gateway.Handling{StripPrefix: value(in.StripPrefix), AllowIPs: addrlist.Normal(in.AllowIPs), DenyIPs: addrlist.Normal(in.DenyIPs)}
+	if in.RequestHeaders != nil {
+		h.RequestHeaders = new(in.RequestHeaders.rules()).Normal()
+	}
+	if in.ResponseHeaders != nil {
+		h.ResponseHeaders = new(in.ResponseHeaders.rules()).Normal()
+	}
 	if in.Redirect != nil {
 		h.Redirect = new(in.Redirect.redirect())
 	}
@@ -99,6 +142,9 @@ func (p *HandlingPatch) patch() control.HandlingPatch {
 		Respond:     converted(&p.Respond, (*respondInput).respond),
 		AllowIPs:    p.AllowIPs.Optional,
 		DenyIPs:     p.DenyIPs.Optional,
+
+		RequestHeaders:  converted(&p.RequestHeaders, (*headerRulesInput).rules),
+		ResponseHeaders: converted(&p.ResponseHeaders, (*headerRulesInput).rules),
 	}
 }
 
@@ -115,6 +161,7 @@ func presentHandling(h *gateway.Handling) (r HandlingRecord) {
 		return r
 	}
 	r.StripPrefix, r.AllowIPs, r.DenyIPs = optionalText(h.StripPrefix), h.AllowIPs, h.DenyIPs
+	r.RequestHeaders, r.ResponseHeaders = presentHeaderRules(h.RequestHeaders), presentHeaderRules(h.ResponseHeaders)
 	if d := h.Redirect; d != nil {
 		r.Redirect = &redirectRecord{To: d.To, Status: d.Status, KeepPath: d.KeepPath, KeepQuery: d.KeepQuery}
 	}

@@ -23,7 +23,7 @@ func operations(t *testing.T) []request {
 		"simulateLimit": `{"rate_limit": {"sustained": "1/s"}}`,
 		"tryGateway":    `{"method": "GET", "path": "/"}`,
 		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
-		"createIssuer": `{"name": "i", "issuer": "https://login.example.com", "audiences": ["api"], "jwks": ` + edJWKS + `}`, "updateIssuer": `{"leeway": "5s"}`,
+		"createIssuer": `{"name": "i", "issuer": "https://login.example.com", "audiences": ["api"], "jwks": ` + edJWKS + `}`, "updateIssuer": `{"leeway": "5s"}`, "createDenial": `{"subject": "u"}`,
 		"createInvitation": `{"email": "ada@example.com", "role": "viewer"}`, "updateUser": `{"role": "viewer"}`,
 		"createOwnerGrant": `{"limit": "l", "units": 1}`, "createKeyGrant": `{"limit": "l", "units": 1}`,
 		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "startCanary": `{"upstream": "default"}`, "updateTarget": `{"drain": true}`,
@@ -67,13 +67,14 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	key := s.newKey(map[string]any{"gateway_id": gatewayID})
 	hook := s.newWebhook(nil).text("webhook_id")
 	owner, plan, issuer := s.newOwner("", "customer-42"), s.newPlan("", "free"), s.newIssuer("", "login").text("issuer_id")
+	denial := s.newDenial("", issuer).text("denial_id")
 	s.newKey(nil) // raises an event, which is delivered
 	delivery := s.get("/v1/webhook-deliveries").want(200).data()[0]["delivery_id"].(string)
 	event := s.get("/v1/events").want(200).data()[0]["id"].(string)
 	stranger := s.newAccount("other")
 	strangersGateway := s.newGateway(stranger)
 
-	ours := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", owner, "{plan_id}", plan, "{issuer_id}", issuer, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
+	ours := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", owner, "{plan_id}", plan, "{issuer_id}", issuer, "{denial_id}", denial, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
 		"{gateway_id}", gatewayID, "{upstream}", "default", "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
@@ -153,7 +154,7 @@ func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID stri
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{denial_id}", "den_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "write:issuers", "admin:issuers", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "admin:gateways/gw_x/upstreams", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)
@@ -168,7 +169,7 @@ func TestEveryCallNeedsItsScope(t *testing.T) {
 			if path == "/v1/keys/verify" {
 				need = "read"
 			}
-			if need == "write" && strings.HasPrefix(path, "/v1/issuers") && !strings.HasSuffix(path, "/refresh") { // gives tokens any scope
+			if need == "write" && strings.HasPrefix(path, "/v1/issuers") && !strings.HasSuffix(path, "/refresh") && !strings.HasSuffix(path, "/denials") { // gives tokens any scope
 				need = "admin"
 			}
 			power := "read write admin"

@@ -81,7 +81,7 @@ func validValue(t *testing.T, id, field string) string {
 		"name": `"a"`, "upstream_url": `"http://x"`, "path": `"/z"`, "methods": `["GET"]`, "scope": `"read"`, "key": `"x"`,
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
 		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
-		"issuer": `"https://a.example"`, "jwks": edJWKS, "audiences": `["a"]`, "createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1",
+		"issuer": `"https://a.example"`, "jwks": edJWKS, "audiences": `["a"]`, "createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1", "createDenial.subject": `"u"`,
 		"startCanary.upstream": `"default"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
@@ -110,7 +110,7 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"external_id": `" a"`, "plan_id": `"plan_x"`, "createGateway.default_plan": `"none"`, "updateGateway.default_plan": `"none"`, "default_plan_id": `"plan_x"`,
 		"limits": `[{"name": "a", "sustained": "1/s", "gateway_id": "gw_x"}]`, "title": `"a\nb"`, "time_zone": `"Mars"`, "simulateLimit.plan": `{"limits": [{"name": "a", "sustained": "x"}]}`,
 		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
-		"limit": `"none"`, "reason": `"a\nb"`, "targets": `[{"url": "x"}]`, "hash_on": `"x"`, "host": `"a b"`, "ca": `"x"`, "client_certificate": `"x"`, "client_key": `"x"`,
+		"limit": `"none"`, "subject": `""`, "jti": `""`, "issued_before": `"yesterday"`, "until": `"yesterday"`, "reason": `"a\nb"`, "targets": `[{"url": "x"}]`, "hash_on": `"x"`, "host": `"a b"`, "ca": `"x"`, "client_certificate": `"x"`, "client_key": `"x"`,
 		"connect_timeout": `"1h"`, "idle_timeout": `"1ms"`, "max_connection_age": `"1ms"`, "ejection": `{"base": "1h"}`, "issuer": `"http://x"`, "jwks": `{"keys": []}`, "audiences": `["a", "a"]`, "algorithms": `["HS256"]`, "leeway": `"1h"`,
 		"max_lifetime": `"1ms"`, "typ": `"dpop+jwt"`, "required": `{"a": null}`, "claims": `{"scope": "a\nb"}`, "scope_map": `{"a": "x"}`, "default_scopes": `["x"]`, "owner_prefix": `" "`, "claim_headers": `{"Host": "a"}`, "upstream": `"gone"`, "upstreams": `[{"name": "A"}]`,
 	}

@@ -99,7 +99,9 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 		kind, nullable = reflect.TypeFor[selfServiceInput](), false
 	case gateway.KindMaintenance:
 		kind, nullable = reflect.TypeFor[maintenanceInput](), false
-	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+	case gateway.KindHeaderRules:
+		kind, nullable = reflect.TypeFor[headerRulesInput](), false
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey, gateway.KindPairs:
 		if tags += tagsOf("enum", strings.Join(s.Choices, ",")); s.Choices == nil {
 			tags += tagsOf("minLength", "1", "maxLength", most)
 		}
@@ -215,7 +217,10 @@ func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
 	case gateway.KindMaintenance:
 		in, err := decoded[maintenanceInput](content)
 		return &gateway.Maintenance{Message: value(in.Message), Allow: in.Allow}, err
-	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+	case gateway.KindHeaderRules:
+		in, err := decoded[headerRulesInput](content)
+		return new(in.rules()), err
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey, gateway.KindPairs:
 	}
 	return decoded[string](content)
 }
@@ -365,7 +370,9 @@ func recordSchema(r huma.Registry, s *gateway.Setting, nullable bool) *huma.Sche
 		kind = reflect.TypeFor[selfService]()
 	case gateway.KindMaintenance:
 		kind = reflect.TypeFor[maintenanceRecord]()
-	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+	case gateway.KindHeaderRules:
+		kind = reflect.TypeFor[headerRulesRecord]()
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey, gateway.KindPairs:
 	}
 	tags := tagsOf("doc", s.Doc.Record, "example", example, "enum", strings.Join(s.Choices, ","), "nullable", strconv.FormatBool(nullable))
 	return huma.SchemaFromField(r, reflect.StructField{Name: s.Name, Type: kind, Tag: tags}, "")
@@ -418,6 +425,8 @@ func presentSetting(value any) any {
 		return presentHealth(v)
 	case gateway.SelfServicePatch:
 		return selfService(v.Apply(gateway.SelfService{}))
+	case *gateway.HeaderRules:
+		return presentHeaderRules(v)
 	case *gateway.Maintenance:
 		return maintenanceRecord{Message: optionalText(v.Message), Allow: orEmpty(v.Allow)}
 	}

@@ -461,7 +461,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 		d.peek(g)
 		return true
 	}
-	if !d.handle(r) {
+	if !d.handle(g, r) {
 		d.peek(g)
 		return true
 	}

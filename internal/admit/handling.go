@@ -9,11 +9,13 @@ import (
 
 // handle sets what the route does with the request beside forwarding it as it came. It reports false if the verdict is a
 // refusal.
-func (d *decision) handle(r *snapshot.Route) bool {
+func (d *decision) handle(g *snapshot.Gateway, r *snapshot.Route) bool {
 	v, h := d.verdict, r.Handling()
+	v.requestEdits.Gateway, v.responseEdits.Gateway = g.RequestHeaders, g.ResponseHeaders
 	if h == nil {
 		return true
 	}
+	v.requestEdits.Route, v.responseEdits.Route = h.RequestHeaders, h.ResponseHeaders
 	if v.Response = h.Response; h.Response != nil || h.Strip == 0 {
 		return true
 	}

@@ -107,6 +107,8 @@ type Verdict struct {
 	hasQuery             bool
 	stripped             string // the path to forward, if the route cuts a prefix off; otherwise ""
 
+	requestEdits, responseEdits snapshot.Edits // if the action is Forward
+
 	unverified unverified // the token that Wait is to verify
 	verified   verified   // what Wait has found
 	failing    time.Time  // until when tokens of the address are not checked; zero if they are
@@ -137,6 +139,7 @@ func (v *Verdict) resetDecision() {
 	v.Canary, v.CanaryNext, v.CanaryCaller = nil, false, 0
 	v.Principal, v.Issuer, v.Refusal, v.failing, v.unverified = nil, nil, nil, time.Time{}, unverified{}
 	v.Response, v.stripped = nil, ""
+	v.requestEdits, v.responseEdits = snapshot.Edits{}, snapshot.Edits{}
 	v.Charge.Clear()
 }
 

@@ -120,6 +120,8 @@ const (
 	UserRefuse       Action = "user.sign_in_refused" // the identity provider knows who it is; the diff has the reason
 	InvitationCreate Action = "invitation.create"
 	InvitationDelete Action = "invitation.delete"
+	DenialCreate     Action = "denial.create"
+	DenialDelete     Action = "denial.delete"
 )
 
 // Diff maps the name of each field that a management action changed to its values before

@@ -36,6 +36,10 @@ func identityOf(path string) identity {
 		return identity{"owner_id", "external_id"} // by which commands find an owner
 	case "keygate grants":
 		return identity{"grant_id", ""}
+	case "keygate issuers":
+		return identity{"issuer_id", "name"}
+	case "keygate issuers deny", "keygate issuers denials", "keygate issuers lift":
+		return identity{"denial_id", ""}
 	case "keygate usage list":
 		return identity{"usage_id", ""}
 	case "keygate routes":

@@ -52,6 +52,8 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 		} else {
 			f.StringSlice(flag.Name, nil, flag.Usage)
 		}
+	case gateway.KindPairs:
+		f.StringArray(flag.Name, nil, flag.Usage)
 	case gateway.KindHeaders:
 		f.StringArray(flag.Name, nil, flag.Usage)
 		f.String(flag.Name+headersFileFlag, "", headersFileUsage)
@@ -59,7 +61,7 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 		f.StringArray(flag.Name, nil, flag.Usage)
 	case gateway.KindEjection, gateway.KindRetries, gateway.KindHealth:
 		f.String(flag.Name, "", flag.Usage)
-	case gateway.KindLimit, gateway.KindCORS, gateway.KindSwitches: // each part has a flag of its own
+	case gateway.KindLimit, gateway.KindCORS, gateway.KindSwitches, gateway.KindHeaderRules: // each part has a flag of its own
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 		f.String(flag.Name, "", flag.Usage)
 	}
@@ -112,6 +114,12 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return switchesOf(f, s.Parts)
 	case gateway.KindMaintenance:
 		return maintenanceOf(f, s)
+	case gateway.KindHeaderRules:
+		rules, err := headerRulesOf(f, s.Parts[0].Flag.Name, s.Parts[1].Flag.Name)
+		if rules == nil {
+			return nil, err
+		}
+		return rules, err
 	case gateway.KindTargets:
 		return targetsOf(listFlag(f, s.Flag))
 	case gateway.KindSplit:
@@ -125,7 +133,7 @@ func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
 		return a.healthOf(f)
 	case gateway.KindCertificate, gateway.KindKey:
 		return a.fileOf(f, s.Flag)
-	case gateway.KindText, gateway.KindDuration:
+	case gateway.KindText, gateway.KindDuration, gateway.KindPairs:
 	}
 	text, err := f.GetString(s.Flag.Name)
 	return orNil(text, text == "" && !s.NotNull), err
@@ -299,6 +307,8 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, switchedOn)
 	case gateway.KindMaintenance:
 		return showAs(content, maintenanceText)
+	case gateway.KindHeaderRules:
+		return showAs(content, headerRulesText)
 	case gateway.KindTargets:
 		return showAs(content, targetsText)
 	case gateway.KindSplit:
@@ -309,7 +319,7 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 		return showAs(content, retriesText)
 	case gateway.KindHealth:
 		return showAs(content, healthText)
-	case gateway.KindText, gateway.KindDuration, gateway.KindKey:
+	case gateway.KindText, gateway.KindDuration, gateway.KindKey, gateway.KindPairs:
 	}
 	return showAs(content, strings.Clone)
 }

@@ -24,9 +24,16 @@ type handlingFlags struct {
 	addresses             addressFlags
 }
 
+// The flags with the headers that a route sets and removes, which are those of gateways.
+const (
+	requestHeaderFlag  = "request-header"
+	responseHeaderFlag = "response-header"
+	removeFlag         = "remove-" // before each of the two
+)
+
 // handlingNames are the flags that change a route by themselves.
 func handlingNames() []string {
-	return []string{"strip-prefix", "redirect", "respond", allowFlag, denyFlag}
+	return []string{"strip-prefix", "redirect", "respond", allowFlag, denyFlag, requestHeaderFlag, removeFlag + requestHeaderFlag, responseHeaderFlag, removeFlag + responseHeaderFlag}
 }
 
 // add adds the flags. removes ends the usage of a flag whose empty value removes what it says.
@@ -37,6 +44,10 @@ func (o *handlingFlags) add(f *pflag.FlagSet, removes string) {
 	f.BoolVar(&o.keepQuery, "redirect-keep-query", false, "append the query of the request to the target of --redirect")
 	f.StringVar(&o.respond, "respond", "", "`file` with a response in place of forwarding, in YAML or JSON: status, content_type, body and headers; or - for standard input"+removes)
 	o.addresses.add(f, "the route")
+	for flag, what := range map[string]string{requestHeaderFlag: "the requests that upstreams get", responseHeaderFlag: "the responses of upstreams"} {
+		f.StringArray(flag, nil, "header to set on "+what+", as `NAME=VALUE`, in place of what the gateway does with it; may be repeated"+removes)
+		f.StringSlice(removeFlag+flag, nil, "`name` of a header to remove from "+what+"; may be repeated"+removes)
+	}
 }
 
 // read checks the flags, and reads the file of --respond, if one was given.
@@ -79,8 +90,12 @@ func (o *handlingFlags) redirectInput() (*client.RedirectInput, error) {
 }
 
 // create sets what the flags say in a creation.
-func (o *handlingFlags) create(in *client.CreateRouteRequest) error {
-	var err error
+func (o *handlingFlags) create(c *cobra.Command, in *client.CreateRouteRequest) error {
+	requests, responses, err := headerRulesGiven(c.Flags())
+	if err != nil {
+		return err
+	}
+	in.RequestHeaders, in.ResponseHeaders = requests, responses
 	in.StripPrefix, in.Respond = given(o.stripPrefix), o.responds
 	in.Redirect, err = o.redirectInput()
 	in.AllowIps, in.DenyIps = o.addresses.given()
@@ -91,6 +106,11 @@ func (o *handlingFlags) create(in *client.CreateRouteRequest) error {
 func (o *handlingFlags) change(c *cobra.Command, p *client.RoutePatch) error {
 	p.StripPrefix = changesOf(c).text("strip-prefix", o.stripPrefix)
 	p.AllowIps, p.DenyIps = o.addresses.changes(c.Flags())
+	requests, responses, err := headerRulesGiven(c.Flags())
+	if err != nil {
+		return err
+	}
+	p.RequestHeaders, p.ResponseHeaders = headerRulesChange(c, requestHeaderFlag, requests), headerRulesChange(c, responseHeaderFlag, responses)
 	redirect, err := o.redirectInput()
 	p.Redirect, p.Respond = changeOf(c, "redirect", redirect), changeOf(c, "respond", o.responds)
 	return err
@@ -131,6 +151,12 @@ func handlingFields(r *client.Route) (fields []terminal.Field) {
 			text += fmt.Sprintf(", headers %s", strings.Join(slices.Sorted(maps.Keys(d.Headers)), ", "))
 		}
 		fields = append(fields, terminal.Field{"RESPOND", text})
+	}
+	if r.RequestHeaders != nil {
+		fields = append(fields, terminal.Field{"REQUEST HEADERS", headerRulesText(*r.RequestHeaders)})
+	}
+	if r.ResponseHeaders != nil {
+		fields = append(fields, terminal.Field{"RESPONSE HEADERS", headerRulesText(*r.ResponseHeaders)})
 	}
 	return append(fields, addressFields(r.AllowIps, r.DenyIps)...)
 }

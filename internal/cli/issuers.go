@@ -19,7 +19,7 @@ import (
 
 func newIssuers(a *app) *cobra.Command {
 	return newGroup("issuers", "Manage issuers of tokens",
-		newIssuersCreate(a), newIssuersList(a), newIssuersGet(a), newIssuersUpdate(a), newIssuersRefresh(a), newIssuersDelete(a))
+		newIssuersCreate(a), newIssuersList(a), newIssuersGet(a), newIssuersUpdate(a), newIssuersRefresh(a), newIssuersDeny(a), newIssuersDenials(a), newIssuersLift(a), newIssuersDelete(a))
 }
 
 func issuerLabel(i *client.Issuer) string { return "issuer " + withID(i.Name, i.IssuerID) }

@@ -180,7 +180,7 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 		}
 		in.Concurrency = &concurrency
 	}
-	if err := o.handling.create(&in); err != nil {
+	if err := o.handling.create(c, &in); err != nil {
 		return err
 	}
 	split, err := splitOf(o.split)

@@ -23,13 +23,16 @@ const (
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
 	MaxAccountTargets       = gateway.MaxAccountTargets
+	MaxAccountDenials       = 200_000  // of its issuers, each of which has issuer.MaxDenials at most
 	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old revisions are removed
 	MaxAccountConfiguration = 64 << 20 // bytes of what every node has in memory, see AccountCounts
 )
 
 // AccountBounds are bounds for each account; 0 means the constant of the same name.
 type AccountBounds struct {
-	Keys, LiveKeys, Owners, Plans, Targets, Responses, ResponseBytes, RevisionBytes int
+	Keys, LiveKeys, Owners, Plans, Targets, Responses, ResponseBytes, RevisionBytes, Denials int
+
+	IssuerDenials int // 0 means issuer.MaxDenials
 
 	ConfigurationBytes int64 // 0 means MaxAccountConfiguration
 }

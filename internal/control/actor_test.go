@@ -134,6 +134,14 @@ func callsOnIssuers(h *harness, c *control.Actor) map[string]func(ctx context.Co
 		"UpdateIssuer": func(ctx context.Context) error {
 			return second(h.UpdateIssuer(ctx, c, "iss_x", func(i *issuer.Issuer) { i.Name = "n" }, nil))
 		},
+		"Denial": func(ctx context.Context) error { return second(h.Denial(ctx, c, "iss_x", "den_x")) },
+		"Denials": func(ctx context.Context) error {
+			return second(h.Denials(ctx, c, "iss_x", control.DenialFilter{}, control.Page{Limit: 1}))
+		},
+		"CreateDenial": func(ctx context.Context) error {
+			return second(h.CreateDenial(ctx, c, "iss_x", &issuer.Denial{Subject: "u"}))
+		},
+		"DeleteDenial":  func(ctx context.Context) error { return second(h.DeleteDenial(ctx, c, "iss_x", "den_x")) },
 		"RefreshIssuer": func(ctx context.Context) error { return second(h.RefreshIssuer(ctx, c, "iss_x")) },
 		"DeleteIssuer":  func(ctx context.Context) error { return second(h.DeleteIssuer(ctx, c, "iss_x", nil)) },
 	}

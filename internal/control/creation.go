@@ -234,6 +234,15 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	if err := checkIssuers(ctx, tx, nil, g); err != nil {
 		return nil, n.inFile(err)
 	}
+	if n.doc != nil && len(g.Requests.Issuers) > 0 {
+		claims, err := claimHeaders(ctx, tx, g)
+		if err != nil {
+			return nil, err
+		}
+		if err := n.doc.checkHeaders(g, claims...); err != nil {
+			return nil, fault.Prefixed(n.documentField(), err)
+		}
+	}
 	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
 		return nil, err
 	}

@@ -142,6 +142,11 @@ func settingOrNil(kind gateway.Kind, value any) any {
 			return nil
 		}
 		return *v
+	case *gateway.HeaderRules:
+		if v == nil {
+			return nil
+		}
+		return *v
 	case gateway.Split:
 		if len(v) == 0 {
 			return nil

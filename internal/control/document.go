@@ -83,8 +83,9 @@ func (d *document) locatedConflict(err error) error {
 	return &fault.Error{Code: fault.Conflict, Field: field, Message: fault.MessageOf(d.located(fault.Invalid(field, "%s", f.Message)))}
 }
 
-// checkUpstreams checks that g has the upstreams that the routes of d and their splits name. Errors have the positions of the names.
-func (d *document) checkUpstreams(g *gateway.Gateway) error {
+// checkUpstreams checks that g has the upstreams that the routes of d and their splits name, and that the routes have no rules for headers
+// that g protects, or that are claims. Errors have the positions of the names.
+func (d *document) checkUpstreams(g *gateway.Gateway, claims ...string) error {
 	var problems []error
 	for i := range d.routes {
 		if len(d.routes[i].Split) > 0 {
@@ -111,7 +112,7 @@ func (d *document) checkUpstreams(g *gateway.Gateway) error {
 			}
 		}
 	}
-	return fault.Join(problems...)
+	return fault.Join(append(problems, d.checkHeaders(g, claims...))...)
 }
 
 // readRevision turns an old revision into a document. If it was a configuration file, a rollback

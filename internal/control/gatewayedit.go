@@ -191,7 +191,7 @@ func (e *gatewayEdit) apply(g *gateway.Gateway) error {
 	}
 	err := fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
 	if err == nil {
-		err = e.checkSplit(g)
+		err = fault.Join(e.checkSplit(g), checkHeaderRules(g))
 	}
 	if err == nil && e.hasList {
 		err = inField(upstreamsField, g.CheckUpstreamBytes(&before))

@@ -130,6 +130,11 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		return nil, err
 	}
 	defer unlock()
+	if p.Patch.UpstreamHeaders.Present || p.Patch.KeyHeaders.Present || p.Patch.Upstreams.Present {
+		if err := s.mayProtect(ctx, actor, gatewayID, edit.apply); err != nil {
+			return nil, err
+		}
+	}
 	return inTx(ctx, s, actor, func(w *work) (*gateway.Gateway, error) {
 		before, err := s.gateway(ctx, w, actor, gatewayID)
 		if err != nil {

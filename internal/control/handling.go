@@ -13,6 +13,8 @@ type HandlingPatch struct {
 	Respond     Optional[gateway.Respond]
 	AllowIPs    Optional[[]string] // an empty list is as null
 	DenyIPs     Optional[[]string]
+
+	RequestHeaders, ResponseHeaders Optional[gateway.HeaderRules] // rules without headers are as null
 }
 
 // fields returns the names of the fields that are given, and a Handling with their values.
@@ -31,6 +33,10 @@ func (p *HandlingPatch) fields() (names []string, given gateway.Handling) {
 	add(addrlist.AllowField, p.AllowIPs.Present)
 	add(addrlist.DenyField, p.DenyIPs.Present)
 	given.AllowIPs, given.DenyIPs = p.AllowIPs.Value, p.DenyIPs.Value
+	add("request_headers", p.RequestHeaders.Present)
+	given.RequestHeaders = valueOf(&p.RequestHeaders)
+	add("response_headers", p.ResponseHeaders.Present)
+	given.ResponseHeaders = valueOf(&p.ResponseHeaders)
 	return names, given
 }
 

@@ -245,11 +245,14 @@ func (w *work) issuersDiffer(ctx context.Context, name, url string) error {
 const maxGatewaysOfIssuer = 1 << 20
 
 // checkIssuers checks the issuers that a gateway names (identity.md, section 2), if they are not those of before, which is
-// nil for a new gateway: the account has them, and no two have the same claim iss. The error is a validation error of the
-// field "issuers".
+// nil for a new gateway: the account has them, and no two have the same claim iss. The rules of the gateway name no header that their tokens
+// set. The error is a validation error of the field "issuers", or of a field of the rules.
 func checkIssuers(ctx context.Context, tx IssuerReader, before, g *gateway.Gateway) error {
-	if len(g.Requests.Issuers) == 0 || before != nil && slices.Equal(before.Requests.Issuers, g.Requests.Issuers) {
+	if len(g.Requests.Issuers) == 0 {
 		return nil
+	}
+	if before != nil && slices.Equal(before.Requests.Issuers, g.Requests.Issuers) {
+		return checkClaimHeaders(ctx, tx, before, g)
 	}
 	all, err := tx.Issuers(ctx, g.AccountID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
 	if err != nil {
@@ -269,7 +272,10 @@ func checkIssuers(ctx context.Context, tx IssuerReader, before, g *gateway.Gatew
 		}
 		first[all[at].URL] = name
 	}
-	return fault.Join(problems...)
+	if err := fault.Join(problems...); err != nil {
+		return err
+	}
+	return checkClaimHeaders(ctx, tx, before, g)
 }
 
 // issuerDiff returns what differs between two issuers as the audit log has it: keys and certificates as digests.

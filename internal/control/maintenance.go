@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -171,6 +172,9 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 		return tx.TrimUsers(ctx, now, trimBatch)
 	}))
 	err = errors.Join(err, m.removeQuotas(ctx, now))
+	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
+		return tx.TrimDenials(ctx, now.Add(-issuer.MaxLeeway), trimBatch)
+	}))
 	return errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDeliveries(ctx, now.Add(-deliveredKept), now.Add(-failedKept), deliveryBatch)
 	}))

@@ -224,7 +224,11 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	} else if err != nil {
 		return nil, err
 	}
-	if err := fault.Join(doc.checkUpstreams(&p.after), p.checkCanaryOf(before)); err != nil {
+	claims, err := claimHeaders(ctx, tx, &p.after)
+	if err != nil {
+		return nil, err
+	}
+	if err := fault.Join(doc.checkUpstreams(&p.after, claims...), p.checkCanaryOf(before)); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {

@@ -27,7 +27,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 	edit, err := p.read()
 	err = fault.Join(err, badKeys)
 	if err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value, p.Split.Value)), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p), s.checkUpstreamOf(ctx, actor, gatewayID, p.Upstream.Value, p.Split.Value, p.Handling.apply(nil))), errOnlyChecked)
 	}
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present || p.Cost.Present || p.Split.Present || p.Handling.isGiven() {
@@ -53,12 +53,17 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 			return nil, err
 		}
 		var refused error
-		if p.Upstream.Present || p.Split.Present {
+		if p.Upstream.Present || p.Split.Present || p.Handling.isGiven() {
 			g, err := w.Gateway(ctx, actor.Account.ID, gatewayID)
 			if err != nil {
 				return nil, err
 			}
-			invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
+			if p.Upstream.Present || p.Split.Present {
+				invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
+			}
+			if p.Handling.isGiven() {
+				invalid = fault.Join(invalid, checkHeadersOf(ctx, w, g, r.Handling))
+			}
 			if len(p.Split.Value) > 0 && inCanary(g.Canary, routeID) {
 				refused = refuseSplit(g.Canary)
 			}

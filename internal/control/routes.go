@@ -89,7 +89,7 @@ func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID stri
 func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
 	err := checkRoute(&in)
 	if err = fault.Join(err, fault.Prefixed("split", s.findSplitKeys(ctx, actor, &in.Split))); err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)}), s.checkUpstreamOf(ctx, actor, gatewayID, in.Upstream, in.Split)), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)}), s.checkUpstreamOf(ctx, actor, gatewayID, in.Upstream, in.Split, in.Handling)), errOnlyChecked)
 	}
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
@@ -98,7 +98,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 			return nil, err
 		}
 		misfit, err := bad()
-		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream, in.Split))); err != nil {
+		if err := cmp.Or(err, fault.Join(misfit, checkUpstreamOf(g, in.Upstream, in.Split), checkHeadersOf(ctx, w, g, in.Handling))); err != nil {
 			return nil, err
 		}
 		if err := s.roomFor(ctx, w, actor, 1, "path"); err != nil {
@@ -201,19 +201,22 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 	return bad
 }
 
-// checkUpstreamOf checks that a gateway has the upstreams that a route and its split name, for a call that fails anyway. Other errors are
-// ignored, and so is a name that no upstream has, which is an error of its own.
-func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, name string, split gateway.Split) error {
+// checkUpstreamOf checks that a gateway has the upstreams that a route and its split name, and that what the route does names no header that
+// the gateway protects, for a call that fails anyway. Other errors are ignored, and so is a name that no upstream has, which is an error of
+// its own.
+func (s *Service) checkUpstreamOf(ctx context.Context, actor *Actor, gatewayID, name string, split gateway.Split, h *gateway.Handling) error {
 	if name != "" && gateway.CheckUpstreamName(name) != nil {
 		name = ""
 	}
 	if split.Check() != nil {
 		split = nil
 	}
-	if name == "" && len(split) == 0 {
+	if name == "" && len(split) == 0 && !h.NamesHeaders() {
 		return nil
 	}
-	bad, err := readOf(ctx, s, actor, gatewayID, func(_ ReadTx, g *gateway.Gateway) (error, error) { return checkUpstreamOf(g, name, split), nil })
+	bad, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (error, error) {
+		return fault.Join(checkUpstreamOf(g, name, split), checkHeadersOf(ctx, tx, g, h)), nil
+	})
 	if err != nil {
 		return nil
 	}

@@ -277,6 +277,12 @@ func (h *rowHarness) issuers() {
 	h.do("change issuer", func() error {
 		return second(h.UpdateIssuer(ctx(), h.caller, i.ID, func(i *issuer.Issuer) { i.JWKS = jwksOf("b", "c") }, nil))
 	})
+	var d *issuer.Denial
+	h.do("create denial", func() (err error) {
+		d, err = h.CreateDenial(ctx(), h.caller, i.ID, &issuer.Denial{Subject: "u"})
+		return err
+	})
+	h.do("delete denial", func() error { return second(h.DeleteDenial(ctx(), h.caller, i.ID, d.ID)) })
 	h.do("delete issuer", func() error { return second(h.DeleteIssuer(ctx(), h.caller, i.ID, nil)) })
 }
 

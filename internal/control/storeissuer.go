@@ -19,6 +19,12 @@ type IssuerUse struct {
 	Issuers int64
 	Bytes   int64 // of their settings, as they are stored
 	Fetched int64 // bytes of what was fetched for them, as it is stored
+	Denials int64
+}
+
+// DenialFilter selects denials for a list. Fields that are zero select every denial.
+type DenialFilter struct {
+	Subject, JTI string // in the form of issuer.Recorded
 }
 
 // IssuerReader finds issuers.
@@ -33,6 +39,10 @@ type IssuerReader interface {
 	DueIssuers(ctx context.Context, now time.Time, perAccount, limit int) ([]issuer.Issuer, error)
 	// UnreachableIssuers returns how many issuers of all accounts are unreachable.
 	UnreachableIssuers(ctx context.Context) (int, error)
+	// Denial returns a denial of an issuer of the account that ends after now.
+	Denial(ctx context.Context, accountID, issuerID, denialID string, now time.Time) (*issuer.Denial, error)
+	// Denials lists denials of an issuer that end after now, newest first.
+	Denials(ctx context.Context, issuerID string, f DenialFilter, now time.Time, p Page) ([]issuer.Denial, error)
 	// GatewaysOfIssuer returns up to limit gateways of the account that name the issuer, in the order of their creation.
 	GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error)
 }
@@ -44,5 +54,10 @@ type IssuerStore interface {
 	InsertIssuer(ctx context.Context, i *issuer.Issuer) error
 	// UpdateIssuer writes all fields but ID, AccountID and CreatedAt.
 	UpdateIssuer(ctx context.Context, i *issuer.Issuer) error
+	// DeleteIssuer deletes an issuer. Its denials are no others' any more, and Trimmer.TrimDenials removes them.
 	DeleteIssuer(ctx context.Context, accountID, issuerID string) error
+	// InsertDenial inserts a denial of an issuer that exists, and counts it.
+	InsertDenial(ctx context.Context, d *issuer.Denial) error
+	// DeleteDenial deletes a denial, and counts it no more.
+	DeleteDenial(ctx context.Context, d *issuer.Denial) error
 }

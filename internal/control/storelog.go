@@ -118,6 +118,8 @@ type Trimmer interface {
 	TrimQuotas(ctx context.Context, ended time.Time, limit int) (more bool, err error)
 	// DeleteQuotas removes about limit rows of quotas, by their numbers.
 	DeleteQuotas(ctx context.Context, quotas []int64, limit int) (more bool, err error)
+	// TrimDenials removes denials that ended before ended, or else those of issuers that were deleted: at most limit.
+	TrimDenials(ctx context.Context, ended time.Time, limit int) (more bool, err error)
 	// TrimDeliveries removes deliveries that were delivered before delivered or failed
 	// before failed, at most limit of each.
 	TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error)

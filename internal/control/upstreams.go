@@ -63,6 +63,9 @@ func (s *Service) PutUpstream(ctx context.Context, actor *Actor, gatewayID strin
 		return nil, err
 	}
 	edit.replaces = true
+	if err := s.mayProtectOf(ctx, actor, gatewayID, &p, edit); err != nil {
+		return nil, err
+	}
 	return s.changeUpstream(ctx, actor, gatewayID, p.Name, m, func(_ *work, g *gateway.Gateway) (upstreamChange, error) {
 		c := upstreamChange{action: audit.UpstreamUpdate, change: edit.apply}
 		if g.UpstreamNamed(p.Name) == nil {
@@ -81,6 +84,9 @@ func (s *Service) PutUpstream(ctx context.Context, actor *Actor, gatewayID strin
 func (s *Service) PatchUpstream(ctx context.Context, actor *Actor, gatewayID string, p gateway.UpstreamPatch, m Match) (*NamedUpstream, error) {
 	edit, err := s.readUpstream(&p, false)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.mayProtectOf(ctx, actor, gatewayID, &p, edit); err != nil {
 		return nil, err
 	}
 	return s.changeUpstream(ctx, actor, gatewayID, p.Name, m, func(_ *work, g *gateway.Gateway) (c upstreamChange, err error) {
@@ -292,7 +298,9 @@ func (s *Service) changeUpstream(ctx context.Context, actor *Actor, gatewayID, n
 		}
 		g := *before
 		if c.refused == nil {
-			err = c.change(&g)
+			if err = c.change(&g); err == nil {
+				err = checkHeaderRules(&g)
+			}
 		}
 		if err != nil {
 			return nil, err

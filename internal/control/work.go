@@ -231,6 +231,8 @@ func notInForce(changes []snapshot.Change) string {
 			meanwhile = "the owner's keys work as before the call: those of one that was suspended are still accepted"
 		case c.Kind == snapshot.IssuerChange && meanwhile[0] != 'k':
 			meanwhile = "tokens of the issuer are accepted as before the call"
+		case c.Kind == snapshot.DenialChange && meanwhile[0] != 'k':
+			meanwhile = "tokens of the issuer are accepted as before the call: those that were denied, too"
 		case c.Kind == snapshot.PlanChange && meanwhile[0] != 'k':
 			meanwhile = "the limits of the plan are those of before the call"
 		case c.Kind == snapshot.KeyChange, c.Kind == snapshot.HolderChange, c.Kind == snapshot.ConcurrencyChange, c.Kind == snapshot.ImportChange, c.Kind == snapshot.AddressChange:

@@ -21,8 +21,11 @@ func (r *Requests) Addresses() addrlist.Lists {
 	return addrlist.Lists{Allow: r.AllowIPs, Deny: r.DenyIPs}
 }
 
-// Restricts reports whether requests may be refused by their address or by maintenance.
-func (r *Requests) Restricts() bool { return !r.Addresses().IsZero() || r.Maintenance != nil }
+// Restricts reports whether requests may be refused by their address or by maintenance, or headers are set or removed, on which services
+// may rely.
+func (r *Requests) Restricts() bool {
+	return !r.Addresses().IsZero() || r.Maintenance != nil || r.RequestHeaders != nil || r.ResponseHeaders != nil
+}
 
 // allowIPsRow and denyIPsRow are the rows of the lists of addresses (edge.md, section 2).
 func allowIPsRow() Setting {

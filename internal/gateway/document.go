@@ -54,6 +54,14 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 					positions[fmt.Sprintf("%s[%d]", SplitOfRoute(i), item)] = at
 				}
 			}
+			if !d.Routes[i].Handling.NamesHeaders() {
+				continue
+			}
+			for _, name := range [...]string{"respond", requestHeadersName, responseHeadersName} {
+				if m := routes.Nodes[i].Member(name); m != nil {
+					positions[RouteField(i)+"."+name] = m.Position
+				}
+			}
 		}
 	}
 	return d, positions, nil
@@ -61,6 +69,9 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 
 // UpstreamOfRoute returns the field of a configuration file with the upstream of route i.
 func UpstreamOfRoute(i int) string { return fmt.Sprintf("routes[%d].upstream", i) }
+
+// RouteField returns the field of a configuration file with route i.
+func RouteField(i int) string { return fmt.Sprintf("routes[%d]", i) }
 
 // SplitOfRoute returns the field of a configuration file with the split of route i.
 func SplitOfRoute(i int) string { return fmt.Sprintf("routes[%d].%s", i, splitField) }

@@ -29,6 +29,9 @@ type Handling struct {
 	// AllowIPs and DenyIPs are the networks whose addresses may use the route, and may not.
 	AllowIPs []string `json:"allow_ips,omitempty"`
 	DenyIPs  []string `json:"deny_ips,omitempty"`
+	// RequestHeaders and ResponseHeaders are the headers that are set and removed, beside those of the gateway.
+	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
 }
 
 // Redirect is the redirect with which a route responds to its requests.
@@ -98,7 +101,7 @@ func handlingFields() []handlingField {
 		check:   func(h *Handling, _ string) error { return fault.Prefixed("respond", h.Respond.check()) },
 		part:    func(h *Handling) part { return objectPart("respond", &h.Respond, (*Respond).parts, "status") },
 		doc:     "Response that the gateway gives to requests, in place of forwarding them. They are charged.",
-	}, allowIPsField(), denyIPsField()}
+	}, allowIPsField(), denyIPsField(), requestHeadersField(), responseHeadersField()}
 }
 
 // HandlingFields returns the names of the fields of a route that are its Handling.
@@ -303,7 +306,7 @@ func (r *Respond) check() error {
 	case r.ContentType != "" && (!isASCIIValue(r.ContentType) || !strings.Contains(r.ContentType, "/") || len(r.ContentType) > maxHeaderName):
 		problems = append(problems, fault.Invalid("content_type", "must be a media type of at most %d characters, such as text/plain or application/json", maxHeaderName))
 	}
-	problems = append(problems, checkHeaderRules("headers", r.Headers, nil))
+	problems = append(problems, checkRuleHeaders("headers", r.Headers, map[string]bool{}))
 	for _, name := range sortedNames(r.Headers) {
 		if foldHeader(name) == "content-type" {
 			problems = append(problems, fault.Invalid("headers."+name, "is set by content_type"))

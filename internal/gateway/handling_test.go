@@ -77,10 +77,14 @@ func TestHandlingIsChecked(t *testing.T) {
 	}
 	for _, name := range []string{
 		"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "TE", "Trailer", "Upgrade", "Proxy-Connection", "X-Keygate-Key-Id", "x_keygate_owner",
-		"X-Forwarded-For", "Forwarded", "Via", "Retry-After", "X-RateLimit-Limit", "RateLimit", "RateLimit-Policy", "X-Request-Id", "Date",
+		"X-Forwarded-For", "Forwarded", "Via", "Retry-After", "X-RateLimit-Limit", "RateLimit", "RateLimit-Policy", "X-Request-Id", "Date", "Authorization", "Grpc-Timeout", "Sec-WebSocket-Key", "RateLimit-Other", "x_keygate",
 	} {
 		t.Run(name, func(t *testing.T) {
 			checkHandling(t, &Handling{Respond: &Respond{Status: 200, Headers: map[string]string{name: "a"}}}, "/a", "respond.headers."+name)
+			checkHandling(t, &Handling{RequestHeaders: &HeaderRules{Set: map[string]string{name: "a"}}}, "/a", "request_headers.set."+name)
+			checkHandling(t, &Handling{RequestHeaders: &HeaderRules{Remove: []string{"X-A", name}}}, "/a", "request_headers.remove[1]")
+			checkHandling(t, &Handling{ResponseHeaders: &HeaderRules{Set: map[string]string{name: "a"}}}, "/a", "response_headers.set."+name)
+			checkHandling(t, &Handling{ResponseHeaders: &HeaderRules{Remove: []string{name}}}, "/a", "response_headers.remove[0]")
 		})
 	}
 }

@@ -45,6 +45,10 @@ type Requests struct {
 	// Maintenance is not nil if the gateway is under maintenance.
 	Maintenance *Maintenance `json:"maintenance,omitempty"`
 
+	// RequestHeaders and ResponseHeaders are the headers that are set and removed; nil for none.
+	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
+	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
+
 	// Issuers are the names of the issuers whose tokens the gateway takes; nil for none.
 	Issuers []string `json:"issuers,omitempty"`
 

@@ -26,7 +26,7 @@ type Setting struct {
 	Record Record
 	Flag   Flag
 	Form   Form
-	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection, KindRetries, KindHealth and KindMaintenance, which have a form field for each part
+	Parts  []Part // of KindLimit, KindCORS, KindSwitches, KindEjection, KindRetries, KindHealth, KindMaintenance and KindHeaderRules, which have a form field for each part
 
 	values values
 
@@ -38,23 +38,25 @@ type Kind string
 
 // The kinds of settings.
 const (
-	KindText        Kind = "text"        // string on one line
-	KindDuration    Kind = "duration"    // string: a Go duration
-	KindBool        Kind = "bool"        // bool
-	KindCount       Kind = "count"       // int64, at least 1
-	KindList        Kind = "list"        // []string
-	KindHeaders     Kind = "headers"     // map[string]string, whose values are secret
-	KindCertificate Kind = "certificate" // string: certificates in PEM
-	KindKey         Kind = "key"         // string: a private key in PEM, which is secret
-	KindLimit       Kind = "limit"       // ratelimit.Config with Sustained and Burst
-	KindCORS        Kind = "cors"        // CORS
-	KindSwitches    Kind = "switches"    // SelfServicePatch: an object of bools, which are the parts
-	KindTargets     Kind = "targets"     // []Target
-	KindEjection    Kind = "ejection"    // Ejection
-	KindRetries     Kind = "retries"     // Retries
-	KindSplit       Kind = "split"       // Split
-	KindHealth      Kind = "health"      // Health, whose headers are secret
-	KindMaintenance Kind = "maintenance" // *Maintenance
+	KindText        Kind = "text"         // string on one line
+	KindDuration    Kind = "duration"     // string: a Go duration
+	KindBool        Kind = "bool"         // bool
+	KindCount       Kind = "count"        // int64, at least 1
+	KindList        Kind = "list"         // []string
+	KindHeaders     Kind = "headers"      // map[string]string, whose values are secret
+	KindCertificate Kind = "certificate"  // string: certificates in PEM
+	KindKey         Kind = "key"          // string: a private key in PEM, which is secret
+	KindLimit       Kind = "limit"        // ratelimit.Config with Sustained and Burst
+	KindCORS        Kind = "cors"         // CORS
+	KindSwitches    Kind = "switches"     // SelfServicePatch: an object of bools, which are the parts
+	KindTargets     Kind = "targets"      // []Target
+	KindEjection    Kind = "ejection"     // Ejection
+	KindRetries     Kind = "retries"      // Retries
+	KindSplit       Kind = "split"        // Split
+	KindHealth      Kind = "health"       // Health, whose headers are secret
+	KindMaintenance Kind = "maintenance"  // *Maintenance
+	KindHeaderRules Kind = "header_rules" // *HeaderRules
+	KindPairs       Kind = "pairs"        // map[string]string, whose values are shown; only of parts
 )
 
 // IsSecret reports whether the values are secret: stored encrypted, and shown as Masked.
@@ -114,6 +116,7 @@ func Groups() []Group {
 	return []Group{
 		{Title: "Addressing"},
 		{Title: "Upstream"},
+		{Title: "Headers", Text: "Set on messages and removed from them, whatever callers and services send. Routes may have rules of their own."},
 		{Title: "Maintenance", Text: "While it lasts, only the addresses below are served."},
 		{Title: "Client addresses", Text: "Who may use this gateway at all. The longest prefix that contains the client's address decides."},
 		{Title: "Split of requests", Text: "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control."},

@@ -33,6 +33,8 @@ type Patch struct {
 	DenyIPs             Member[[]string]     // replaced as a whole
 	Maintenance         Member[*Maintenance] // replaced as a whole
 	Split               Member[Split]        // replaced as a whole
+	RequestHeaders      Member[*HeaderRules] // replaced as a whole
+	ResponseHeaders     Member[*HeaderRules] // replaced as a whole
 
 	// In a file, a value or key may be Masked, which stands for the value or key that the gateway has.
 	UpstreamHeaders           Member[map[string]string] // replaces the whole map
@@ -573,7 +575,7 @@ func Settings() []Setting {
 			normal: DefaultDrainTimeout,
 			check:  CheckDrainTimeout,
 		},
-	}, allowIPsRow(), denyIPsRow(), maintenanceRow(), {
+	}, allowIPsRow(), denyIPsRow(), maintenanceRow(), requestHeadersRow(), responseHeadersRow(), {
 		Name: "self_service", Kind: KindSwitches,
 		Doc: Doc{
 			File:   "What holders of keys may do themselves, at paths below /.keygate/ of the gateway. An absent field stays. Default: nothing.",

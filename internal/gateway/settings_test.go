@@ -55,6 +55,10 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 			g.Requests.Maintenance.Allow = []string{"203.0.113.0/24"}
 		}
 	}
+	if some("rules") {
+		g.Requests.RequestHeaders = &gateway.HeaderRules{Set: map[string]string{rapid.SampledFrom([]string{"X-A", "true"}).Draw(t, "name"): rapid.SampledFrom([]string{"a: b", "${client_ip}, x", "null"}).Draw(t, "value")}, Remove: rapid.SampledFrom([][]string{nil, {"X-B", "no"}}).Draw(t, "removed")}
+		g.Requests.ResponseHeaders = &gateway.HeaderRules{Remove: []string{"X-A"}}
+	}
 	g.Requests.SelfService = gateway.SelfService{Usage: some("usage"), Rotate: some("rotate")}
 	if some("body") {
 		g.MaxBodyBytes = rapid.Int64Min(1).Draw(t, "max body")
@@ -153,6 +157,13 @@ const everySetting = `gateway:
   maintenance:
     message: back at 14:00 UTC
     allow: ["203.0.113.0/24"]
+  request_headers:
+    set:
+      X-Real-IP: "${client_ip}"
+      X-Tenant: acme
+    remove: [X-Debug]
+  response_headers:
+    remove: [Server, X-Powered-By]
   self_service:
     usage: true
     rotate: true
@@ -258,6 +269,11 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"maintenance: {until: 5}", 17, "maintenance.until", "use message or allow"},
 		{"maintenance: {allow: [office]}", 25, "maintenance.allow[0]", "is not a network"},
 		{"maintenance: {message: \"a\\tb\"}", 26, "maintenance.message", "control characters"},
+		{"request_headers: true", 20, "request_headers", "must be a mapping"},
+		{"request_headers: {put: {}}", 21, "request_headers.put", "use set, remove"},
+		{"request_headers: {set: {Host: a}}", 33, "request_headers.set.Host", "is reserved"},
+		{"response_headers: {set: {X-A: \"${ip}\"}}", 33, "response_headers.set.X-A", "the variables are ${request_id}"},
+		{"response_headers: {remove: [X-A, x_a]}", 36, "response_headers.remove[1]", "is a duplicate"},
 		{"allow_encoded_slashes: !!bool yes", 26, "allow_encoded_slashes", "true or false"},
 	} {
 		_, err := gateway.ParseDocument([]byte("gateway:\n  " + c.text + "\nroutes: []\n"))

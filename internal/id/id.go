@@ -33,6 +33,7 @@ const (
 	Issuer     Kind = "iss"
 	User       Kind = "usr"
 	Invitation Kind = "inv"
+	Denial     Kind = "den"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

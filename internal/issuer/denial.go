@@ -17,11 +17,12 @@ const MaxDenials = 100_000
 // some time. Exactly one of Subject, JTI and IssuedBefore is set.
 type Denial struct {
 	ID           string
+	AccountID    string
 	IssuerID     string
 	Subject      string // in the form of Recorded
 	JTI          string // in the form of Recorded
 	IssuedBefore time.Time
-	Until        time.Time // when it ends
+	Until        time.Time // when it ends. The issuer's leeway counts, as it does for the end of a token
 	Reason       string    // for people; "" for none
 	CreatedAt    time.Time
 }
@@ -37,7 +38,7 @@ func Recorded(text string) string {
 }
 
 // Prepare fills in what a new denial leaves out, and checks it. Without Until, it ends when every token that the
-// issuer has issued up to now has expired. The error names every invalid field.
+// issuer has issued up to now has expired. Times are in microseconds, as they are stored. The error names every invalid field.
 func (d *Denial) Prepare(now time.Time, maxLifetime, leeway time.Duration) error {
 	given := 0
 	for _, set := range []bool{d.Subject != "", d.JTI != "", !d.IssuedBefore.IsZero()} {
@@ -54,11 +55,12 @@ func (d *Denial) Prepare(now time.Time, maxLifetime, leeway time.Duration) error
 		problems = append(problems, fault.Invalid("subject", "must be given alone: a denial has exactly one of subject, jti and issued_before"))
 	}
 	d.Subject, d.JTI = Recorded(d.Subject), Recorded(d.JTI)
+	d.IssuedBefore, d.Until = d.IssuedBefore.UTC().Truncate(time.Microsecond), d.Until.UTC().Truncate(time.Microsecond)
 	if d.IssuedBefore.After(now.Add(leeway)) {
 		problems = append(problems, fault.Invalid("issued_before", "must not be in the future: to refuse all tokens, take the issuer away from the gateways"))
 	}
 	if d.Until.IsZero() {
-		d.Until = now.Add(maxLifetime + leeway)
+		d.Until = now.Add(maxLifetime).Truncate(time.Microsecond)
 	}
 	if !d.Until.After(now) {
 		problems = append(problems, fault.Invalid("until", "must be in the future"))

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // Denials is the set of the denials of one issuer. A look-up takes as long as two look-ups in a map and a binary search,
@@ -49,14 +47,6 @@ func (d *Denials) Len() int {
 	return len(d.all)
 }
 
-// CheckRoom returns the error (409) for one more denial of an issuer that has n, or nil.
-func CheckRoom(n int) error {
-	if n < MaxDenials {
-		return nil
-	}
-	return fault.New(fault.Conflict, "the issuer has %d denials, which is the most: delete some, or deny all tokens issued before now", n)
-}
-
 // Put adds a denial, or replaces the one with its identifier.
 func (d *Denials) Put(one Denial) {
 	d.mu.Lock()
@@ -65,9 +55,18 @@ func (d *Denials) Put(one Denial) {
 	if d.all == nil {
 		d.all, d.subjects, d.jtis = map[string]Denial{}, map[string][]end{}, map[string][]end{}
 	}
-	one.Reason = "" // nothing here reads it
-	d.all[one.ID] = one
-	switch e := (end{one.ID, one.Until}); {
+	if at := d.add(&one); at >= 0 {
+		d.renew(at)
+	}
+	d.version.Add(1)
+}
+
+// add adds a denial that is not there, and returns its index among those with IssuedBefore, or -1.
+func (d *Denials) add(one *Denial) int {
+	e := end{one.ID, one.Until}
+	// Nothing here reads more of it.
+	d.all[one.ID] = Denial{ID: one.ID, Subject: one.Subject, JTI: one.JTI, IssuedBefore: one.IssuedBefore, Until: one.Until}
+	switch {
 	case one.Subject != "":
 		with(d.subjects, one.Subject, e)
 	case one.JTI != "":
@@ -75,8 +74,22 @@ func (d *Denials) Put(one Denial) {
 	default:
 		at, _ := slices.BinarySearchFunc(d.before, e, compareCutoff)
 		d.before = slices.Insert(d.before, at, cutoff{end: e, before: one.IssuedBefore})
-		d.renew(at)
+		return at
 	}
+	return -1
+}
+
+// Replace makes the set have exactly these denials, each with an identifier of its own. It sorts them in place.
+func (d *Denials) Replace(all []Denial) {
+	slices.SortFunc(all, func(a, b Denial) int { return compareEnds(end{a.ID, a.Until}, end{b.ID, b.Until}) })
+	next := Denials{all: make(map[string]Denial, len(all)), subjects: map[string][]end{}, jtis: map[string][]end{}}
+	for n := range all { // in this order, each list grows at its end
+		next.add(&all[n])
+	}
+	next.renew(len(next.before) - 1)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.all, d.subjects, d.jtis, d.before = next.all, next.subjects, next.jtis, next.before
 	d.version.Add(1)
 }
 

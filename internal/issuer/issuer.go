@@ -41,7 +41,6 @@ const (
 
 // The bounds of durations.
 const (
-	maxLeeway   = 5 * time.Minute
 	minLifetime = time.Minute
 	maxLifetime = 400 * 24 * time.Hour
 )
@@ -60,6 +59,7 @@ type Issuer struct {
 	Fetched             // what was fetched from its provider, if its keys are not given by hand
 	Seen      []SeenKey // its present keys, in the order of its set
 	CreatedAt time.Time
+	Denials   int64 // how many it has, of which some may have ended; the store sets it
 
 	// Version increases with every change by a management request. It is the ETag.
 	Version int64
@@ -156,6 +156,9 @@ func (s *Settings) AllAlgorithms() []jwk.Algorithm {
 	}
 	return s.Algorithms
 }
+
+// MaxLeeway is the longest leeway.
+const MaxLeeway = 5 * time.Minute
 
 // LeewayText returns leeway as it was given, or the default.
 func (s *Settings) LeewayText() string { return cmp.Or(s.Leeway, DefaultLeeway) }

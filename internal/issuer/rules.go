@@ -195,7 +195,7 @@ func join(list []jwk.Algorithm) string {
 }
 
 func checkLeeway(i *Issuer) error {
-	return checkDuration("leeway", i.Leeway, 0, maxLeeway, "must be a duration between 0s and 5m, such as 30s")
+	return checkDuration("leeway", i.Leeway, 0, MaxLeeway, "must be a duration between 0s and 5m, such as 30s")
 }
 
 func checkMaxLifetime(i *Issuer) error {

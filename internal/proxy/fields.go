@@ -3,7 +3,9 @@ package proxy
 import (
 	"unsafe"
 
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Fields is a set of header fields, one bit for each http1.Name.
@@ -136,6 +138,47 @@ func MayTrail(name string, id http1.Name, response bool) bool {
 		return !response
 	}
 	return true
+}
+
+// Withheld is a set of fields that are not passed on, by their names: "_" is treated as "-". The zero value is empty.
+type Withheld struct {
+	Names []string
+	Edits *snapshot.Edits // whose names are in the set too; nil for none
+}
+
+// Hidden returns the fields of the upstream's response that the client does not get.
+func Hidden(v *admit.Verdict) Withheld { return Withheld{v.Cost.Hidden(), v.ResponseEdits()} }
+
+// IsEmpty reports whether the set has no fields.
+func (w Withheld) IsEmpty() bool { return len(w.Names) == 0 && w.Edits == nil }
+
+// Has reports whether the set has a field.
+func (w Withheld) Has(name string) bool {
+	return IsWithheld(w.Names, name) || w.Edits != nil && w.edited(name)
+}
+
+func (w Withheld) edited(name string) bool {
+	for names := range w.Edits.Names {
+		if IsWithheld(names, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// EachSetOnResponse calls yield with each header that the gateway and the route set on the upstream's response. value is valid until
+// yield returns.
+func EachSetOnResponse(v *admit.Verdict, requestID string, yield func(name, value string)) {
+	e := v.ResponseEdits()
+	if e == nil {
+		return
+	}
+	v.EachHeader(e, requestID, func(name, value string) {
+		if v.AllowOrigin != "" && NameOf(name) == http1.AllowOrigin {
+			return // the gateway itself says it, by cors
+		}
+		yield(name, value)
+	})
 }
 
 // IsWithheld reports whether a client's field of that name must be dropped, because the

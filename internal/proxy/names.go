@@ -125,7 +125,7 @@ func appendLower(dst, b []byte) []byte {
 
 // AppendTrailers appends the lines of a trailer section that may be forwarded. withheld lists the
 // fields that the gateway sets itself.
-func AppendTrailers(dst, section []byte, fields []http1.Field, response bool, withheld []string) []byte {
+func AppendTrailers(dst, section []byte, fields []http1.Field, response bool, withheld Withheld) []byte {
 	EachTrailer(section, fields, response, withheld, func(f *http1.Field) {
 		dst = append(append(dst, f.Name.Of(section)...), ": "...)
 		dst = append(append(dst, f.Value.Of(section)...), "\r\n"...)
@@ -135,7 +135,7 @@ func AppendTrailers(dst, section []byte, fields []http1.Field, response bool, wi
 
 // EachTrailer calls yield with each field of a trailer section that may be forwarded, and reports
 // whether there is one.
-func EachTrailer(section []byte, fields []http1.Field, response bool, withheld []string, yield func(f *http1.Field)) (some bool) {
+func EachTrailer(section []byte, fields []http1.Field, response bool, withheld Withheld, yield func(f *http1.Field)) (some bool) {
 	for i := range fields {
 		f := &fields[i]
 		if mayTrail(f.Name.Of(section), f.ID, response, withheld) {
@@ -146,13 +146,13 @@ func EachTrailer(section []byte, fields []http1.Field, response bool, withheld [
 	return some
 }
 
-func mayTrail(name []byte, id http1.Name, response bool, withheld []string) bool {
-	return MayTrail(Text(name), id, response) && !IsWithheld(withheld, Text(name))
+func mayTrail(name []byte, id http1.Name, response bool, withheld Withheld) bool {
+	return MayTrail(Text(name), id, response) && !withheld.Has(Text(name))
 }
 
 // AppendTrailerNames appends a Trailer field with those names in the head's Trailer field
 // that may be forwarded, if there are any.
-func AppendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, withheld []string) []byte {
+func AppendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, withheld Withheld) []byte {
 	start := len(dst)
 	dst = append(dst, "Trailer: "...)
 	empty := len(dst)
@@ -163,7 +163,7 @@ func AppendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, wi
 }
 
 // AppendTrailerList appends the value of the field of AppendTrailerNames.
-func AppendTrailerList(dst, buf []byte, fields []http1.Field, response bool, withheld []string) []byte {
+func AppendTrailerList(dst, buf []byte, fields []http1.Field, response bool, withheld Withheld) []byte {
 	found := false
 	for i := range fields {
 		if fields[i].ID != http1.Trailer {
@@ -186,12 +186,12 @@ func AppendTrailerList(dst, buf []byte, fields []http1.Field, response bool, wit
 // EachResponseField calls yield with each field of a response's head that is forwarded to the
 // client, except the fields in drop, which the gateway sets itself, and those with the names in hidden. kept is the set of
 // forwarded fields that have a Name.
-func EachResponseField(head []byte, r *http1.Response, drop Fields, hidden []string, yield func(f *http1.Field)) (kept Fields) {
+func EachResponseField(head []byte, r *http1.Response, drop Fields, hidden Withheld, yield func(f *http1.Field)) (kept Fields) {
 	fields := r.Fields()
-	named := NamesOf(head, fields, r.Named())
+	named, hides := NamesOf(head, fields, r.Named()), !hidden.IsEmpty()
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.Has(f) || SetsSession(f, head) || len(hidden) > 0 && IsWithheld(hidden, Text(f.Name.Of(head))) {
+		if drop.Has(f.ID) || named.Has(f) || SetsSession(f, head) || hides && hidden.Has(Text(f.Name.Of(head))) {
 			continue
 		}
 		kept |= 1 << f.ID

@@ -297,7 +297,8 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	if s.follower, err = snapshot.New(snapshot.Config{
-		Source: db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
+		Retention: s.retention.Now,
+		Source:    db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
 		Shared: s.node.shared(), Recall: s.recall, Fleet: s.fleet, Names: s.names, MayReach: s.mayReach,
 	}); err != nil {

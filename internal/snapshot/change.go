@@ -79,7 +79,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange, ReturnChange, ImportChange, AddressChange, IssuerChange:
+	case UpstreamChange, ReturnChange, ImportChange, AddressChange, IssuerChange, DenialChange:
 		return 5
 	}
 	return 1
@@ -100,7 +100,7 @@ func (k ChangeKind) isKey() bool {
 type Change struct {
 	Seq  int64
 	Kind ChangeKind
-	ID   string  // of the changed record; for a RouteChange, what RouteChangeID returns, and so for a ReturnChange
+	ID   string  // of the changed record; for a RouteChange, what RouteChangeID returns, and so for a ReturnChange and a DenialChange
 	Mark [8]byte // from a PositionLog
 	// Format is the format that a node must read to put the change in force, from a PositionLog.
 	Format int
@@ -147,6 +147,8 @@ const (
 	PlanChange ChangeKind = "plan"
 	// IssuerChange means that an issuer, or its keys, were created, changed or deleted.
 	IssuerChange ChangeKind = "issuer"
+	// DenialChange means that a denial of an issuer was created or deleted. Its ID is what DenialChangeID returns.
+	DenialChange ChangeKind = "denial"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
 	// NodeChange means that a node has joined the nodes that share the store. Its ID is the node's name.

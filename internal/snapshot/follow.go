@@ -202,6 +202,11 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 				return err
 			}
 			done[c.ID] = true
+		case c.Kind == DenialChange:
+			if err := f.readDenial(ctx, c.ID); err != nil {
+				return err
+			}
+			done[c.ID] = true
 		case c.Kind.isKey():
 			if err := f.readKey(ctx, c.ID); err != nil {
 				return err

@@ -64,6 +64,8 @@ type Config struct {
 	// that may not is left out, so that nothing shows where a name leads in a network that is not open to the account. The guard
 	// of connections decides all the same. Nil means that it may.
 	MayReach func(netip.AddrPort) bool
+	// Retention returns the time by which the store removes what has ended (retention.Clock). Nil means that it removes nothing.
+	Retention func() time.Time
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}
@@ -314,6 +316,7 @@ func (f *Follower) runSweep(ctx context.Context) {
 			began = time.Now()
 			f.sweep(f.ended.turn())
 			f.revoked.sweep(f.cfg.Now().Wall / 1000)
+			f.trimDenials()
 		case <-short:
 			began = time.Now()
 			f.sweep(nil)

@@ -17,6 +17,8 @@ type Handling struct {
 	Strip int
 	// Response is the response of the gateway itself, in place of forwarding; nil for none.
 	Response *Response
+	// RequestHeaders and ResponseHeaders are the headers that are set and removed, beside those of the gateway; nil for none.
+	RequestHeaders, ResponseHeaders *HeaderRules
 
 	addresses *addrlist.List // that may use the route; nil for all
 }
@@ -35,6 +37,7 @@ type Response struct {
 
 func compileHandling(h *gateway.Handling) *Handling {
 	c := &Handling{Strip: strings.Count(h.StripPrefix, "/"), addresses: addrlist.CompileStrict(h.Addresses())}
+	c.RequestHeaders, c.ResponseHeaders = CompileHeaderRules(h.RequestHeaders), CompileHeaderRules(h.ResponseHeaders)
 	switch {
 	case h.Redirect != nil:
 		to := *h.Redirect

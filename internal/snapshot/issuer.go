@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/fault"
@@ -21,8 +22,10 @@ type issuerTable struct {
 
 // knownIssuer is an issuer in force.
 type knownIssuer struct {
-	record issuer.Issuer
-	token  *token.Issuer // nil if the record cannot be used: gateways that name the issuer are then out of service
+	record  issuer.Issuer
+	token   *token.Issuer   // nil if the record cannot be used: gateways that name the issuer are then out of service
+	denials *issuer.Denials // the same for all states of the issuer
+	unread  bool            // not all denials are in denials
 }
 
 func (k *knownIssuer) headers() map[string]string { return k.record.ClaimHeaders }
@@ -71,10 +74,10 @@ func (f *Follower) compileIssuer(record *issuer.Issuer, was *knownIssuer) *known
 			return was
 		}
 	}
-	k := &knownIssuer{record: *record}
+	k := &knownIssuer{record: *record, denials: was.denialsOf()}
 	if err == nil {
 		f.issuerStates++
-		k.token, err = token.NewIssuer(record, keys, nil, f.issuerStates)
+		k.token, err = token.NewIssuer(record, keys, k.denials, f.issuerStates)
 		if record.Claims.Owner != "" {
 			f.nameOwners(record.AccountID)
 		}
@@ -85,16 +88,99 @@ func (f *Follower) compileIssuer(record *issuer.Issuer, was *knownIssuer) *known
 	return k
 }
 
-// putIssuer puts an issuer in force in t, and returns the new table.
-func (f *Follower) putIssuer(t *issuerTable, record *issuer.Issuer) *issuerTable {
-	var was *knownIssuer
-	if t != nil {
-		was = t.byID[record.ID]
+// denialsOf returns the denials of an issuer, which may be nil for one that is not known yet.
+func (k *knownIssuer) denialsOf() *issuer.Denials {
+	if k == nil {
+		return &issuer.Denials{}
 	}
-	if k := f.compileIssuer(record, was); k != was {
-		return t.with(record.ID, k)
+	return k.denials
+}
+
+// known returns the issuer with the identifier, or nil.
+func (t *issuerTable) known(issuerID string) *knownIssuer {
+	if t == nil {
+		return nil
 	}
-	return t
+	return t.byID[issuerID]
+}
+
+// putIssuer puts an issuer in force in t, and returns the new table. Its denials are read if they were not, or if all is
+// true. An issuer whose denials cannot be read is refused, as one that cannot be read itself.
+func (f *Follower) putIssuer(ctx context.Context, t *issuerTable, record *issuer.Issuer, all bool) (*issuerTable, error) {
+	was := t.known(record.ID)
+	k := f.compileIssuer(record, was)
+	if all || was == nil || was.unread {
+		if err := f.readDenials(ctx, k, record.Denials); f.isUnreadable(err) {
+			t = t.with(record.ID, &knownIssuer{record: *record, denials: k.denials, unread: true})
+			return f.refuseIssuer(t, record.ID, err), nil
+		} else if err != nil {
+			return t, err
+		}
+	}
+	f.unreadableIssuers.remove(record.ID)
+	if k != was {
+		return t.with(record.ID, k), nil
+	}
+	return t, nil
+}
+
+// readDenials makes the denials of an issuer those of the source, which has counted n.
+func (f *Follower) readDenials(ctx context.Context, k *knownIssuer, n int64) error {
+	if n == 0 && k.denials.Len() == 0 {
+		return nil
+	}
+	var all []issuer.Denial
+	err := f.cfg.Source.EachDenial(ctx, k.record.ID, func(d *issuer.Denial) error {
+		all = append(all, *d)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the denials of issuer %s: %w", k.record.ID, err)
+	}
+	k.denials.Replace(all)
+	return nil
+}
+
+// DenialChangeID returns the ID of a DenialChange.
+func DenialChangeID(issuerID, denialID string) string { return issuerID + "/" + denialID }
+
+// readDenial puts in force the denial that a DenialChange names, as the source has it: streams are looked at again, and so
+// are tokens that are remembered. An issuer that is not known yet, or whose denials are not, is read as a whole. The caller
+// holds writing.
+func (f *Follower) readDenial(ctx context.Context, changeID string) error {
+	issuerID, denialID, _ := strings.Cut(changeID, "/")
+	k := f.issuers.Load().known(issuerID)
+	if k == nil || k.unread {
+		return nil
+	}
+	d, err := f.cfg.Source.DenialByID(ctx, denialID)
+	switch {
+	case fault.CodeOf(err) == fault.NotFound:
+		k.denials.Remove(denialID)
+	case f.isUnreadable(err):
+		t := f.issuers.Load()
+		f.issuers.Store(f.refuseIssuer(t.with(issuerID, &knownIssuer{record: k.record, denials: k.denials, unread: true}), issuerID, err))
+		f.publish(nil, nil)
+		return nil
+	case err != nil:
+		return fmt.Errorf("read denial %s: %w", denialID, err)
+	default:
+		k.denials.Put(*d)
+	}
+	f.published.Add(1) // after the change of the denials
+	return nil
+}
+
+// trimDenials forgets denials that have ended for so long that the store removes them.
+func (f *Follower) trimDenials() {
+	t := f.issuers.Load()
+	if f.cfg.Retention == nil || t == nil {
+		return
+	}
+	ended := f.cfg.Retention().Add(-issuer.MaxLeeway)
+	for _, k := range t.byID {
+		k.denials.Trim(ended)
+	}
 }
 
 // refuseIssuer makes the gateways that name an issuer whose record cannot be read be out of service: what its tokens must
@@ -108,7 +194,8 @@ func (f *Follower) refuseIssuer(t *issuerTable, issuerID string, err error) *iss
 	if t == nil || t.byID[issuerID] == nil {
 		return t
 	}
-	return t.with(issuerID, &knownIssuer{record: t.byID[issuerID].record})
+	was := t.byID[issuerID]
+	return t.with(issuerID, &knownIssuer{record: was.record, denials: was.denials, unread: was.unread})
 }
 
 // readIssuer puts in force what the source has under the identifier. The caller holds writing.
@@ -124,8 +211,9 @@ func (f *Follower) readIssuer(ctx context.Context, issuerID string) error {
 	case err != nil:
 		return fmt.Errorf("read issuer %s: %w", issuerID, err)
 	default:
-		f.unreadableIssuers.remove(issuerID)
-		t = f.putIssuer(t, i)
+		if t, err = f.putIssuer(ctx, t, i, false); err != nil {
+			return err
+		}
 	}
 	if t != f.issuers.Swap(t) {
 		f.publish(nil, nil)
@@ -137,12 +225,10 @@ func (f *Follower) readIssuer(ctx context.Context, issuerID string) error {
 // publishes.
 func (f *Follower) loadIssuers(ctx context.Context, accounts map[string]*account.Account) error {
 	t := f.issuers.Load()
-	seen := map[string]bool{}
+	seen, found := map[string]bool{}, map[string]issuer.Issuer{}
 	put := func(i *issuer.Issuer) error {
 		if accounts[i.AccountID] != nil {
-			seen[i.ID] = true
-			f.unreadableIssuers.remove(i.ID)
-			t = f.putIssuer(t, i)
+			seen[i.ID], found[i.ID] = true, *i
 		}
 		return nil
 	}
@@ -157,6 +243,11 @@ func (f *Follower) loadIssuers(ctx context.Context, accounts map[string]*account
 	}
 	if err != nil {
 		return fmt.Errorf("load issuers: %w", err)
+	}
+	for _, i := range found {
+		if t, err = f.putIssuer(ctx, t, &i, true); err != nil {
+			return fmt.Errorf("load issuers: %w", err)
+		}
 	}
 	if t != nil {
 		for issuerID := range t.byID {

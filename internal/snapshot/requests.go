@@ -31,6 +31,9 @@ type Requests struct {
 	// Maintenance is nil if the gateway is not under maintenance.
 	Maintenance *Maintenance
 
+	// RequestHeaders and ResponseHeaders are the headers that are set and removed; nil for none.
+	RequestHeaders, ResponseHeaders *HeaderRules
+
 	// Withheld are the headers that no upstream gets from a client: the ClaimHeaders, and those that may hold the key.
 	// Authorization is not among them: see ForwardsAuthorization.
 	Withheld []string
@@ -49,6 +52,7 @@ type KeyHeader struct {
 // compileRequests sets what follows from the settings of requests.
 func (g *Settings) compileRequests(r *gateway.Requests) {
 	g.SelfService = r.SelfService
+	g.RequestHeaders, g.ResponseHeaders = CompileHeaderRules(r.RequestHeaders), CompileHeaderRules(r.ResponseHeaders)
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	g.ErrorFormat = cmp.Or(fault.Format(r.ErrorFormat), fault.FormatKeygate)
 	headers := r.AllKeyHeaders()

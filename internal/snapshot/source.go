@@ -83,4 +83,7 @@ type IssuerSource interface {
 	// Issuer.
 	EachIssuer(ctx context.Context, f func(*issuer.Issuer) error) error
 	IssuerByID(ctx context.Context, issuerID string) (*issuer.Issuer, error)
+	// EachDenial calls f for each denial of an issuer, in any order. It stops at the first error of f and returns it.
+	EachDenial(ctx context.Context, issuerID string, f func(*issuer.Denial) error) error
+	DenialByID(ctx context.Context, denialID string) (*issuer.Denial, error)
 }

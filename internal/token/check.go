@@ -185,7 +185,7 @@ func (o object) time(name string) (time.Time, *Refusal) {
 
 // checkStart checks from when on the token is valid.
 func (i *Issuer) checkStart(t *Token, p *Principal, now time.Time) *Refusal {
-	latest := now.Add(i.record.LeewayTime())
+	latest := now.Add(i.leeway)
 	notBefore, refusal := t.claims.time("nbf")
 	switch {
 	case refusal != nil:
@@ -216,7 +216,7 @@ func (i *Issuer) checkEnd(t *Token, p *Principal, now time.Time) *Refusal {
 		return refuse(BadExpiry, "%s", quoted(string(value)))
 	}
 	p.ExpiresAt = time.Unix(seconds, 0)
-	p.RefusedAt = p.ExpiresAt.Add(i.record.LeewayTime())
+	p.RefusedAt = p.ExpiresAt.Add(i.leeway)
 	if p.ExpiresAt.After(now.Add(i.record.MaxLifetimeTime())) {
 		return refuse(TooLongLived, "exp is %d", seconds)
 	}
@@ -336,7 +336,7 @@ func isHeaderValue(s string) bool {
 
 func (i *Issuer) checkDenials(t *Token, p *Principal, now time.Time) *Refusal {
 	p.JTI, _ = t.claims.text("jti")
-	if i.denials.Denies(now, p.Subject, p.JTI, p.IssuedAt) {
+	if i.Denies(p, now) {
 		return refuse(Denied, "")
 	}
 	return nil

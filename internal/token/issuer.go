@@ -19,6 +19,7 @@ type Issuer struct {
 	denials    *issuer.Denials
 	generation uint64
 
+	leeway        time.Duration
 	typ           string // in normal form; "" for any
 	defaultScopes apikey.Scopes
 	scopes        map[string]apikey.Scope // of scope_map, in normal form
@@ -31,7 +32,7 @@ type Issuer struct {
 func NewIssuer(record *issuer.Issuer, keys *jwk.Set, denials *issuer.Denials, generation uint64) (*Issuer, error) {
 	i := &Issuer{
 		record: *record, keys: keys, denials: denials, generation: generation,
-		typ: issuer.NormalType(record.Type), scopes: make(map[string]apikey.Scope, len(record.ScopeMap)),
+		leeway: record.LeewayTime(), typ: issuer.NormalType(record.Type), scopes: make(map[string]apikey.Scope, len(record.ScopeMap)),
 		required: slices.Sorted(maps.Keys(record.Required)), headers: slices.Sorted(maps.Keys(record.ClaimHeaders)),
 	}
 	if i.denials == nil {
@@ -72,9 +73,11 @@ func (i *Issuer) URL() string { return i.record.URL }
 // ForwardsToken reports whether upstreams get the issuer's tokens.
 func (i *Issuer) ForwardsToken() bool { return i.record.ForwardToken }
 
-// Denies reports whether a token that was verified, perhaps for an earlier state of the issuer, is denied at now.
+// Denies reports whether a token that was verified, perhaps for an earlier state of the issuer, is denied at now. The leeway
+// counts for the end of a denial, as it does for that of a token: else a token that is denied until it expires would be valid
+// between the two.
 func (i *Issuer) Denies(p *Principal, now time.Time) bool {
-	return i.denials.Denies(now, p.Subject, p.JTI, p.IssuedAt)
+	return i.denials.Denies(now.Add(-i.leeway), p.Subject, p.JTI, p.IssuedAt)
 }
 
 // parseScope returns the scope that text is, in normal form.

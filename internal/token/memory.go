@@ -145,7 +145,7 @@ func (r *remembered) isValid(i *Issuer, now time.Time) bool {
 	if r.denials.Load() == version {
 		return true
 	}
-	if p := r.principal; i.denials.Denies(now, p.Subject, p.JTI, p.IssuedAt) {
+	if i.Denies(r.principal, now) {
 		return false
 	}
 	r.denials.Store(version)

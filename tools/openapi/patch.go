@@ -69,6 +69,8 @@ func clientType(kind gateway.Kind) string {
 		return "SelfServiceInput"
 	case gateway.KindMaintenance:
 		return "MaintenanceInput"
+	case gateway.KindHeaderRules:
+		return "HeaderRulesInput"
 	case gateway.KindTargets:
 		return "[]TargetInput"
 	case gateway.KindSplit:
@@ -79,7 +81,7 @@ func clientType(kind gateway.Kind) string {
 		return "RetriesInput"
 	case gateway.KindHealth:
 		return "HealthInput"
-	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey, gateway.KindPairs:
 	}
 	return "string"
 }

@@ -103,6 +103,23 @@ test('an issuer is created, named by a gateway, and its tokens taken', async ({ 
   const kept = await page.evaluate(() => JSON.stringify([document.documentElement.outerHTML, location.href, localStorage, sessionStorage]));
   expect(kept).not.toContain(token.slice(-40));
 
+  await page.getByRole('button', { name: 'Deny tokens' }).click();
+  await page.getByRole('dialog').getByLabel('Subject').fill('ada');
+  await page.getByRole('dialog').getByLabel('Until').fill('yesterday');
+  await page.getByRole('dialog').getByRole('button', { name: 'Deny the tokens' }).click();
+  await expect(page.getByRole('dialog').getByLabel('Until')).toBeFocused();
+  await page.getByRole('dialog').getByLabel('Until').fill('');
+  await page.getByRole('dialog').getByRole('button', { name: 'Deny the tokens' }).click();
+  await expect(page.getByRole('row').filter({ hasText: 'Subject ada' })).toBeVisible();
+  expect(await keygate.request('/a', token)).toBe(401);
+  await settled(page);
+  await accessible(page);
+  await shot(page, 'denials');
+  await page.getByRole('button', { name: 'Lift' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Lift the denial' }).click();
+  await expect(page.getByRole('main')).toContainText('No denials');
+  expect(await keygate.request('/a', token)).toBe(200);
+
   await page.getByRole('button', { name: 'Delete' }).click();
   await expect(page.getByRole('dialog')).toContainText('This gateway names it: orders');
   await page.getByRole('dialog').getByRole('button', { name: 'Delete the issuer' }).click();

@@ -174,6 +174,7 @@ const newIssuer = createRoute({
 const issuer = createRoute({
   getParentRoute: at,
   path: '/issuers/$issuerId',
+  validateSearch: pick('cursor'),
   component: lazyRouteComponent(() => import('./screens/issuers/detail')),
 });
 const editIssuer = createRoute({

@@ -175,9 +175,19 @@ export class Issuers extends Resource {
     return this.client.call('POST', '/v1/issuers', { ...options, body }, true);
   }
 
+  /** Deny tokens of an issuer. */
+  createDenial(issuerID: string, body: Body<'createDenial'>, options?: Update<'createDenial'>): Promise<Result<'createDenial'>> {
+    return this.client.call('POST', path`/v1/issuers/${issuerID}/denials`, { ...options, body }, true);
+  }
+
   /** Delete an issuer. */
   delete(issuerID: string, options?: Update<'deleteIssuer'>): Promise<Result<'deleteIssuer'>> {
     return this.client.call('DELETE', path`/v1/issuers/${issuerID}`, options);
+  }
+
+  /** Lift a denial. */
+  deleteDenial(issuerID: string, denialID: string, options?: Update<'deleteDenial'>): Promise<Result<'deleteDenial'>> {
+    return this.client.call('DELETE', path`/v1/issuers/${issuerID}/denials/${denialID}`, options);
   }
 
   /** Get an issuer. */
@@ -185,9 +195,19 @@ export class Issuers extends Resource {
     return this.client.call('GET', path`/v1/issuers/${issuerID}`, options);
   }
 
+  /** Get a denial. */
+  getDenial(issuerID: string, denialID: string, options?: Options): Promise<Result<'getDenial'>> {
+    return this.client.call('GET', path`/v1/issuers/${issuerID}/denials/${denialID}`, options);
+  }
+
   /** List issuers. */
   list(query?: Query<'listIssuers'>, options?: Options): Pages<Result<'listIssuers'>> {
     return this.client.list('/v1/issuers', query, options);
+  }
+
+  /** List the denials of an issuer. */
+  listDenials(issuerID: string, query?: Query<'listDenials'>, options?: Options): Pages<Result<'listDenials'>> {
+    return this.client.list(path`/v1/issuers/${issuerID}/denials`, query, options);
   }
 
   /** Fetch the keys of an issuer. */

@@ -54,6 +54,8 @@ type setup struct {
 	routes          []gateway.Route            // beside the two
 	slashes         bool                       // encoded slashes are allowed
 	holders         proxy.SelfService          // serves the holders of keys; nil: no self-service
+
+	requestHeaders, responseHeaders *gateway.HeaderRules // of the gateway
 }
 
 // harness is a data plane on a free loopback port.
@@ -214,7 +216,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: up,
-		Requests: gateway.Requests{ErrorFormat: string(s.errors), AllowEncodedSlashes: s.slashes, SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}},
+		Requests: gateway.Requests{ErrorFormat: string(s.errors), AllowEncodedSlashes: s.slashes, SelfService: gateway.SelfService{Usage: s.holders != nil, Rotate: s.holders != nil}, RequestHeaders: s.requestHeaders, ResponseHeaders: s.responseHeaders},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	}, routes...)
 	planID := id.Format(id.Plan, [16]byte{6})

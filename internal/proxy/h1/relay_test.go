@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
 )
 
@@ -184,7 +185,7 @@ func chunkedBody(t *testing.T) *message.Framing {
 		t.Fatalf("the head was not parsed: %v", err)
 	}
 	f := &message.Framing{}
-	f.Begin(&r, false, nil)
+	f.Begin(&r, false, proxy.Withheld{})
 	return f
 }
 

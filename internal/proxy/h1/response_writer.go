@@ -64,7 +64,7 @@ func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
 func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing, bare bool) {
 	unframed := (body == http1.ByChunks || body == http1.UntilClose) && !bare
 	chunked := unframed && !w.oldClient
-	w.body.Start(message.EncoderState{Chunked: chunked, Response: true, Trailers: w.trailers, Withheld: w.verdict.Cost.Hidden()})
+	w.body.Start(message.EncoderState{Chunked: chunked, Response: true, Trailers: w.trailers, Withheld: proxy.Hidden(w.verdict)})
 	w.reset = unframed && w.oldClient
 	if w.closing() || w.reset {
 		w.keep = false
@@ -78,7 +78,7 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 	if chunked {
 		w.room = append(w.room, "Transfer-Encoding: chunked\r\n"...)
 		if w.trailers {
-			w.room = proxy.AppendTrailerNames(w.room, head, r.Fields(), true, w.verdict.Cost.Hidden())
+			w.room = proxy.AppendTrailerNames(w.room, head, r.Fields(), true, proxy.Hidden(w.verdict))
 		}
 	}
 	if bare {
@@ -120,11 +120,12 @@ func (w *responseWriter) statusLine(head []byte, r *http1.Response) {
 // those among them that have a Name.
 func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy.Fields) (kept proxy.Fields) {
 	fields := r.Fields()
-	named, hidden := proxy.NamesOf(head, fields, r.Named()), w.verdict.Cost.Hidden()
+	named, hidden := proxy.NamesOf(head, fields, r.Named()), proxy.Hidden(w.verdict)
+	hides := !hidden.IsEmpty()
 	run := proxy.RunsOf(w.room, head)
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.Has(f) || proxy.SetsSession(f, head) || len(hidden) > 0 && proxy.IsWithheld(hidden, proxy.Text(f.Name.Of(head))) {
+		if drop.Has(f.ID) || named.Has(f) || proxy.SetsSession(f, head) || hides && hidden.Has(proxy.Text(f.Name.Of(head))) {
 			run.Cut(f.Name.Start)
 			continue
 		}
@@ -142,8 +143,11 @@ func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy
 	return kept
 }
 
-// finishHead completes the head with the gateway's fields.
+// finishHead completes the head with the fields that rules set, and the gateway's own.
 func (w *responseWriter) finishHead() {
+	proxy.EachSetOnResponse(w.verdict, w.id, func(name, value string) {
+		w.room = append(append(append(append(w.room, name...), ": "...), value...), "\r\n"...)
+	})
 	w.room = append(append(append(w.room, "X-Request-Id: "...), w.id...), "\r\n"...)
 	w.room = w.verdict.AppendFields(w.room)
 	w.room = append(w.room, "\r\n"...)

@@ -30,7 +30,7 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
-	proxy.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), s.Verdict.Cost.Hidden(), func(f *http1.Field) {
+	proxy.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), proxy.Hidden(&s.Verdict), func(f *http1.Field) {
 		s.pass(f, head)
 	})
 	c.proto.EndHead(false)
@@ -97,7 +97,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	if !s.beginHead(status) {
 		return errCut
 	}
-	kept := proxy.EachResponseField(head, r, drop, s.Verdict.Cost.Hidden(), func(f *http1.Field) {
+	kept := proxy.EachResponseField(head, r, drop, proxy.Hidden(&s.Verdict), func(f *http1.Field) {
 		if accepted && send.IsWebSocketAccept(f.Name.Of(head)) {
 			return
 		}
@@ -107,10 +107,11 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 		c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
 	}
 	if !empty && s.req.WantsTrailers() {
-		if names := proxy.AppendTrailerList(nil, head, r.Fields(), true, s.Verdict.Cost.Hidden()); len(names) > 0 {
+		if names := proxy.AppendTrailerList(nil, head, r.Fields(), true, proxy.Hidden(&s.Verdict)); len(names) > 0 {
 			c.proto.Field([]byte("trailer"), names, false)
 		}
 	}
+	proxy.EachSetOnResponse(&s.Verdict, s.RequestID(), func(name, value string) { c.proto.FieldString(name, value, false) })
 	s.ownFields()
 	c.proto.EndHead(empty)
 	s.headed = true
@@ -161,7 +162,7 @@ func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool
 		return nil
 	}
 	s.emitForwarded(s.statusOut(), s.bytesOut())
-	some, hidden := false, s.Verdict.Cost.Hidden()
+	some, hidden := false, proxy.Hidden(&s.Verdict)
 	if s.req.WantsTrailers() {
 		some = proxy.EachTrailer(section, trailers, true, hidden, func(*http1.Field) {})
 	}

@@ -173,9 +173,9 @@ type Encoder struct {
 // EncoderState says how an Encoder encodes a body.
 type EncoderState struct {
 	Chunked  bool
-	Response bool     // the body is of a response, otherwise of a request
-	Trailers bool     // trailers may be forwarded
-	Withheld []string // fields that are dropped from trailers: Target.Withheld, or the headers with costs
+	Response bool           // the body is of a response, otherwise of a request
+	Trailers bool           // trailers may be forwarded
+	Withheld proxy.Withheld // fields that are dropped from trailers
 }
 
 // Start begins a body.

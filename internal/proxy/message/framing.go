@@ -49,8 +49,8 @@ type framingState struct {
 }
 
 // Begin begins the body of a request to the upstream. upgrade is set if it asks for an upgrade, and
-// withheld is Target.Withheld.
-func (f *Framing) Begin(req *http1.Request, upgrade bool, withheld []string) {
+// withheld are the fields that the target does not get.
+func (f *Framing) Begin(req *http1.Request, upgrade bool, withheld proxy.Withheld) {
 	f.framingState = framingState{}
 	switch {
 	case upgrade:

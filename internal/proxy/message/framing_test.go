@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // framingOf returns the framing of a request whose head, apart from Host, is head.
@@ -16,7 +17,7 @@ func framingOf(t *testing.T, head string, upgrade bool) *Framing {
 		t.Fatalf("%q was not parsed: %v", head, err)
 	}
 	f := &Framing{}
-	f.Begin(&r, upgrade, nil)
+	f.Begin(&r, upgrade, proxy.Withheld{})
 	return f
 }
 

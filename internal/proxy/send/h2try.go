@@ -56,10 +56,10 @@ type Waiter interface {
 
 type callState struct {
 	open     bool
-	stale    bool     // a callback may still be using in
-	isHead   bool     // the method is HEAD
-	tunnels  bool     // the request asks for a WebSocket
-	withheld []string // Target.Withheld
+	stale    bool           // a callback may still be using in
+	isHead   bool           // the method is HEAD
+	tunnels  bool           // the request asks for a WebSocket
+	withheld proxy.Withheld // fields that the target does not get
 	confirm  upstream.Confirmer
 	begun    bool // the receiver has an interim response or the head
 	headed   bool // the receiver has the head

@@ -36,12 +36,31 @@ func (r *Request) upgrades() bool { return r.Upgrade || r.WebSocketKey != "" }
 
 // withheld returns the client's fields that a target does not get. A newer configuration than the request's may have other
 // key headers: the request's own remain withheld.
-func (r *Request) withheld(to *Target) []string {
+func (r *Request) withheld(to *Target) proxy.Withheld {
+	return proxy.Withheld{Names: r.protected(to), Edits: r.Hop.Verdict.RequestEdits()}
+}
+
+// protected returns the fields that no rule sets on the request: those that the target sets itself, and those that may hold the key.
+func (r *Request) protected(to *Target) []string {
 	keys := r.Hop.Verdict.Gateway.Withheld
 	if slices.Equal(keys, to.of.Keys) {
 		return to.of.Withheld
 	}
 	return slices.Concat(to.of.Withheld, keys)
+}
+
+// eachSet calls yield with each header that the gateway and the route set. value is valid until yield returns.
+func (r *Request) eachSet(to *Target, yield func(name, value string)) {
+	e := r.Hop.Verdict.RequestEdits()
+	if e == nil {
+		return
+	}
+	protected := r.protected(to)
+	r.Hop.Verdict.EachHeader(e, r.Hop.RequestID, func(name, value string) {
+		if !proxy.IsWithheld(protected, name) { // upstream_headers are newer
+			yield(name, value)
+		}
+	})
 }
 
 // append appends the head, which declares the body that it begins.
@@ -103,14 +122,16 @@ func (r *Request) appendCallers(dst []byte, to *Target) (_ []byte, kept proxy.Fi
 type requestFilter struct {
 	*Request
 	drop     proxy.Fields
-	withheld []string
+	withheld proxy.Withheld
+	hides    bool // withheld is not empty
 	named    proxy.ConnectionNames
 	reads    bool // costs are read from the response
 }
 
 func (r *Request) filter(to *Target) requestFilter {
+	withheld := r.withheld(to)
 	return requestFilter{
-		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: r.withheld(to),
+		Request: r, drop: proxy.RequestDrop(r.Trusted, r.Trace != nil), withheld: withheld, hides: !withheld.IsEmpty(),
 		named: proxy.NamesOf(r.Text, r.Head.Fields(), r.Head.Named()), reads: r.Hop.Verdict.Cost.ReadsResponse(),
 	}
 }
@@ -118,7 +139,7 @@ func (r *Request) filter(to *Target) requestFilter {
 func (r *requestFilter) drops(f *http1.Field) bool {
 	buf := r.Text
 	return r.drop.Has(f.ID) || r.Hop.GRPCTimeout != "" && isGRPCTimeout(f.Name.Of(buf)) || r.WebSocketKey != "" && isWebSocketKey(f.Name.Of(buf)) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(buf)), r.Hop.Verdict) ||
-		r.named.Has(f) || len(r.withheld) > 0 && proxy.IsWithheld(r.withheld, proxy.Text(f.Name.Of(buf))) || r.reads && proxy.ObstructsCost(f.Name.Of(buf))
+		r.named.Has(f) || r.hides && r.withheld.Has(proxy.Text(f.Name.Of(buf))) || r.reads && proxy.ObstructsCost(f.Name.Of(buf))
 }
 
 // isGRPCTimeout reports whether name is that of the time that a gRPC call has.
@@ -139,9 +160,11 @@ func appendCookie(dst, name, value []byte) []byte {
 // appendOwn appends the fields that the gateway adds.
 func (r *Request) appendOwn(dst []byte, to *Target, kept proxy.Fields) []byte {
 	r.completeHop(to, kept)
-	r.Hop.Each(func(name, value string) {
+	add := func(name, value string) {
 		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
-	})
+	}
+	r.Hop.Each(add)
+	r.eachSet(to, add)
 	if r.traces(to) {
 		before := len(dst)
 		dst = append(dst, "Traceparent: "...)
@@ -161,7 +184,7 @@ func (r *Request) completeHop(to *Target, kept proxy.Fields) {
 	hop := &r.Hop
 	hop.Headers = to.of.Headers
 	hop.Authority = proxy.Text(r.authority())
-	if hop.Verdict.Cost.ReadsResponse() && !proxy.IsWithheld(r.withheld(to), "accept-encoding") {
+	if hop.Verdict.Cost.ReadsResponse() && !r.withheld(to).Has("accept-encoding") {
 		hop.AcceptEncoding = proxy.AcceptEncoding(r.Text, r.Head.Fields())
 	}
 	hop.HasForwardedHost, hop.HasForwardedProto = kept.Has(http1.XForwardedHost), kept.Has(http1.XForwardedProto)
@@ -172,7 +195,7 @@ func (r *Request) completeHop(to *Target, kept proxy.Fields) {
 
 // traces reports whether the gateway writes traceparent.
 func (r *Request) traces(to *Target) bool {
-	return r.Trace != nil && !proxy.IsWithheld(r.withheld(to), "traceparent")
+	return r.Trace != nil && !r.withheld(to).Has("traceparent")
 }
 
 // appendConnection appends the connection fields for the upstream.
@@ -227,7 +250,9 @@ func (r *Request) addTo(h *requestHead, to *Target) {
 		h.add(proxy.Text(f.Name.Of(r.Text)), value, f.Sensitive)
 	}
 	r.completeHop(to, kept)
-	r.Hop.Each(func(name, value string) { h.add(name, value, false) })
+	add := func(name, value string) { h.add(name, value, false) }
+	r.Hop.Each(add)
+	r.eachSet(to, add)
 	if r.traces(to) {
 		if value := r.Trace(nil); len(value) > 0 {
 			h.add("traceparent", proxy.Text(value), false)

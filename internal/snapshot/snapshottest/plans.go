@@ -69,6 +69,54 @@ func (s *Source) IssuerByID(ctx context.Context, issuerID string) (*issuer.Issue
 	return byID(ctx, s, &s.issuers, "issuer", issuerID)
 }
 
+// PutDenial adds a denial of an issuer that was put before.
+func (s *Source) PutDenial(d issuer.Denial) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.denials == nil {
+		s.denials = map[string]issuer.Denial{}
+	}
+	s.denials[d.ID] = d
+	s.countDenials(d.IssuerID)
+	s.append(snapshot.DenialChange, snapshot.DenialChangeID(d.IssuerID, d.ID))
+}
+
+// DeleteDenial removes a denial.
+func (s *Source) DeleteDenial(issuerID, denialID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.denials, denialID)
+	s.countDenials(issuerID)
+	s.append(snapshot.DenialChange, snapshot.DenialChangeID(issuerID, denialID))
+}
+
+// countDenials counts the denials of an issuer. s.mu is held.
+func (s *Source) countDenials(issuerID string) {
+	i := s.issuers[issuerID]
+	i.Denials = 0
+	for _, d := range s.denials {
+		if d.IssuerID == issuerID {
+			i.Denials++
+		}
+	}
+	s.issuers[issuerID] = i
+}
+
+// EachDenial implements snapshot.IssuerSource.
+func (s *Source) EachDenial(ctx context.Context, issuerID string, f func(*issuer.Denial) error) error {
+	return each(ctx, s, &s.denials, func(d *issuer.Denial) error {
+		if d.IssuerID != issuerID {
+			return nil
+		}
+		return f(d)
+	})
+}
+
+// DenialByID implements snapshot.IssuerSource.
+func (s *Source) DenialByID(ctx context.Context, denialID string) (*issuer.Denial, error) {
+	return byID(ctx, s, &s.denials, "denial", denialID)
+}
+
 // each calls f with a copy of each record.
 func each[T any](ctx context.Context, s *Source, from *map[string]T, f func(*T) error) error {
 	if err := s.lock(ctx); err != nil {

@@ -30,6 +30,7 @@ type Source struct {
 	plans    map[string]plan.Plan
 	owners   map[string]owner.Owner
 	issuers  map[string]issuer.Issuer
+	denials  map[string]issuer.Denial
 	log      []snapshot.Change
 	trimmed  int64
 	seq      int64

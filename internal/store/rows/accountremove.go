@@ -17,6 +17,7 @@ const (
 	keyWeight      = 4 // with its entries in the search index
 	ownerWeight    = 2
 	userWeight     = 1
+	denialWeight   = 2
 	quotaWeight    = 8 // with its windows, their shares and grants
 )
 
@@ -69,6 +70,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.quotas,
 		r.rowsOf("owners", ownerWeight, `DELETE FROM owners WHERE id IN (SELECT id FROM owners INDEXED BY owners_list WHERE account_id = $1 ORDER BY id LIMIT $2)`),
 		r.rowsOf("plans", 1, `DELETE FROM plans WHERE id IN (SELECT id FROM plans INDEXED BY plans_list WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("denials", denialWeight, `DELETE FROM denials WHERE id IN (SELECT id FROM denials INDEXED BY denials_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("issuers", 1, `DELETE FROM issuers WHERE id IN (SELECT id FROM issuers INDEXED BY issuers_list WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("usage", trafficWeight, `DELETE FROM usage_blocks WHERE (account_id, tier, number) IN (SELECT account_id, tier, number FROM usage_blocks WHERE account_id = $1 LIMIT $2)`),

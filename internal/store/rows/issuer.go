@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	issuerFields  = `id, account_id, name, settings, seen, document, last_error, fetch_at, created_at, version`
+	issuerFields  = `id, account_id, name, settings, seen, document, last_error, fetch_at, created_at, version, denials`
 	issuerColumns = `SELECT ` + issuerFields + ` FROM issuers `
 )
 
@@ -23,7 +23,7 @@ func scanIssuer(r *Row) (i issuer.Issuer, err error) {
 	var created int64
 	var next sql.NullInt64
 	var settings, seen string
-	if err := r.Scan(&i.ID, &i.AccountID, &i.Name, &settings, &seen, &i.Document, &i.LastError, &next, &created, &i.Version); err != nil {
+	if err := r.Scan(&i.ID, &i.AccountID, &i.Name, &settings, &seen, &i.Document, &i.LastError, &next, &created, &i.Version, &i.Denials); err != nil {
 		return i, err
 	}
 	i.FetchAt, i.CreatedAt = MaybeInstant(next), Instant(created)
@@ -50,8 +50,8 @@ func (t *Reader) Issuers(ctx context.Context, accountID string, f control.Issuer
 // IssuerUse implements control.IssuerReader. An account has few issuers.
 func (t *Reader) IssuerUse(ctx context.Context, accountID, without string) (use control.IssuerUse, err error) {
 	err = t.Query(ctx, "read how much issuers take", `SELECT count(*), coalesce(sum(octet_length(settings)), 0),
-		coalesce(sum(octet_length(document) + octet_length(seen)), 0) FROM issuers INDEXED BY issuers_list WHERE account_id = $1 AND id <> $2`,
-		[]any{accountID, without}, func(r *Row) error { return r.Scan(&use.Issuers, &use.Bytes, &use.Fetched) })
+		coalesce(sum(octet_length(document) + octet_length(seen)), 0), coalesce(sum(denials), 0) FROM issuers INDEXED BY issuers_list WHERE account_id = $1 AND id <> $2`,
+		[]any{accountID, without}, func(r *Row) error { return r.Scan(&use.Issuers, &use.Bytes, &use.Fetched, &use.Denials) })
 	return use, err
 }
 

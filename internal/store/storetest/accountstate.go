@@ -99,7 +99,7 @@ func (h *harness) fill(a *account.Account) *gateway.Gateway {
 	h.insertCanary(g, canary.Running)
 	h.insertWebhook(a, event.KeyCreated)
 	h.insertPlan(a, "free")
-	h.insertIssuer(a, "login")
+	h.insertDenial(newDenial(h.insertIssuer(a, "login")))
 	h.insertOwner(a, "ada", nil)
 	for _, limit := range []string{"x", "y"} {
 		k := quotaKey(a, limit, calendar.Total)
@@ -192,6 +192,10 @@ func testRemoveAccount(h *harness) {
 		issuers := get(h, func(ctx context.Context, tx control.ReadTx) ([]issuer.Issuer, error) {
 			return tx.Issuers(ctx, of.ID, control.IssuerFilter{}, page)
 		})
+		denials := 0
+		for i := range issuers {
+			denials += len(h.denials(&issuers[i], control.DenialFilter{}, epoch()))
+		}
 		quotas := h.quotaWindows(quotaKey(of, "", calendar.Total), epoch())
 		grants := h.quotaGrants(quotaKey(of, "", calendar.Total))
 		chunks := h.readTraffic(traffic.ChunkQuery{AccountID: of.ID, Part: traffic.Keys, Tier: traffic.Minutes, Before: 120})
@@ -202,10 +206,10 @@ func testRemoveAccount(h *harness) {
 			return tx.UserCounts(ctx, of.ID)
 		})
 		return []int{int(people.Users + people.Invitations), int(counts.Responses), len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
-			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), len(h.auditLog(of.ID))}
+			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), denials, len(h.auditLog(of.ID))}
 	}
-	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{2, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1})
+	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	same(h, "of the other account", left(b, theirs), []int{2, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1})
 	h.wantSession(ended, false)
 	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })

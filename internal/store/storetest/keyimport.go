@@ -59,7 +59,7 @@ func testKeyImport(h *harness) {
 			if err != nil {
 				return err
 			}
-			same(h, when+": keys of the plan", int(use.Keys), n)
+			same(h, when+": keys of the plan", use.Keys, n)
 			active, err := tx.OwnerHasActiveKeys(ctx, a.ID, made.ID, epoch())
 			if err != nil {
 				return err

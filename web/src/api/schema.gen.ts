@@ -840,6 +840,54 @@ export interface paths {
         patch: operations["updateIssuer"];
         trace?: never;
     };
+    "/v1/issuers/{issuer_id}/denials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the denials of an issuer
+         * @description Returns the denials of an issuer that have not ended, newest first.
+         */
+        get: operations["listDenials"];
+        put?: never;
+        /**
+         * Deny tokens of an issuer
+         * @description Refuses tokens of an issuer before they expire: those of a subject, one token, or all that were issued before some time; exactly one of the three. When the call returns, every node refuses them, and streams are cut. It does not keep the issuer from issuing others: bar the user there as well.
+         */
+        post: operations["createDenial"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/issuers/{issuer_id}/denials/{denial_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a denial
+         * @description Returns one denial of an issuer. One that has ended does not exist any more.
+         */
+        get: operations["getDenial"];
+        put?: never;
+        post?: never;
+        /**
+         * Lift a denial
+         * @description Lifts a denial: the tokens are valid again until they expire. Returns the record as it was.
+         */
+        delete: operations["deleteDenial"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/issuers/{issuer_id}/refresh": {
         parameters: {
             query?: never;
@@ -2983,6 +3031,33 @@ export interface components {
              */
             plan: "starter" | "platform" | "scale";
         };
+        CreateDenialRequest: {
+            /**
+             * @description All tokens that were issued (iat) before this time are refused, and all that do not say when: an RFC 3339 time, or a date, which means midnight UTC.
+             * @example 2026-03-01T12:00:00Z
+             */
+            issued_before?: string | null;
+            /**
+             * @description The identifier (jti) of the one token that is refused.
+             * @example 8b1f
+             */
+            jti?: string | null;
+            /**
+             * @description Why, for people.
+             * @example Laptop stolen
+             */
+            reason?: string | null;
+            /**
+             * @description The subject (sub) whose tokens are refused.
+             * @example user-42
+             */
+            subject?: string | null;
+            /**
+             * @description When the denial ends, in the same form. Default: when every token that the issuer has issued up to now has expired (max_lifetime).
+             * @example 2026-03-02T12:00:00Z
+             */
+            until?: string | null;
+        };
         CreateGatewayRequest: {
             /**
              * @description Display name. Required, unless config has it.
@@ -3079,6 +3154,10 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes?: number | null;
+            /** @description Headers that are set on the requests that upstreams get, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
             self_service?: components["schemas"]["SelfServiceInput"];
             /** @description OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1. */
@@ -3436,8 +3515,12 @@ export interface components {
             rate_limit?: components["schemas"]["RateLimitInput"];
             /** @description Redirect with which the gateway responds, in place of forwarding. The request is charged. A route has either this or respond. */
             redirect?: components["schemas"]["RedirectInput"];
+            /** @description Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Response that the gateway gives, in place of forwarding. The request is charged. */
             respond?: components["schemas"]["RespondInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none. */
             split?: components["schemas"]["SplitInput"][] | null;
             /**
@@ -3644,6 +3727,55 @@ export interface components {
         DeliveryList: {
             /** @description One page of records, newest first. */
             data: components["schemas"]["Delivery"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        Denial: {
+            /**
+             * Format: date-time
+             * @description When the denial was created.
+             */
+            created_at: string;
+            /**
+             * @description Identifier of the denial.
+             * @example den_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            denial_id: string;
+            /**
+             * Format: date-time
+             * @description Tokens that were issued before this time are refused; null for others.
+             * @example 2026-03-01T12:00:00Z
+             */
+            issued_before: string | null;
+            /**
+             * @description Issuer whose tokens are refused.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id: string;
+            /**
+             * @description The identifier of the token that is refused, in the same form; null for others.
+             * @example 8b1f
+             */
+            jti: string | null;
+            /**
+             * @description Why, for people; null if no reason was given.
+             * @example Laptop stolen
+             */
+            reason: string | null;
+            /**
+             * @description The subject whose tokens are refused, or its SHA-256 if it is longer than 255 bytes; null for others.
+             * @example user-42
+             */
+            subject: string | null;
+            /**
+             * Format: date-time
+             * @description When the denial ends; the issuer's leeway counts.
+             */
+            until: string;
+        };
+        DenialList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Denial"][];
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
@@ -3876,6 +4008,10 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes: number | null;
+            /** @description Headers that are set on the requests that upstreams get, and removed from them. Absent if there are none. */
+            request_headers?: components["schemas"]["HeaderRules"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them. Absent if there are none. */
+            response_headers?: components["schemas"]["HeaderRules"];
             /**
              * Format: int64
              * @description Number of the current revision; null before the first push.
@@ -4031,6 +4167,32 @@ export interface components {
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
+        HeaderRules: {
+            /**
+             * @description Names of headers that are removed.
+             * @example [
+             *       "X-Debug"
+             *     ]
+             */
+            remove: string[];
+            /** @description Values by name. */
+            set: {
+                [key: string]: string;
+            };
+        } | null;
+        HeaderRulesInput: {
+            /**
+             * @description Names of headers that are removed, whatever their case; _ counts as -.
+             * @example [
+             *       "X-Debug"
+             *     ]
+             */
+            remove?: string[] | null;
+            /** @description Values by name. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and ${gateway_id} are variables, percent-encoded outside of visible ASCII and where they would end a value; a header with one that has no value is left out. Names that frame the message, hold a credential or belong to Keygate are refused, and so are those in upstream_headers and key_headers. */
+            set?: {
+                [key: string]: string;
+            } | null;
+        } | null;
         Health: {
             /**
              * @description Service whose health is asked for by grpc.health.v1, empty for the server as a whole; null for another kind of check.
@@ -5528,8 +5690,12 @@ export interface components {
             rate_limit?: components["schemas"]["RateLimitPatch"];
             /** @description Redirect with which the gateway responds, in place of forwarding; replaced as a whole. null removes it. */
             redirect?: components["schemas"]["RedirectInput"];
+            /** @description Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Response that the gateway gives, in place of forwarding; replaced as a whole. null removes it. */
             respond?: components["schemas"]["RespondInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. Replaces the whole list; null means the split of the gateway, [] none. */
             split?: components["schemas"]["SplitInput"][] | null;
             /**
@@ -6703,8 +6869,12 @@ export interface components {
             rate_limit: components["schemas"]["RateLimit"];
             /** @description Redirect with which the gateway responds; null for none. */
             redirect: components["schemas"]["Redirect"];
+            /** @description Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; null for none. */
+            request_headers: components["schemas"]["HeaderRules"];
             /** @description Response that the gateway gives; null for none. */
             respond: components["schemas"]["Respond"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; null for none. */
+            response_headers: components["schemas"]["HeaderRules"];
             /**
              * @description Identifier of the route.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
@@ -7936,6 +8106,10 @@ export interface components {
              * @example 1048576
              */
             max_body_bytes?: number | null;
+            /** @description Headers that are set on the requests that upstreams get, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            request_headers?: components["schemas"]["HeaderRulesInput"];
+            /** @description Headers that are set on the responses of upstreams, and removed from them. A route may have rules of its own, which take the place of those with the same names. The values are not secret: secrets belong in upstream_headers. Replaces the whole object; null or {}, the default, means none. */
+            response_headers?: components["schemas"]["HeaderRulesInput"];
             /** @description What holders of keys may do themselves, at paths below /.keygate/ of the gateway, which then reach no route. An absent field stays; null, the default, means nothing. */
             self_service?: components["schemas"]["SelfServiceInput"];
             /** @description Which requests go to another upstream than that of their route, on all routes without a split of their own. The first entry whose when holds decides, else the one with a weight. Replaces the whole list; null, the default, means none. */
@@ -12782,6 +12956,205 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listDenials: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only denials of this subject.
+                 * @example user-42
+                 */
+                subject?: string;
+                /**
+                 * @description Only denials of the token with this identifier.
+                 * @example 8b1f
+                 */
+                jti?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DenialList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createDenial: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateDenialRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Denial"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getDenial: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+                denial_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Denial"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteDenial: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the issuer.
+                 * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                issuer_id: string;
+                denial_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Denial"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];

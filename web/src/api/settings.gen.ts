@@ -6,6 +6,7 @@
 // - headers: an object of strings
 // - limit, cors, switches, retries, health: an object, whose fields are the parts
 // - maintenance: such an object, or null
+// - header_rules: an object, whose fields are the parts; pairs: an object of strings, which are shown
 // - ejection: such an object, or false
 // - split: an array of entries, see lib/split.ts
 export type Kind =
@@ -24,7 +25,9 @@ export type Kind =
   | 'split'
   | 'retries'
   | 'health'
-  | 'maintenance';
+  | 'maintenance'
+  | 'header_rules'
+  | 'pairs';
 
 // Part is a field of the form.
 export interface Part {
@@ -45,7 +48,7 @@ export interface Setting extends Part {
   secret?: true; // stored encrypted, and shown as ***
   minimum?: number; // of kind count
   maximum?: number; // of kind count; characters of a text; entries of a list or of headers
-  parts?: Part[]; // of kinds limit, cors, switches, ejection, retries, health and maintenance
+  parts?: Part[]; // of kinds limit, cors, switches, ejection, retries, health, maintenance and header_rules
 }
 
 export interface Group {
@@ -185,6 +188,60 @@ export const groups: Group[] = [
         "hint": "In bytes.",
         "unit": "bytes",
         "minimum": 1
+      }
+    ]
+  },
+  {
+    "title": "Headers",
+    "text": "Set on messages and removed from them, whatever callers and services send. Routes may have rules of their own.",
+    "settings": [
+      {
+        "name": "request_headers",
+        "kind": "header_rules",
+        "flag": "",
+        "label": "",
+        "parts": [
+          {
+            "name": "set",
+            "kind": "pairs",
+            "flag": "request-header",
+            "label": "Set on the requests that upstreams get",
+            "hint": "One “Name: value” in a line, at most 32. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and ${gateway_id} are variables. Everyone who may read the gateway sees the values.",
+            "placeholder": "X-Real-IP: ${client_ip}"
+          },
+          {
+            "name": "remove",
+            "kind": "list",
+            "flag": "remove-request-header",
+            "label": "Removed from the requests that upstreams get",
+            "hint": "Names, separated by commas.",
+            "placeholder": "X-Debug"
+          }
+        ]
+      },
+      {
+        "name": "response_headers",
+        "kind": "header_rules",
+        "flag": "",
+        "label": "",
+        "parts": [
+          {
+            "name": "set",
+            "kind": "pairs",
+            "flag": "response-header",
+            "label": "Set on the responses of upstreams",
+            "hint": "One “Name: value” in a line, at most 32. ${request_id}, ${key_id}, ${owner}, ${subject}, ${client_ip} and ${gateway_id} are variables. Everyone who may read the gateway sees the values.",
+            "placeholder": "X-Real-IP: ${client_ip}"
+          },
+          {
+            "name": "remove",
+            "kind": "list",
+            "flag": "remove-response-header",
+            "label": "Removed from the responses of upstreams",
+            "hint": "Names, separated by commas.",
+            "placeholder": "X-Debug"
+          }
+        ]
       }
     ]
   },

@@ -1,4 +1,5 @@
 import type { Schemas } from '../api/client';
+import { headersOf, headersText } from './headers';
 import { quote } from './shell';
 
 type Route = Pick<Schemas['Route'], 'strip_prefix' | 'redirect' | 'respond'>;
@@ -27,21 +28,8 @@ export const handlingOf = ({ strip_prefix, redirect, respond }: Route): Handling
   keepQuery: redirect?.keep_query ?? false,
   contentType: respond?.content_type ?? '',
   body: respond?.body ?? '',
-  headers: Object.entries(respond?.headers ?? {})
-    .map(([name, value]) => `${name}: ${value}`)
-    .join('\n'),
+  headers: headersText(respond?.headers ?? {}),
 });
-
-const headersOf = (lines: string): Record<string, string> =>
-  Object.fromEntries(
-    lines
-      .split('\n')
-      .filter((l) => l.trim() !== '')
-      .map((l) => {
-        const i = l.indexOf(':');
-        return i < 0 ? [l.trim(), ''] : [l.slice(0, i).trim(), l.slice(i + 1).trim()];
-      }),
-  );
 
 // numberOf returns the number that a text is; the text if it is none, so that the server names it.
 const numberOf = (text: string) => (/^\d+$/.test(text.trim()) ? Number(text) : text);

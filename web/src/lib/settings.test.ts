@@ -68,6 +68,25 @@ test('maintenance is turned on with its parts, and off as a whole', () => {
   expect(matches(field('maintenance.allow'), 'maintenance.allow[1]')).toBe(true);
 });
 
+test('rules for headers are sent as a whole, and removed when both are empty', () => {
+  const rules = { set: { 'X-Real-IP': '${client_ip}' }, remove: ['X-Debug', 'X-B'] };
+  const on = valuesOf({ ...record, request_headers: rules });
+  expect([on['request_headers.set'], on['request_headers.remove']]).toEqual(['X-Real-IP: ${client_ip}', 'X-Debug, X-B']);
+  const changes = { 'request_headers.set': 'X-Real-IP: ${client_ip}\nX-A: b=c' };
+  expect(bodyOf(changes, { ...on, ...changes })).toEqual({
+    request_headers: { set: { 'X-Real-IP': '${client_ip}', 'X-A': 'b=c' }, remove: ['X-Debug', 'X-B'] },
+  });
+  expect(flagsOf(changes, { ...on, ...changes })).toEqual([
+    "--request-header 'X-Real-IP=${client_ip}'",
+    '--request-header X-A=b=c',
+    '--remove-request-header X-Debug',
+    '--remove-request-header X-B',
+  ]);
+  const none = { 'request_headers.set': '', 'request_headers.remove': '' };
+  expect(bodyOf(none, { ...on, ...none })).toEqual({ request_headers: null });
+  expect(matches(field('request_headers.remove'), 'request_headers.remove[1]')).toBe(true);
+});
+
 test('a list of addresses that is emptied is removed', () => {
   expect(bodyOf({ allow_ips: '10.0.0.0/8, ::1/128' }, { ...values })).toEqual({ allow_ips: ['10.0.0.0/8', '::1/128'] });
   expect(bodyOf({ allow_ips: '' }, { ...values })).toEqual({ allow_ips: null });

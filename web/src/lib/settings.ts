@@ -1,4 +1,5 @@
 import { type Group, groups, type Kind, type Part, type Setting, upstreamGroups } from '../api/settings.gen';
+import { headersOf, headersText, pairFlags } from './headers';
 import { quote } from './shell';
 import { flagsOf as splitFlags, type SplitEntry, splitOf, textOf as splitText } from './split';
 
@@ -22,7 +23,8 @@ export const isSwitch = (f: Field): boolean => f.kind === 'ejection' || f.kind =
 export type Values = Record<string, string>;
 
 // isLong reports whether values of a kind have several lines.
-export const isLong = (kind: Kind): boolean => kind === 'headers' || kind === 'certificate' || kind === 'key' || kind === 'split';
+export const isLong = (kind: Kind): boolean =>
+  kind === 'headers' || kind === 'pairs' || kind === 'certificate' || kind === 'key' || kind === 'split';
 
 function textOf(f: Field, value: unknown): string {
   if (isSwitch(f)) return String(f.kind === 'maintenance' ? value !== null && value !== undefined : value !== false);
@@ -30,10 +32,7 @@ function textOf(f: Field, value: unknown): string {
   if (f.kind === 'list') return (value as string[]).join(', ');
   if (f.kind === 'split') return splitText(value as SplitEntry[]);
   if (isService(f) && value === '') return wholeServer;
-  if (f.kind !== 'headers') return String(value);
-  return Object.entries(value)
-    .map(([k, v]) => `${k}: ${v}`)
-    .join('\n');
+  return f.kind === 'headers' || f.kind === 'pairs' ? headersText(value as Record<string, string>) : String(value);
 }
 
 // isService reports whether a field names the gRPC service of checks, of which wholeServer stands for the server as a whole.
@@ -55,17 +54,6 @@ export const list = (text: string) =>
     .map((t) => t.trim())
     .filter(Boolean);
 
-function headersOf(lines: string): Record<string, string> {
-  const pairs = lines
-    .split('\n')
-    .filter((l) => l.trim() !== '')
-    .map((l): [string, string] => {
-      const i = l.indexOf(':');
-      return i < 0 ? [l.trim(), ''] : [l.slice(0, i).trim(), l.slice(i + 1).trim()];
-    });
-  return Object.fromEntries(pairs);
-}
-
 // valueOf returns what the API takes for a text that is not empty. A number that is none is sent as it is, so
 // that the server names it.
 function valueOf(kind: Kind, text: string): unknown {
@@ -74,7 +62,7 @@ function valueOf(kind: Kind, text: string): unknown {
   if (kind === 'count') return /^\d+$/.test(trimmed) ? exact(trimmed) : text;
   if (kind === 'list') return list(text);
   if (kind === 'split') return splitOf(text);
-  return kind === 'headers' ? headersOf(text) : trimmed;
+  return kind === 'headers' || kind === 'pairs' ? headersOf(text) : trimmed;
 }
 
 // checkKind returns the part of health that says how targets are checked, if one is given.
@@ -203,12 +191,14 @@ function settingsForm(of: Group[]) {
         if (setting.kind === 'health' && whole === '') return first;
         const others = ofParts.flatMap((f) => {
           const v = values[f.path] ?? '';
-          // The flags of CORS go together.
-          const shown = f.path in changes || (setting.kind === 'cors' && touched && v !== '');
+          // The flags of CORS go together, and so do those of rules for headers.
+          const together = setting.kind === 'cors' || setting.kind === 'header_rules';
+          const shown = f.path in changes || (together && touched && v !== '');
           if (!shown) return [];
           if (f.kind === 'bool') return [`--${f.flag}=${v}`];
           if (v.trim() === '') return [`--${f.flag} ''`];
           if (f.kind === 'split') return splitFlags(v);
+          if (f.kind === 'pairs') return pairFlags(f.flag, v);
           if (f.kind === 'headers') return [`--${f.flag}s-file FILE`];
           if (isLong(f.kind)) return [`--${f.flag} FILE`];
           return f.kind === 'list' ? list(v).map((i) => `--${f.flag} ${quote(i)}`) : [`--${f.flag} ${quote(v)}`];

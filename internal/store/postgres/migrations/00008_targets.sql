@@ -196,6 +196,7 @@ CREATE TABLE issuers (
     fetch_at   bigint,                         -- the next fetch; NULL if the keys are given by hand
     created_at bigint NOT NULL,
     version    bigint NOT NULL,
+    denials    bigint NOT NULL DEFAULT 0,      -- how many it has
     CONSTRAINT "issuers.name" UNIQUE (account_id, name)
 );
 CREATE INDEX issuers_list ON issuers (account_id, id);
@@ -269,4 +270,21 @@ BEGIN
     WHERE c.account_id = d.account_id;
     RETURN NULL;
 END $$;
+
+-- What refuses tokens of issuers before they expire. One of subject, jti and issued_before is not empty.
+CREATE TABLE denials (
+    id            text   COLLATE "C" NOT NULL CONSTRAINT "denials.id" PRIMARY KEY,
+    account_id    text   COLLATE "C" NOT NULL,
+    issuer_id     text   COLLATE "C" NOT NULL, -- an issuer, or one that was deleted
+    subject       bytea  NOT NULL,
+    jti           bytea  NOT NULL,
+    issued_before bigint,
+    until         bigint NOT NULL,
+    reason        text   COLLATE "C" NOT NULL,
+    created_at    bigint NOT NULL
+);
+CREATE INDEX denials_list ON denials (issuer_id, id);
+CREATE INDEX denials_subject ON denials (issuer_id, subject, id);
+CREATE INDEX denials_account ON denials (account_id);
+CREATE INDEX denials_until ON denials (until);
 -- +goose StatementEnd

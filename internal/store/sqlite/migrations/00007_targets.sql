@@ -156,7 +156,8 @@ CREATE TABLE issuers (
     last_error TEXT    NOT NULL,            -- of the last fetch; '' if it did not fail
     fetch_at   INTEGER,                     -- the next fetch; NULL if the keys are given by hand
     created_at INTEGER NOT NULL,
-    version    INTEGER NOT NULL
+    version    INTEGER NOT NULL,
+    denials    INTEGER NOT NULL DEFAULT 0   -- how many it has
 ) STRICT;
 CREATE INDEX issuers_list ON issuers (account_id, id);
 CREATE UNIQUE INDEX issuers_name ON issuers (account_id, name);
@@ -228,4 +229,21 @@ CREATE TRIGGER answers_uncounted AFTER DELETE ON answers BEGIN
         response_bytes = response_bytes - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0)
     WHERE account_id = coalesce((SELECT account_id FROM keys WHERE id = old.key_id), (SELECT account_id FROM users WHERE id = old.key_id));
 END;
+
+-- What refuses tokens of issuers before they expire. One of subject, jti and issued_before is not empty.
+CREATE TABLE denials (
+    id            TEXT    NOT NULL PRIMARY KEY,
+    account_id    TEXT    NOT NULL,
+    issuer_id     TEXT    NOT NULL,        -- an issuer, or one that was deleted
+    subject       BLOB    NOT NULL,
+    jti           BLOB    NOT NULL,
+    issued_before INTEGER,
+    until         INTEGER NOT NULL,
+    reason        TEXT    NOT NULL,
+    created_at    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX denials_list ON denials (issuer_id, id);
+CREATE INDEX denials_subject ON denials (issuer_id, subject, id);
+CREATE INDEX denials_account ON denials (account_id);
+CREATE INDEX denials_until ON denials (until);
 -- +goose StatementEnd

@@ -29,6 +29,7 @@ import { useGateway } from './detail';
 import { RouteAddresses } from './routeaddresses';
 import { AuthEditor, authWords } from './routeauth';
 import { RouteHandling } from './routehandling';
+import { RouteHeaders } from './routeheaders';
 import { RouteSplit } from './routesplit';
 import { RouteUpstream } from './routeupstream';
 import { Simulation } from './simulation';
@@ -77,6 +78,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <Levels record={r} />
         <RouteCost key={`cost ${routeId}`} first={query.data} />
         <RouteHandling key={`handling ${routeId}`} first={query.data} />
+        <RouteHeaders key={`headers ${routeId}`} first={query.data} />
         <RouteAddresses key={`addresses ${routeId}`} first={query.data} />
         {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
         {(names.length > 1 || r.split !== null) && <RouteSplit first={query.data} inherited={gateway?.split} />}

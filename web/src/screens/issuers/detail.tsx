@@ -13,6 +13,7 @@ import { ConfirmDialog } from '../../ui/dialog';
 import { Table } from '../../ui/table';
 import { toast } from '../../ui/toast';
 import { VerifyToken } from '../keys/verify';
+import { Denials } from './denials';
 import { IssuerState } from './state';
 
 export default function IssuerPage() {
@@ -77,6 +78,7 @@ function IssuerDetail({ issuerId }: { issuerId: string }) {
         </Panel>
       </div>
       <Keys issuer={i} />
+      <Denials issuer={i} />
       <Panel title="Gateways">
         {naming.length === 0 ? (
           <p className="text-muted">
