@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -59,7 +58,7 @@ type attribute struct {
 var generated []byte
 
 // kinds returns all kinds of resources.
-var kinds = sync.OnceValue(func() []*kind {
+func kinds() []*kind {
 	byNoun := map[string]*kind{}
 	if err := json.Unmarshal(generated, &byNoun); err != nil {
 		panic(fmt.Sprintf("schema.gen.json: %v", err))
@@ -85,7 +84,7 @@ var kinds = sync.OnceValue(func() []*kind {
 		k.Path, k.Collection, k.Attributes = g.Path, g.Collection, g.Attributes
 	}
 	return rows
-})
+}
 
 var parameter = regexp.MustCompile(`\{([a-z_]+)\}`)
 

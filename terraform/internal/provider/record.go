@@ -472,7 +472,7 @@ func (r *record) openSecretFile(config map[string]tftypes.Value, diags *diag.Dia
 	if name == "" || diags.HasError() {
 		return nil
 	}
-	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // The user names the file.
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		diags.AddAttributeError(path.Root(secretFile), "The file cannot be created", err.Error()+". Nothing was created. Name a file that does not exist, in a directory that does.")
 		return nil

@@ -43,7 +43,7 @@ func TestOpenTofu(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
-		cmd := exec.CommandContext(ctx, *tofuPath, args...) //nolint:gosec // The tester names the program.
+		cmd := exec.CommandContext(ctx, *tofuPath, args...)
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+config, "TF_IN_AUTOMATION=1", "CHECKPOINT_DISABLE=1",
 			"KEYGATE_URL="+keys.AdminURL(), "KEYGATE_API_KEY="+keys.AdminKey, "TF_VAR_signing_secret="+signingSecret)
