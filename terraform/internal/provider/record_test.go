@@ -1,13 +1,17 @@
 package provider
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
@@ -310,6 +314,72 @@ func TestUnknown(t *testing.T) {
 		got, err := c.server.ImportResourceState(t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: "keygate_route", ID: id})
 		if err != nil || len(got.Diagnostics) != 1 || !strings.Contains(got.Diagnostics[0].Detail, "gateway_id/route_id") {
 			t.Errorf("import %q: got %v, %v, want an error that names the form", id, got.Diagnostics, err)
+		}
+	}
+}
+
+// Guarantee: a write-only member of an object gets to the API with the object, and with a new secrets_version, and the state does
+// not have it.
+func TestSecretMembers(t *testing.T) {
+	c := start(t)
+	gatewayID := c.block("gateway").apply(fields{"name": "a", "upstream_url": "http://127.0.0.1:9"})["gateway_id"]
+	upstream := c.block("upstream")
+	config := fields{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "http://127.0.0.1:9"}},
+		"health": fields{"path": "/healthz", "headers": fields{"X-Check": "very-secret"}}}
+	names := func() any {
+		t.Helper()
+		got, err := c.keys.Admin.Upstream(t.Context(), gatewayID.(string), "blue")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Health == nil {
+			return nil
+		}
+		return slices.Sorted(maps.Keys(got.Health.Headers))
+	}
+	upstream.apply(config)
+	if got := names(); !reflect.DeepEqual(got, []string{"X-Check"}) {
+		t.Errorf("the checks have the headers %v, want X-Check", got)
+	}
+	config["health"] = fields{"path": "/healthz", "interval": "20s", "headers": fields{"X-Other": "very-secret"}}
+	config["secrets_version"] = "2"
+	upstream.apply(config)
+	if got := names(); !reflect.DeepEqual(got, []string{"X-Other"}) {
+		t.Errorf("the checks have the headers %v, want X-Other", got)
+	}
+	if upstream.holds("very-secret") {
+		t.Error("the state has a header of the checks")
+	}
+	delete(config, "health")
+	upstream.apply(config)
+	if got := names(); got != nil {
+		t.Errorf("the checks have the headers %v, want no checks", got)
+	}
+}
+
+// Guarantee: the provider takes its address and key from the environment, and says which of them it lacks.
+func TestProviderSettings(t *testing.T) {
+	t.Setenv(urlVariable, "http://127.0.0.1:9")
+	t.Setenv(keyVariable, "")
+	c := &core{t: t, server: providerserver.NewProtocol6(New("test")())()}
+	object := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"url": tftypes.String, "api_key": tftypes.String}}
+	for want, config := range map[string]map[string]any{
+		"KEYGATE_API_KEY":       {"url": nil, "api_key": nil},
+		"is not a valid server": {"url": "nonsense", "api_key": "kga_1"},
+		"known only after":      {"url": tftypes.UnknownValue, "api_key": "kga_1"},
+		"not allowed in a key":  {"url": nil, "api_key": "a b"},
+		"":                      {"url": nil, "api_key": "kga_1"},
+	} {
+		values := map[string]tftypes.Value{}
+		for name, v := range config {
+			values[name] = tftypes.NewValue(tftypes.String, v)
+		}
+		res, err := c.server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: c.encode(tftypes.NewValue(object, values))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Diagnostics) > 1 || (want == "") != (len(res.Diagnostics) == 0) || want != "" && !strings.Contains(res.Diagnostics[0].Detail, want) {
+			t.Errorf("%v: got %v, want an error with %q", config, res.Diagnostics, want)
 		}
 	}
 }
