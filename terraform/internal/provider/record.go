@@ -114,7 +114,7 @@ func (r *record) aliasChanges(name string, config, state map[string]tftypes.Valu
 	return other != "" && !config[other].IsNull() && !config[other].Equal(state[other])
 }
 
-// checkSecret checks that a new secret goes somewhere.
+// checkSecret checks that a new secret goes somewhere. A plan that replaces a key fails, before the old one is revoked.
 func (r *record) checkSecret(config map[string]tftypes.Value, diags *diag.Diagnostics) {
 	if r.kind.secret == "" {
 		return
@@ -128,6 +128,11 @@ func (r *record) checkSecret(config map[string]tftypes.Value, diags *diag.Diagno
 			"The state never holds the secret. Give it in "+r.kind.given+", or set "+secretFile+" to the path of a file that gets the one that the server generates.")
 	case !given && !file:
 		diags.AddAttributeError(path.Root(secretFile), "Missing", "The state never holds the secret. Set "+secretFile+" to the path of a file that gets it.")
+	case file:
+		if _, err := os.Lstat(text(config[secretFile])); err == nil {
+			diags.AddAttributeError(path.Root(secretFile), "The file exists already",
+				"It may have a secret that is still in use, so it is not overwritten, and nothing is created. Name another file, or move this one away.")
+		}
 	}
 }
 
@@ -474,7 +479,7 @@ func (r *record) openSecretFile(config map[string]tftypes.Value, diags *diag.Dia
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		diags.AddAttributeError(path.Root(secretFile), "The file cannot be created", err.Error()+". Nothing was created. Name a file that does not exist, in a directory that does.")
+		diags.AddAttributeError(path.Root(secretFile), "The file cannot be created", err.Error()+". Nothing was created. Name a file in a directory that exists.")
 		return nil
 	}
 	return file

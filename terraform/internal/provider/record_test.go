@@ -168,6 +168,15 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("the key in the file: %v", err)
 	}
 
+	// A replacement would revoke the key before the new one is created.
+	config = fields{"name": "admin", "scope": "write", "level": "account", "secret_file": file}
+	if res, _ := key.plan(key.config(config)); len(res.RequiresReplace) != 1 {
+		t.Errorf("another scope replaces because of %v, want scope", res.RequiresReplace)
+	}
+	if res, _ := c.block("key").plan(key.config(config)); !failed(res.Diagnostics) {
+		t.Error("a plan would overwrite the file of a secret")
+	}
+
 	imported := c.block("key")
 	config = fields{"name": "imported", "scope": "read", "key": "an-existing-key-of-ours-0001", "secrets_version": "1"}
 	first := imported.apply(config)["key_id"]
@@ -268,7 +277,8 @@ func TestErrors(t *testing.T) {
 		"no secret":                 {"key", fields{"name": "b", "scope": "read"}, `AttributeName("secret_file")`, "Give it in key"},
 		"two secrets":               {"key", fields{"name": "b", "scope": "read", "key": "an-existing-key-of-ours-0001", "secret_file": filepath.Join(dir, "new")}, `AttributeName("secret_file")`, "remove secret_file"},
 		"no secret of an account":   {"account", fields{"name": "b", "plan": "starter"}, `AttributeName("secret_file")`, "gets it"},
-		"a file that exists":        {"key", fields{"name": "b", "scope": "read", "secret_file": existing}, `AttributeName("secret_file")`, "Nothing was created"},
+		"a file that exists":        {"key", fields{"name": "b", "scope": "read", "secret_file": existing}, `AttributeName("secret_file")`, "not overwritten"},
+		"a missing directory":       {"key", fields{"name": "b", "scope": "read", "secret_file": filepath.Join(dir, "a", "b")}, `AttributeName("secret_file")`, "Nothing was created"},
 		"an upstream that exists":   {"upstream", fields{"gateway_id": gatewayID, "name": "default", "targets": []fields{{"url": "http://127.0.0.1:9"}}}, "", gatewayID + "/default"},
 		"a gateway that is missing": {"route", fields{"gateway_id": "gw_00000000000000000000000000", "path": "/a", "methods": []string{"GET"}}, "", "gateway"},
 	} {
