@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Connections is how many connections a node has at most: the connections of its pools, and one
@@ -192,7 +193,12 @@ func Notified(ctx context.Context, url, listenURL string) (bool, error) {
 	}
 	waiting, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	_, err = listener.WaitForNotification(waiting)
+	for { // behind a pooler in transaction mode, the session may listen for others, too
+		var n *pgconn.Notification
+		if n, err = listener.WaitForNotification(waiting); err != nil || n.Channel == channel {
+			break
+		}
+	}
 	switch {
 	case err == nil:
 		return true, nil
