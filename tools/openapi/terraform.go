@@ -14,22 +14,27 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// terraformResources are the resources of the Terraform provider: the schemas of the API that they are made from. Path is
-// that of one record, and the record has the values of its parameters in the fields of the same names, or in the field Name.
-// Create is "" if a record is created by its path, and Shows are fields that the record alone has.
-var terraformResources = []struct {
-	noun, path, create, patch, record string
-	skip, shows                       []string
-}{
-	{"account", "/v1/accounts/{account_id}", "CreateAccountRequest", "UpdateAccountRequest", "Account", nil, []string{"account_id", "created_at"}},
-	{"gateway", "/v1/gateways/{gateway_id}", "CreateGatewayRequest", "UpdateGatewayRequest", "Gateway", []string{"config", "spec", "upstreams"}, []string{"gateway_id", "created_at"}},
-	{"issuer", "/v1/issuers/{issuer_id}", "CreateIssuerRequest", "UpdateIssuerRequest", "Issuer", nil, []string{"issuer_id", "created_at"}},
-	{"key", "/v1/keys/{key_id}", "CreateKeyRequest", "UpdateKeyRequest", "Key", nil, []string{"key_id", "key_prefix", "created_at"}},
-	{"owner", "/v1/owners/{owner_id}", "CreateOwnerRequest", "UpdateOwnerRequest", "Owner", nil, []string{"owner_id", "created_at"}},
-	{"plan", "/v1/plans/{plan_id}", "CreatePlanRequest", "UpdatePlanRequest", "Plan", nil, []string{"plan_id", "created_at"}},
-	{"route", "/v1/gateways/{gateway_id}/routes/{route_id}", "CreateRouteRequest", "PatchRouteRequest", "Route", nil, []string{"route_id", "created_at"}},
-	{"upstream", "/v1/gateways/{gateway_id}/upstreams/{name}", "", "UpstreamRequest", "Upstream", nil, nil},
-	{"webhook", "/v1/webhooks/{webhook_id}", "CreateWebhookRequest", "UpdateWebhookRequest", "Webhook", nil, []string{"webhook_id", "created_at"}},
+// terraformKind is a kind of resource of the Terraform provider: the schemas of the API that it is made from. The path is that
+// of one record, and each of its parameters is an attribute.
+type terraformKind struct {
+	noun, path            string
+	create, patch, record string   // schemas; create is "" if a record is created by its path
+	skip                  []string // fields that are no attributes
+	shows                 []string // fields that the record alone has
+}
+
+func terraformKinds() []terraformKind {
+	return []terraformKind{
+		{"account", "/v1/accounts/{account_id}", "CreateAccountRequest", "UpdateAccountRequest", "Account", nil, []string{"account_id", "created_at"}},
+		{"gateway", "/v1/gateways/{gateway_id}", "CreateGatewayRequest", "UpdateGatewayRequest", "Gateway", []string{"config", "spec", "upstreams"}, []string{"gateway_id", "created_at"}},
+		{"issuer", "/v1/issuers/{issuer_id}", "CreateIssuerRequest", "UpdateIssuerRequest", "Issuer", nil, []string{"issuer_id", "created_at"}},
+		{"key", "/v1/keys/{key_id}", "CreateKeyRequest", "UpdateKeyRequest", "Key", nil, []string{"key_id", "key_prefix", "created_at"}},
+		{"owner", "/v1/owners/{owner_id}", "CreateOwnerRequest", "UpdateOwnerRequest", "Owner", nil, []string{"owner_id", "created_at"}},
+		{"plan", "/v1/plans/{plan_id}", "CreatePlanRequest", "UpdatePlanRequest", "Plan", nil, []string{"plan_id", "created_at"}},
+		{"route", "/v1/gateways/{gateway_id}/routes/{route_id}", "CreateRouteRequest", "PatchRouteRequest", "Route", nil, []string{"route_id", "created_at"}},
+		{"upstream", "/v1/gateways/{gateway_id}/upstreams/{name}", "", "UpstreamRequest", "Upstream", nil, nil},
+		{"webhook", "/v1/webhooks/{webhook_id}", "CreateWebhookRequest", "UpdateWebhookRequest", "Webhook", nil, []string{"webhook_id", "created_at"}},
+	}
 }
 
 // terraformAttribute is what the Terraform provider reads about an attribute, which is a field of the API.
@@ -57,7 +62,7 @@ type terraformResource struct {
 func terraform() ([]byte, error) {
 	schemas := adminapi.Document().Components.Schemas.Map()
 	resources := map[string]terraformResource{}
-	for _, r := range terraformResources {
+	for _, r := range terraformKinds() {
 		t := terraformSchemas{schemas}
 		attributes := map[string]*terraformAttribute{}
 		for _, shown := range r.shows {
