@@ -1,0 +1,354 @@
+package validate
+
+import (
+	"errors"
+	"mime"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Request is what an Operation checks of a request.
+type Request struct {
+	// Path returns the text of a parameter of the path, as it came.
+	Path func(name string) (raw string, ok bool)
+	// Query is what follows the question mark, as it came.
+	Query string
+	// Header returns the values of a header, by its name in any letters.
+	Header func(name string) []string
+	// HasBody reports whether the request has a body, which may be empty.
+	HasBody bool
+	// Body is the body, if NeedsBody wants it and it has at most MaxBody bytes.
+	Body []byte
+	// BodySize is the size of the body, or of its part that has come, if it is too large for Body.
+	BodySize int64
+}
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// NeedsBody reports whether Check looks at the body of r, which must be held for it.
+func (o *Operation) NeedsBody(r *Request) bool {
+	if o.body == nil || !r.HasBody {
+		return false
+	}
+	t, problem := o.body.mediaType(r)
+	return problem == nil && t.schema != nil
+}
+
+// Check returns what r does otherwise than the document says, at most MaxProblems.
+func (o *Operation) Check(r *Request) []Problem {
+	c := checker{request: r}
+	c.checkParameters(o.parameters)
+	if o.body != nil {
+		c.checkBody(o.body)
+	}
+	if c.run.exceeded {
+		c.run.problems = append(c.run.problems[:min(len(c.run.problems), MaxProblems-1)], Problem{
+			In: c.run.in, Rule: "bound", Message: "takes too long to check", Status: statusInvalid,
+		})
+	}
+	return c.run.problems
+}
+
+// checker checks one request.
+type checker struct {
+	request *Request
+	run     run
+
+	query   *fields // nil until it is read
+	cookies *fields // the same
+}
+
+// fields are names with their values.
+type fields struct {
+	list   []pair
+	byName map[string][]string
+	failed string // what is wrong with them, or ""
+}
+
+func (f *fields) add(name, raw string) {
+	f.list = append(f.list, pair{name, raw})
+	f.byName[name] = append(f.byName[name], raw)
+}
+
+const badEncoding = "must be percent-encoded UTF-8"
+
+// pair is a name with its value, which is still percent-encoded.
+type pair struct{ name, raw string }
+
+// problem adds a problem.
+func (c *checker) problem(p Problem) {
+	if len(c.run.problems) >= MaxProblems {
+		return
+	}
+	if p.Status == 0 {
+		p.Status = statusInvalid
+	}
+	c.run.problems = append(c.run.problems, p)
+}
+
+func (c *checker) checkParameters(list []parameter) {
+	for i := range list {
+		if c.run.exceeded || len(c.run.problems) >= MaxProblems {
+			return
+		}
+		p := &list[i]
+		c.run.in, c.run.prefix = p.in, "/"+escapePointer(p.name)
+		c.checkParameter(p)
+	}
+}
+
+// wrong adds a problem with a parameter itself.
+func (c *checker) wrong(p *parameter, rule, message string) {
+	c.problem(Problem{In: p.in, Pointer: "/" + escapePointer(p.name), Schema: p.pointer, Rule: rule, Message: message})
+}
+
+// checkParameter checks one parameter.
+func (c *checker) checkParameter(p *parameter) {
+	texts, failed := c.texts(p)
+	if failed != "" {
+		c.wrong(p, "encoding", failed)
+		return
+	}
+	found := len(texts) > 0 || c.hasProperties(p)
+	switch {
+	case !found && p.required:
+		c.wrong(p, "required", "is required")
+		return
+	case !found || p.schema == nil || p.emptyAllowed && len(texts) == 1 && texts[0] == "":
+		return
+	}
+	c.checkTexts(p, texts)
+}
+
+// checkTexts checks the texts of a parameter or a field.
+func (c *checker) checkTexts(p *parameter, texts []string) {
+	v, failed := c.decode(p, texts)
+	if failed != nil {
+		c.problem(*failed)
+		return
+	}
+	c.run.eval(p.schema, v, nil, nil)
+}
+
+// texts returns the values of a parameter as they came; failed says what is wrong with its part of the request, if that
+// cannot be read.
+func (c *checker) texts(p *parameter) (texts []string, failed string) {
+	switch p.in {
+	case InPath:
+		if raw, found := c.request.Path(p.name); found {
+			return []string{raw}, ""
+		}
+	case InHeader:
+		return c.request.Header(p.name), ""
+	case InQuery:
+		if c.query == nil {
+			c.query = readFields(c.request.Query)
+		}
+		return c.query.byName[p.name], c.query.failed
+	case InCookie:
+		c.readCookies()
+		return c.cookies.byName[p.name], ""
+	}
+	return nil, ""
+}
+
+// readFields reads name=value&…, as of a query or a form.
+func readFields(text string) *fields {
+	f := &fields{byName: map[string][]string{}}
+	for one := range strings.SplitSeq(text, "&") {
+		if one == "" {
+			continue
+		}
+		name, raw, _ := strings.Cut(one, "=")
+		plain, ok := unescape(name, true)
+		switch {
+		case !ok:
+			f.failed = badEncoding
+			return f
+		case len(f.list) == maxFields:
+			f.failed = "must have at most " + itoa(maxFields) + " fields to be checked"
+			return f
+		}
+		f.add(plain, raw)
+	}
+	return f
+}
+
+func (c *checker) readCookies() {
+	if c.cookies != nil {
+		return
+	}
+	c.cookies = &fields{byName: map[string][]string{}}
+	for _, header := range c.request.Header("Cookie") {
+		for one := range strings.SplitSeq(header, ";") {
+			if name, raw, ok := strings.Cut(strings.Trim(one, " \t"), "="); ok {
+				c.cookies.add(name, raw)
+			}
+		}
+	}
+}
+
+// unescape decodes percent-encoded UTF-8, and if form is true, a plus as a space.
+func unescape(raw string, form bool) (text string, ok bool) {
+	if strings.IndexByte(raw, '%') < 0 && (!form || strings.IndexByte(raw, '+') < 0) {
+		return raw, isUTF8(raw)
+	}
+	var err error
+	if form {
+		text, err = url.QueryUnescape(raw)
+	} else {
+		text, err = url.PathUnescape(raw)
+	}
+	return text, err == nil && isUTF8(text)
+}
+
+func isUTF8(s string) bool { return strings.ToValidUTF8(s, "") == s }
+
+// mediaType returns the media type of the document for the content type of r, or what is wrong with that.
+func (b *body) mediaType(r *Request) (*mediaType, *Problem) {
+	refuse := func(status int, rule, message string) (*mediaType, *Problem) {
+		return nil, &Problem{In: InContentType, Schema: b.pointer, Rule: rule, Message: message, Status: status}
+	}
+	values := r.Header("Content-Type")
+	switch {
+	case len(values) == 0 || len(values) == 1 && strings.Trim(values[0], " \t") == "":
+		return refuse(statusUnsupported, "media_type", "must be given: the request has a body")
+	case len(values) > 1:
+		return refuse(statusInvalid, "duplicate", "must be given once")
+	}
+	name, parameters, err := mime.ParseMediaType(values[0])
+	if err != nil {
+		return refuse(statusUnsupported, "media_type", "must be a media type")
+	}
+	t := b.find(name)
+	switch {
+	case t == nil:
+		return refuse(statusUnsupported, "media_type", "must be one of the media types of the operation")
+	case t.schema == nil:
+		return t, nil
+	case !isUTF8Charset(parameters["charset"]):
+		return refuse(statusUnsupported, "charset", "must have the charset UTF-8, or none")
+	}
+	for _, coding := range r.Header("Content-Encoding") {
+		if coding = strings.ToLower(strings.Trim(coding, " \t")); coding != "" && coding != "identity" {
+			return refuse(statusUnsupported, "content_coding", "must be without a content coding")
+		}
+	}
+	return t, nil
+}
+
+func isUTF8Charset(name string) bool {
+	return slices.Contains([]string{"", "utf-8", "utf8", "us-ascii"}, strings.ToLower(name))
+}
+
+// find returns the most specific media type of the document for one of a request.
+func (b *body) find(name string) *mediaType {
+	kind, _, _ := strings.Cut(name, "/")
+	for _, want := range []string{name, kind + "/*", "*/*"} {
+		for i := range b.types {
+			if b.types[i].name == want {
+				return &b.types[i]
+			}
+		}
+	}
+	return nil
+}
+
+func (c *checker) checkBody(b *body) {
+	r := c.request
+	c.run.in, c.run.prefix = InBody, ""
+	wrong := func(status int, rule, message string) {
+		c.problem(Problem{In: InBody, Schema: b.pointer, Rule: rule, Message: message, Status: status})
+	}
+	if !r.HasBody {
+		if b.required {
+			wrong(statusInvalid, "required", "is required")
+		}
+		return
+	}
+	t, refused := b.mediaType(r)
+	switch {
+	case refused != nil && len(r.Body) == 0 && r.BodySize == 0 && !b.required && refused.Rule == "media_type":
+		return // an empty body is none
+	case refused != nil:
+		c.problem(*refused)
+		return
+	case t.schema == nil:
+		return
+	case r.BodySize > MaxBody || len(r.Body) > MaxBody:
+		wrong(statusTooLarge, "size", "must have at most "+itoa(MaxBody)+" bytes to be checked")
+		return
+	}
+	if t.form {
+		c.checkForm(t)
+		return
+	}
+	v, err := parseJSON(r.Body)
+	if err != nil {
+		c.problem(Problem{In: InBody, Schema: t.pointer, Rule: ruleOf(err), Message: err.Error(), Status: statusInvalid})
+		return
+	}
+	c.run.eval(t.schema, v, nil, nil)
+}
+
+// ruleOf returns the rule of an error of parseJSON.
+func ruleOf(err error) string {
+	switch {
+	case errors.Is(err, errDuplicate):
+		return "duplicate"
+	case errors.Is(err, errTrailing):
+		return "trailing"
+	case errors.Is(err, errDepth):
+		return "depth"
+	case errors.Is(err, errNumber):
+		return "number"
+	}
+	return "syntax"
+}
+
+// checkForm checks the fields of a form. A field that the schema does not name is a string.
+func (c *checker) checkForm(t *mediaType) {
+	c.query = readFields(string(c.request.Body)) // where the properties of objects are
+	if c.query.failed != "" {
+		c.problem(Problem{In: InBody, Schema: t.pointer, Rule: "encoding", Message: c.query.failed})
+		return
+	}
+	v := value{kind: kindObject}
+	texts := map[string][]string{}
+	for _, one := range c.query.list {
+		name := one.name
+		if base, _, nested := strings.Cut(name, "["); nested && t.fields[base].style == "deepObject" {
+			name = base
+		}
+		if texts[name] == nil {
+			v.names = append(v.names, name)
+		}
+		texts[name] = append(texts[name], one.raw)
+	}
+	for _, name := range v.names {
+		p, styled := t.fields[name]
+		if !styled {
+			p = parameter{in: InBody, name: name, style: "form", explode: true, pointer: t.pointer}
+		}
+		if p.schema = t.schema.property(name); p.schema == nil {
+			p.schema = &schema{accepted: kindString | kindArray}
+			if len(texts[name]) == 1 {
+				p.schema.accepted = kindString
+			}
+		} else if !styled && p.schema.accepted&(kindArray|kindObject) == kindObject {
+			p.json = true // OpenAPI's default for a field that is an object
+		}
+		c.run.prefix = "/" + escapePointer(name)
+		item, failed := c.decode(&p, texts[name])
+		if failed != nil {
+			c.problem(*failed)
+			return
+		}
+		v.items = append(v.items, *item)
+	}
+	c.run.prefix = ""
+	v.indexMembers()
+	c.run.eval(t.schema, &v, nil, nil)
+}
