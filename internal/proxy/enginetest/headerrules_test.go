@@ -3,6 +3,7 @@ package enginetest_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -106,7 +107,7 @@ func testHeaderRules(t *testing.T, s setup, client http.RoundTripper) {
 		id := resp.Header.Get("X-Request-Id")
 		wantFields(t, path, got.Head, "x-client", "127.0.0.1", "x-owner", "o=Ann%20<ann@example.com>; k="+keyID, "x-static", want.static, "x-lost", want.lost,
 			"x-other", want.other, "x-id", "<"+id+">", "x-gw", gatewayID, "x-subject", "", "x-debug", "", "x-token", "secret", "x-kept", "yes", "x-request-id", id)
-		if tail := fold(got.Tail); len(tail) != 1 || tail.Get("X-Sum") != "" || strings.Join(tail["x-sum"], "") != "1" {
+		if tail := fold(got.Tail); fmt.Sprint(tail) != "map[x-sum:[1]]" {
 			t.Errorf("%s: the upstream got the trailers %v, want X-Sum alone", path, got.Tail)
 		}
 		wantFields(t, path+", response", resp.Header, "x-powered-by", "", "x-debug", "", "x-frame", want.frame, "x-req", id, "x-lost", want.back, "x-kept", "the upstream's",
