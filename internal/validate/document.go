@@ -25,6 +25,8 @@ type Located struct {
 
 // Source is where a document describes an operation.
 type Source struct {
+	// Path is the path of the route, with the base path of the document.
+	Path      string
 	Operation Located
 	// Items are the path items that apply, the one that takes precedence first.
 	Items []Located

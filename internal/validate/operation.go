@@ -10,6 +10,7 @@ import (
 
 // Operation checks the requests of one operation. It may be used by many at once.
 type Operation struct {
+	path       template
 	parameters []parameter
 	body       *body // nil if the document has none
 }
@@ -63,7 +64,7 @@ func (o *operationReader) error() error {
 }
 
 func (c *compiler) readOperation(source *Source) *operationReader {
-	o := &operationReader{compiler: c, operation: &Operation{}}
+	o := &operationReader{compiler: c, operation: &Operation{path: parseTemplate(source.Path)}}
 	if c.stopped != nil {
 		o.err = c.stopped
 		return o

@@ -39,8 +39,7 @@ func request(target string, headers []string, text string) *Request {
 		header.Add(name, value)
 	}
 	return &Request{
-		Path:  func(name string) (string, bool) { return path, name == "p" && path != "" },
-		Query: query, Header: func(name string) []string { return header.Values(name) },
+		Path: "/a/" + path, Query: query, Header: func(name string) []string { return header.Values(name) },
 		HasBody: text != "", Body: []byte(text), BodySize: int64(len(text)),
 	}
 }

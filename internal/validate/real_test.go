@@ -61,7 +61,7 @@ func sources(tb testing.TB, text []byte) (root *document.Node, minor byte, list 
 		pointer := "/paths/" + escapePointer(item.Name)
 		for j := range item.Nodes {
 			if n := &item.Nodes[j]; slices.Contains([]string{"get", "put", "post", "patch", "delete"}, n.Name) {
-				list = append(list, Source{Operation: Located{pointer + "/" + n.Name, n}, Items: []Located{{pointer, item}}})
+				list = append(list, Source{Path: item.Name, Operation: Located{pointer + "/" + n.Name, n}, Items: []Located{{pointer, item}}})
 			}
 		}
 	}

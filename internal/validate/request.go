@@ -11,8 +11,8 @@ import (
 
 // Request is what an Operation checks of a request.
 type Request struct {
-	// Path returns the text of a parameter of the path, as it came.
-	Path func(name string) (raw string, ok bool)
+	// Path is the path in the normal form of gateway.NormalizePath, in which the route of the operation has matched it.
+	Path string
 	// Query is what follows the question mark, as it came.
 	Query string
 	// Header returns the values of a header, by its name in any letters.
@@ -38,7 +38,7 @@ func (o *Operation) NeedsBody(r *Request) bool {
 
 // Check returns what r does otherwise than the document says, at most MaxProblems.
 func (o *Operation) Check(r *Request) []Problem {
-	c := checker{request: r}
+	c := checker{request: r, path: &o.path}
 	c.checkParameters(o.parameters)
 	if o.body != nil {
 		c.checkBody(o.body)
@@ -54,6 +54,7 @@ func (o *Operation) Check(r *Request) []Problem {
 // checker checks one request.
 type checker struct {
 	request *Request
+	path    *template
 	run     run
 
 	query   *fields // nil until it is read
@@ -137,7 +138,7 @@ func (c *checker) checkTexts(p *parameter, texts []string) {
 func (c *checker) texts(p *parameter) (texts []string, failed string) {
 	switch p.in {
 	case InPath:
-		if raw, found := c.request.Path(p.name); found {
+		if raw, found := c.path.value(c.request.Path, p.name); found {
 			return []string{raw}, ""
 		}
 	case InHeader:
