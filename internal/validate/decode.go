@@ -140,6 +140,8 @@ func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 // unescape decodes a text of a parameter.
 func (c *checker) unescape(p *parameter, raw string) (string, bool) {
 	switch {
+	case p.style == plainStyle:
+		return raw, true // a file may be anything
 	case p.in == InHeader || p.style == "cookie":
 		return raw, isUTF8(raw)
 	case p.in == InCookie:

@@ -200,9 +200,11 @@ requestBody:
   content:
     application/json: {schema: {type: object}}
     application/x-www-form-urlencoded: {schema: {properties: {a: {type: integer}, o: {type: object}, l: {type: array}}}, encoding: {o: {style: deepObject}}}
+    multipart/form-data: {schema: {properties: {a: {type: integer}, o: {type: object}, l: {type: array}}}}
 `)
 	f.Add(";p=1?a=1&d[b]=2&s=1%202&j={}", "1, 2", "c=a,1", "application/json", `{"a": 1}`)
 	f.Add(";a=1?a=b&b=true", "", "c=%", "application/x-www-form-urlencoded", "a=1&o[x]=2&l=3")
+	f.Add("", "", "", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--x--\r\n")
 	f.Fuzz(func(t *testing.T, target, header, cookie, contentType, body string) {
 		r := request(target, []string{"X-A: " + header, "Cookie: " + cookie, "Content-Type: " + contentType}, body)
 		problems := o.Check(r)

@@ -36,10 +36,29 @@ type body struct {
 // mediaType is a media type of a body, or a range of them.
 type mediaType struct {
 	name    string // such as application/json, text/* or */*
-	form    bool   // of the fields of a form, URL-encoded
+	form    formKind
 	pointer string
 	schema  *schema              // nil if there is nothing to check
 	fields  map[string]parameter // of a form: those with a style of their own
+}
+
+// formKind is how the fields of a form are written.
+type formKind uint8
+
+const (
+	noForm formKind = iota
+	urlEncoded
+	multipartForm
+)
+
+func formOf(name string) formKind {
+	switch name {
+	case "application/x-www-form-urlencoded":
+		return urlEncoded
+	case "multipart/form-data":
+		return multipartForm
+	}
+	return noForm
 }
 
 // operationReader reads one operation.
@@ -203,14 +222,16 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 		if t.name, _, err = mime.ParseMediaType(of.Name); err != nil || !strings.Contains(t.name, "/") {
 			return at(of.NamePosition, "%q is not a media type", document.Short(of.Name))
 		}
-		if m := of.Member("itemSchema"); m != nil {
-			return at(m.NamePosition, "itemSchema is not supported")
+		for _, name := range []string{"itemSchema", "prefixEncoding", "itemEncoding"} {
+			if m := of.Member(name); m != nil {
+				return at(m.NamePosition, "%s is not supported", name)
+			}
 		}
-		t.form = t.name == "application/x-www-form-urlencoded"
-		if m := of.Member("schema"); m != nil && (t.form || isJSON(t.name)) {
+		t.form = formOf(t.name)
+		if m := of.Member("schema"); m != nil && (t.form != noForm || isJSON(t.name)) {
 			t.schema = o.schema(m, t.pointer+"/schema")
 		}
-		if t.form {
+		if t.form == urlEncoded {
 			if err := o.readEncoding(of, &t); err != nil {
 				return err
 			}

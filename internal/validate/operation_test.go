@@ -168,8 +168,19 @@ requestBody:
     application/vnd.a+json: {schema: {type: array}}
     application/x-www-form-urlencoded:
       schema: {type: object, required: [qty], properties: {qty: {type: integer}, tags: {type: array, items: {type: string}}, o: {type: object, required: [a]}}, additionalProperties: false}
+    multipart/form-data:
+      schema: {type: object, required: [qty], properties: {qty: {type: integer}, tags: {type: array, items: {type: string}}, o: {type: object, required: [a]}, f: {type: string, maxLength: 3}}, additionalProperties: false}
     text/*: {}
 `)
+	parts := func(parts ...string) string {
+		var b strings.Builder
+		for _, one := range parts {
+			name, content, _ := strings.Cut(one, "=")
+			b.WriteString("--x\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + content + "\r\n")
+		}
+		return b.String() + "--x--\r\n"
+	}
+	const multi = "Content-Type: multipart/form-data; boundary=x"
 	const json = "Content-Type: application/json"
 	const form = "Content-Type: application/x-www-form-urlencoded"
 	for _, c := range []struct{ headers, text, want string }{
@@ -206,7 +217,22 @@ requestBody:
 		{form, "qty=1&o=5", "body/o type"},
 		{form, "qty=%zz", "body/qty encoding"},
 		{form, "%zz=1", "body encoding"},
-		{form, strings.Repeat("a&", 10_001), "body encoding"},
+		{form, strings.Repeat("a&", 10_001), "body bound"},
+		{multi, parts("qty=1", "tags=a", "tags=b", "f=\xff\x00"), ""},
+		{multi, parts("qty=%31", "f=abcd"), "body/qty type, body/f maxLength"},
+		{multi, parts("qty=1", "qty=2"), "body/qty duplicate"},
+		{multi, parts("x=1"), "body required, body/x false"},
+		{multi, parts("qty=1", `o={"a": 1}`), ""},
+		{multi, parts("qty=1", `o={}`), "body/o required"},
+		{multi, parts("qty=1", `o={`), "body/o syntax"},
+		{multi, parts("qty=1")[:40], "body syntax"},
+		{multi, parts("qty=1") + "x", "body syntax"},
+		{multi, "--x\r\nContent-Disposition: form-data; name=qty--x--\r\n", "body syntax"},
+		{multi, "--x\r\nContent-Disposition: form-data; name=qty\r\n--x--\r\n", "body syntax"},
+		{multi, "--x\r\nContent-Disposition: attachment\r\n\r\n1\r\n--x--\r\n", "body syntax"},
+		{multi, "--x--\r\n", "body required"},
+		{multi, "", "body required"},
+		{"Content-Type: multipart/form-data", parts("qty=1"), "body syntax"},
 	} {
 		r := request("x", strings.Split(c.headers, "|"), c.text)
 		if got := summary(o.Check(r)); got != c.want {

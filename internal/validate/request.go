@@ -61,23 +61,6 @@ type checker struct {
 	cookies *fields // the same
 }
 
-// fields are names with their values.
-type fields struct {
-	list   []pair
-	byName map[string][]string
-	failed string // what is wrong with them, or ""
-}
-
-func (f *fields) add(name, raw string) {
-	f.list = append(f.list, pair{name, raw})
-	f.byName[name] = append(f.byName[name], raw)
-}
-
-const badEncoding = "must be percent-encoded UTF-8"
-
-// pair is a name with its value, which is still percent-encoded.
-type pair struct{ name, raw string }
-
 // problem adds a problem.
 func (c *checker) problem(p Problem) {
 	if len(c.run.problems) >= MaxProblems {
@@ -107,9 +90,9 @@ func (c *checker) wrong(p *parameter, rule, message string) {
 
 // checkParameter checks one parameter.
 func (c *checker) checkParameter(p *parameter) {
-	texts, failed := c.texts(p)
-	if failed != "" {
-		c.wrong(p, "encoding", failed)
+	texts, bad := c.texts(p)
+	if bad != nil && bad.failed != "" {
+		c.wrong(p, bad.rule, bad.failed)
 		return
 	}
 	found := len(texts) > 0 || c.hasProperties(p)
@@ -133,48 +116,25 @@ func (c *checker) checkTexts(p *parameter, texts []string) {
 	c.run.eval(p.schema, v, nil, nil)
 }
 
-// texts returns the values of a parameter as they came; failed says what is wrong with its part of the request, if that
-// cannot be read.
-func (c *checker) texts(p *parameter) (texts []string, failed string) {
+// texts returns the values of a parameter as they came, and what they were read from.
+func (c *checker) texts(p *parameter) (texts []string, from *fields) {
 	switch p.in {
 	case InPath:
 		if raw, found := c.path.value(c.request.Path, p.name); found {
-			return []string{raw}, ""
+			return []string{raw}, nil
 		}
 	case InHeader:
-		return c.request.Header(p.name), ""
+		return c.request.Header(p.name), nil
 	case InQuery:
 		if c.query == nil {
 			c.query = readFields(c.request.Query)
 		}
-		return c.query.byName[p.name], c.query.failed
+		return c.query.byName[p.name], c.query
 	case InCookie:
 		c.readCookies()
-		return c.cookies.byName[p.name], ""
+		return c.cookies.byName[p.name], nil
 	}
-	return nil, ""
-}
-
-// readFields reads name=value&…, as of a query or a form.
-func readFields(text string) *fields {
-	f := &fields{byName: map[string][]string{}}
-	for one := range strings.SplitSeq(text, "&") {
-		if one == "" {
-			continue
-		}
-		name, raw, _ := strings.Cut(one, "=")
-		plain, ok := unescape(name, true)
-		switch {
-		case !ok:
-			f.failed = badEncoding
-			return f
-		case len(f.list) == maxFields:
-			f.failed = "must have at most " + itoa(maxFields) + " fields to be checked"
-			return f
-		}
-		f.add(plain, raw)
-	}
-	return f
+	return nil, nil
 }
 
 func (c *checker) readCookies() {
@@ -282,8 +242,14 @@ func (c *checker) checkBody(b *body) {
 		wrong(statusTooLarge, "size", "must have at most "+itoa(MaxBody)+" bytes to be checked")
 		return
 	}
-	if t.form {
-		c.checkForm(t)
+	switch t.form {
+	case urlEncoded:
+		c.query = readFields(string(r.Body)) // where the properties of objects are
+		c.checkForm(t, "form")
+		return
+	case multipartForm:
+		c.query = readMultipart(r.Header("Content-Type")[0], r.Body)
+		c.checkForm(t, plainStyle)
 		return
 	}
 	v, err := parseJSON(r.Body)
@@ -307,49 +273,4 @@ func ruleOf(err error) string {
 		return "number"
 	}
 	return "syntax"
-}
-
-// checkForm checks the fields of a form. A field that the schema does not name is a string.
-func (c *checker) checkForm(t *mediaType) {
-	c.query = readFields(string(c.request.Body)) // where the properties of objects are
-	if c.query.failed != "" {
-		c.problem(Problem{In: InBody, Schema: t.pointer, Rule: "encoding", Message: c.query.failed})
-		return
-	}
-	v := value{kind: kindObject}
-	texts := map[string][]string{}
-	for _, one := range c.query.list {
-		name := one.name
-		if base, _, nested := strings.Cut(name, "["); nested && t.fields[base].style == "deepObject" {
-			name = base
-		}
-		if texts[name] == nil {
-			v.names = append(v.names, name)
-		}
-		texts[name] = append(texts[name], one.raw)
-	}
-	for _, name := range v.names {
-		p, styled := t.fields[name]
-		if !styled {
-			p = parameter{in: InBody, name: name, style: "form", explode: true, pointer: t.pointer}
-		}
-		if p.schema = t.schema.property(name); p.schema == nil {
-			p.schema = &schema{accepted: kindString | kindArray}
-			if len(texts[name]) == 1 {
-				p.schema.accepted = kindString
-			}
-		} else if !styled && p.schema.accepted&(kindArray|kindObject) == kindObject {
-			p.json = true // OpenAPI's default for a field that is an object
-		}
-		c.run.prefix = "/" + escapePointer(name)
-		item, failed := c.decode(&p, texts[name])
-		if failed != nil {
-			c.problem(*failed)
-			return
-		}
-		v.items = append(v.items, *item)
-	}
-	c.run.prefix = ""
-	v.indexMembers()
-	c.run.eval(t.schema, &v, nil, nil)
 }
