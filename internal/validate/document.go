@@ -114,11 +114,13 @@ func at(p document.Position, format string, args ...any) error {
 	return &positioned{p, unsupportedf(format, args...)}
 }
 
-// part returns the part for a node, which is compiled later.
+// part returns the part for a node, which is compiled later. What is kept of the document is cloned: a slice would keep
+// the whole of it in memory.
 func (c *compiler) part(n *document.Node, pointer string, depth int) *part {
 	if p := c.parts[n]; p != nil {
 		return p
 	}
+	pointer = strings.Clone(pointer)
 	p := &part{node: n, pointer: pointer, depth: depth, schema: &schema{location: pointer}, links: map[string]*part{}}
 	c.parts[n] = p
 	c.unread = append(c.unread, p)
@@ -318,7 +320,7 @@ func (c *compiler) keyword(p *part, schema map[string]any, m *document.Node, her
 					return err
 				}
 			}
-			if of[one.Name], err = child(one, here+"/"+escapePointer(one.Name)); err != nil {
+			if of[strings.Clone(one.Name)], err = child(one, here+"/"+escapePointer(one.Name)); err != nil {
 				return err
 			}
 		}
@@ -339,7 +341,7 @@ func (c *compiler) keyword(p *part, schema map[string]any, m *document.Node, her
 // pattern checks that a pattern is supported.
 func (c *compiler) pattern(p document.Position, text string) error {
 	_, known := c.patterns[text]
-	compiled, err := c.patterns.compile(text)
+	compiled, err := c.patterns.compile(strings.Clone(text))
 	if err != nil {
 		return at(p, "the pattern %s", err)
 	}

@@ -159,7 +159,7 @@ func flag(n *document.Node, name string, otherwise bool) bool {
 }
 
 func (o *operationReader) readParameter(n *document.Node, pointer string) (parameter, error) {
-	p := parameter{in: textOf(n, "in"), name: textOf(n, "name"), pointer: pointer}
+	p := parameter{in: strings.Clone(textOf(n, "in")), name: strings.Clone(textOf(n, "name")), pointer: strings.Clone(pointer)}
 	if p.name == "" {
 		return p, at(n.Position, "a parameter must have a name")
 	}
@@ -172,7 +172,7 @@ func (o *operationReader) readParameter(n *document.Node, pointer string) (param
 	}
 	p.style = styles[0]
 	if style := textOf(n, "style"); style != "" {
-		p.style = style
+		p.style = strings.Clone(style)
 	}
 	if !slices.Contains(styles, p.style) {
 		return p, at(n.Position, "the style %q of a parameter in %s is not supported", document.Short(p.style), p.in)
@@ -215,13 +215,14 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 	if content == nil || content.Kind != document.Mapping || len(content.Nodes) == 0 {
 		return at(n.Position, "requestBody must have content with a media type")
 	}
-	b := &body{required: flag(n, "required", false), pointer: pointer}
+	b := &body{required: flag(n, "required", false), pointer: strings.Clone(pointer)}
 	for i := range content.Nodes {
 		of := &content.Nodes[i]
 		t := mediaType{pointer: pointer + "/content/" + escapePointer(of.Name)}
 		if t.name, _, err = mime.ParseMediaType(of.Name); err != nil || !strings.Contains(t.name, "/") {
 			return at(of.NamePosition, "%q is not a media type", document.Short(of.Name))
 		}
+		t.name = strings.Clone(t.name)
 		for _, name := range []string{"itemSchema", "prefixEncoding", "itemEncoding"} {
 			if m := of.Member(name); m != nil {
 				return at(m.NamePosition, "%s is not supported", name)
@@ -251,32 +252,53 @@ func (o *operationReader) readEncoding(of *document.Node, t *mediaType) error {
 	t.fields = map[string]parameter{}
 	for i := range encoding.Nodes {
 		n := &encoding.Nodes[i]
-		p := parameter{in: InBody, name: n.Name, style: "form", pointer: t.pointer + "/encoding/" + escapePointer(n.Name)}
+		p := parameter{in: InBody, name: strings.Clone(n.Name), style: "form", pointer: t.pointer + "/encoding/" + escapePointer(n.Name)}
 		if style := textOf(n, "style"); style != "" {
-			p.style = style
+			p.style = strings.Clone(style)
 		}
 		if !slices.Contains([]string{"form", "spaceDelimited", "pipeDelimited", "deepObject"}, p.style) {
 			return at(n.Position, "the style %q of a form's field is not supported", document.Short(p.style))
 		}
 		p.explode = flag(n, "explode", p.style == "form")
 		p.json = isJSON(textOf(n, "contentType"))
-		t.fields[n.Name] = p
+		t.fields[p.name] = p
 	}
 	return nil
 }
 
-// checkStyles returns an error if a parameter has a value that its style cannot write.
+// checkStyles returns an error if a parameter or a field has a value that its style cannot write.
 func (o *operationReader) checkStyles() error {
 	for i := range o.operation.parameters {
-		p := &o.operation.parameters[i]
-		if p.style != "deepObject" || p.schema == nil {
-			continue
+		if p := &o.operation.parameters[i]; p.style == "deepObject" && p.schema != nil && p.schema.isDeep() {
+			return notDeep("parameter", p.name)
 		}
-		for name := range p.schema.names() {
-			if p.schema.property(name).accepted&^(kindArray|kindObject) == 0 {
-				return unsupportedf("the parameter %q has the style deepObject, which is not defined for a property that is an array or an object", document.Short(p.name))
+	}
+	if o.operation.body == nil {
+		return nil
+	}
+	for _, t := range o.operation.body.types {
+		for name, p := range t.fields {
+			if p.style != "deepObject" || t.schema == nil {
+				continue
+			}
+			if of := t.schema.property(name); of != nil && of.isDeep() {
+				return notDeep("field", name)
 			}
 		}
 	}
 	return nil
+}
+
+// isDeep reports whether s has a property that is an array or an object.
+func (s *schema) isDeep() bool {
+	for name := range s.names() {
+		if s.property(name).accepted&^(kindArray|kindObject) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func notDeep(what, name string) error {
+	return unsupportedf("the %s %q has the style deepObject, which is not defined for a property that is an array or an object", what, document.Short(name))
 }

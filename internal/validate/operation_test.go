@@ -327,6 +327,7 @@ func TestUncheckedOperations(t *testing.T) {
 		{"parameters: [{in: query, name: n, style: simple, schema: {}}]", "the style \"simple\""},
 		{"parameters: [{in: query, name: n}]", "neither schema nor content"},
 		{"parameters: [{in: query, name: n, style: deepObject, schema: {properties: {a: {type: array}}}}]", "deepObject, which is not defined"},
+		{"requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {properties: {a: {type: object}}}}}, encoding: {n: {style: deepObject}}}}}", "the field \"n\" has the style deepObject"},
 		{"parameters: {a: b}", "must be a list"},
 	} {
 		text := "openapi: 3.1.0\npaths:\n  /a:\n    post:\n      " + c.post + "\n    get: {}\ncomponents: {schemas: {\n  a: {not: {pattern: '(a)\\1'}},\n  b: {anyOf: [{items: {$ref: '#/components/schemas/a'}}]},\n  c: {allOf: [{$ref: '#/components/schemas/c'}]}}}\n"
