@@ -41,7 +41,7 @@ import (
 // https://hooks.example.com by one on this machine.
 var guides = []string{
 	"README.md", "docs/accounts.md", "docs/addresses.md", "docs/backup.md", "docs/billing.md", "docs/ci.md", "docs/cli.md", "docs/config-as-code.md", "docs/configuration.md", "docs/cors.md", "docs/dashboard.md", "docs/deploy.md", "docs/from-kong.md", "docs/from-unkey.md", "docs/getting-started.md", "docs/install.md", "docs/load-balancers.md",
-	"docs/keys-and-limits.md", "docs/metrics.md", "docs/openai.md", "docs/openapi.md", "docs/plans.md", "docs/production.md", "docs/reports.md", "docs/repositories.md", "docs/rollback.md",
+	"docs/keys-and-limits.md", "docs/metrics.md", "docs/openai.md", "docs/openapi.md", "docs/plans.md", "docs/production.md", "docs/reports.md", "docs/repositories.md", "docs/requests.md", "docs/rollback.md",
 	"docs/streaming.md", "docs/upstreams.md", "docs/webhooks.md",
 }
 

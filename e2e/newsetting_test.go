@@ -43,7 +43,7 @@ func madeUpSetting() []edit {
 		{"internal/gateway/requests.go", "\tKeepStreams bool `", "\tRefuseRequests bool `json:\"refuse_requests,omitempty\"`\n"},
 		{"internal/snapshot/requests.go", "\tCutStreams bool\n", "\tRefuseRequests bool\n"},
 		{"internal/snapshot/requests.go", "\tg.EncodedSlashes, g.CutStreams = ", "\tg.RefuseRequests = r.RefuseRequests\n"},
-		{"internal/admit/admit.go", "g.OutOfService {", "g.RefuseRequests || "},
+		{"internal/admit/admit.go", "g.OutOfService || ", "g.RefuseRequests || "},
 		{"docs/configuration-file.md", "| `cut_streams` | ", "| `refuse_requests` | `true` or `false` | `false` |\n"},
 		{"internal/gateway/requests_test.go", "// Guarantee:", `// Guarantee: a gateway refuses requests only if a file says so.
 func TestRefuseRequests(t *testing.T) {
@@ -83,7 +83,7 @@ func TestANewSettingIsARow(t *testing.T) {
 func sourcesWithSetting(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"api", "client", "cmd", "docs", "internal", "tools", "web/src/api", "Makefile", "go.mod", "go.sum"} {
+	for _, name := range []string{"api", "client", "clients/typescript/src", "cmd", "docs", "internal", "tools", "web/src/api", "Makefile", "go.mod", "go.sum"} {
 		from, to := filepath.Join("..", name), filepath.Join(dir, name)
 		if content, err := os.ReadFile(from); err == nil {
 			if err := os.WriteFile(to, content, 0o600); err != nil {

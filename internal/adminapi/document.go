@@ -373,6 +373,8 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the plan.", "plan_01jz8y5c3te9b8r2m6q4v7x0bb"
 	case "canary_id":
 		p.Description, p.Example = "Identifier of the canary.", "can_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "denial_id":
+		p.Description, p.Example = "Identifier of the denial.", "den_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "issuer_id":
 		p.Description, p.Example = "Identifier of the issuer.", "iss_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "webhook_id":

@@ -12654,6 +12654,10 @@ export interface operations {
                  * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 issuer_id: string;
+                /**
+                 * @description Identifier of the denial.
+                 * @example den_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 denial_id: string;
             };
             cookie?: never;
@@ -12697,6 +12701,10 @@ export interface operations {
                  * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 issuer_id: string;
+                /**
+                 * @description Identifier of the denial.
+                 * @example den_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 denial_id: string;
             };
             cookie?: never;
