@@ -128,12 +128,17 @@ func TestKeysOfFormerSourcesCountNoMore(t *testing.T) {
 	if got, due := h.kidsOf(c, old.ID), h.claim(); !slices.Equal(got, []string{"a"}) || due != nil {
 		t.Errorf("got the keys %q, and %q is due", got, due)
 	}
-	for name, change := range map[string]func(i *issuer.Issuer){
-		"issuer":   func(i *issuer.Issuer) { i.URL = "https://other.example.com/" },
-		"jwks_url": func(i *issuer.Issuer) { i.JWKSURL = "https://other.example.com/keys" },
-		"ca":       func(i *issuer.Issuer) { i.CA = string(certificatetest.New(t, "login").Cert) },
+	// In this order: keys of a jwks_url do not come from the issuer's own address.
+	for _, step := range []struct {
+		name   string
+		change func(i *issuer.Issuer)
+	}{
+		{"issuer", func(i *issuer.Issuer) { i.URL = "https://other.example.com/" }},
+		{"jwks_url", func(i *issuer.Issuer) { i.JWKSURL = "https://other.example.com/keys" }},
+		{"ca", func(i *issuer.Issuer) { i.CA = string(certificatetest.New(t, "login").Cert) }},
 	} {
-		update(change)
+		name := step.name
+		update(step.change)
 		if got, due := h.kidsOf(c, old.ID), h.claim(); got != nil || !slices.Equal(due, []string{"sso"}) {
 			t.Errorf("%s: got the keys %q, and %q is due", name, got, due)
 		}
