@@ -308,9 +308,9 @@ const (
 )
 
 // balanceConfig returns the configuration of u's Balance, with the addresses that are known of the names of its targets. A
-// target of whose name none is known is one address, whose name is looked up at each connect. One of whose name all are refused
-// shows the name, and connects to one of them, which the guard refuses: connections to an address that the name had before serve
-// no more requests. The caller holds f.publishing.
+// target of whose name none is known is one address, whose name is looked up at each connect. If all that are
+// known are refused, the target still shows the name, but connects to the first of them, which the guard refuses: connections to an
+// address that the name had before serve no more requests. The caller holds f.publishing.
 func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 	c, most := u.config, max(1, min(resolve.MaxRecords, maxAddresses/len(u.Targets)))
 	before := u.resolved
@@ -325,15 +325,10 @@ func (f *Follower) balanceConfig(u *Upstream, account string) *balance.Config {
 		}
 		addresses, refused, degraded := f.addressesOf(t, account)
 		one.Degraded = degraded
-		if len(addresses) == 0 && !refused.IsValid() {
-			c.Targets = append(c.Targets, one)
-			continue
-		}
-		if u.resolved == nil {
-			u.resolved = map[resolvedAt]*Target{}
-		}
 		if len(addresses) == 0 {
-			one.Use = u.resolveTo(t, refused.String(), before, len(c.Targets))
+			if refused.IsValid() {
+				one.Use = u.resolveTo(t, refused.String(), before, len(c.Targets))
+			}
 			c.Targets = append(c.Targets, one)
 			continue
 		}
@@ -379,6 +374,9 @@ func (u *Upstream) resolveTo(t *Target, address string, before map[resolvedAt]*T
 	use := before[key]
 	if use == nil {
 		use = t.resolvedTo(address, index)
+	}
+	if u.resolved == nil {
+		u.resolved = map[resolvedAt]*Target{}
 	}
 	u.resolved[key] = use
 	return use

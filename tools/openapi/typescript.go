@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -56,7 +57,7 @@ func typeScript() ([]byte, error) {
 
 import { type Body, Client, type DryRun, type Options, type Pages, path, type Query, Resource, type Result, type StreamEvent, type Update } from './client.js';
 `)
-	resources := sortedKeys(calls)
+	resources := slices.Sorted(maps.Keys(calls))
 	for _, r := range resources {
 		slices.SortFunc(calls[r], func(a, b call) int { return cmp.Compare(a.method(), b.method()) })
 		fmt.Fprintf(&b, "\nexport class %s extends Resource {\n", r)
@@ -191,12 +192,3 @@ func identifier(words string) string {
 func isUpper(r rune) bool { return r >= 'A' && r <= 'Z' }
 
 func lowerFirst(s string) string { return strings.ToLower(s[:1]) + s[1:] }
-
-func sortedKeys[T any](m map[string]T) []string {
-	var keys []string
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
-}
