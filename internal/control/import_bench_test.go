@@ -6,9 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	storestate "github.com/keygate/keygate/internal/store/state"
@@ -79,18 +77,9 @@ func BenchmarkRevocationBesideImports(b *testing.B) {
 					}
 				})
 			}
-			var took []time.Duration
-			for b.Loop() {
-				b.StopTimer()
-				k := h.keysOf(c, "", 1)[0]
-				b.StartTimer()
-				begun := time.Now()
-				must[*apikey.Key](h)(h.RevokeKey(ctx(), c, k.ID, nil))
-				took = append(took, time.Since(begun))
-			}
+			took := timeRevocations(b, h, c, func() *control.NewKey { return h.keysOf(c, "", 1)[0] })
 			over.Store(true)
 			importing.Wait()
-			slices.Sort(took)
 			b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 			b.ReportMetric(float64(took[len(took)*9/10].Microseconds())/1000, "p90-ms")
 			b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "max-ms")
