@@ -183,6 +183,30 @@ func (e CreateAccountRequestPlan) Valid() bool {
 	}
 }
 
+// Values of CreateGatewayRequestDefaultAuth.
+const (
+	CreateGatewayRequestDefaultAuthAny   CreateGatewayRequestDefaultAuth = "any"
+	CreateGatewayRequestDefaultAuthKey   CreateGatewayRequestDefaultAuth = "key"
+	CreateGatewayRequestDefaultAuthNone  CreateGatewayRequestDefaultAuth = "none"
+	CreateGatewayRequestDefaultAuthToken CreateGatewayRequestDefaultAuth = "token"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateGatewayRequestDefaultAuth) Valid() bool {
+	switch e {
+	case CreateGatewayRequestDefaultAuthAny:
+		return true
+	case CreateGatewayRequestDefaultAuthKey:
+		return true
+	case CreateGatewayRequestDefaultAuthNone:
+		return true
+	case CreateGatewayRequestDefaultAuthToken:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateGatewayRequestErrorFormat.
 const (
 	CreateGatewayRequestErrorFormatKeygate CreateGatewayRequestErrorFormat = "keygate"
@@ -324,6 +348,30 @@ func (e DeliveryTrigger) Valid() bool {
 	case DeliveryTriggerRecover:
 		return true
 	case DeliveryTriggerTest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of GatewayDefaultAuth.
+const (
+	GatewayDefaultAuthAny   GatewayDefaultAuth = "any"
+	GatewayDefaultAuthKey   GatewayDefaultAuth = "key"
+	GatewayDefaultAuthNone  GatewayDefaultAuth = "none"
+	GatewayDefaultAuthToken GatewayDefaultAuth = "token"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e GatewayDefaultAuth) Valid() bool {
+	switch e {
+	case GatewayDefaultAuthAny:
+		return true
+	case GatewayDefaultAuthKey:
+		return true
+	case GatewayDefaultAuthNone:
+		return true
+	case GatewayDefaultAuthToken:
 		return true
 	default:
 		return false
@@ -1907,6 +1955,11 @@ type CreateGatewayRequest struct {
 	// accounts cannot give this field.
 	Default *bool `json:"default,omitempty"`
 
+	// DefaultAuth What routes require that do not say it: key, token, any, or none for public routes.
+	//
+	// Example: token
+	DefaultAuth *CreateGatewayRequestDefaultAuth `json:"default_auth,omitempty"`
+
 	// DefaultPlan Name of the plan of keys that have none, and whose owner has none.
 	//
 	// Example: free
@@ -2026,6 +2079,10 @@ type CreateGatewayRequest struct {
 	// upstream_url.
 	Upstreams *[]UpstreamInput `json:"upstreams,omitempty"`
 }
+
+// CreateGatewayRequestDefaultAuth What routes require that do not say it: key, token, any, or none for public routes.
+// Example: token
+type CreateGatewayRequestDefaultAuth string
 
 // CreateGatewayRequestErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 // Example: openai
@@ -2184,8 +2241,9 @@ type CreateRouteRequest struct {
 	// Example: ["203.0.113.0/24"]
 	AllowIps *[]string `json:"allow_ips,omitempty"`
 
-	// key (the default) requires an API key, token a token of one of the gateway's issuers,
-	// any either of them; none makes the route public.
+	// key requires an API key, token a token of one of the gateway's issuers, any either of
+	// them; none makes the route public. If absent, the route requires what default_auth of
+	// the gateway says.
 	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
 
@@ -2473,6 +2531,11 @@ type Gateway struct {
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`
 
+	// DefaultAuth What routes require that do not say it.
+	//
+	// Example: key
+	DefaultAuth GatewayDefaultAuth `json:"default_auth"`
+
 	// DefaultPlan Name of the plan of keys that have none, and whose owner has none. Absent if there is none.
 	//
 	// Example: free
@@ -2598,6 +2661,10 @@ type Gateway struct {
 	// Example: ["upstream_url cannot be reached now: the host name in upstream_url does not exist"]
 	Warnings *[]string `json:"warnings,omitempty"`
 }
+
+// GatewayDefaultAuth What routes require that do not say it.
+// Example: key
+type GatewayDefaultAuth string
 
 // GatewayErrorFormat Form of the gateway's own errors.
 // Example: keygate
@@ -3488,7 +3555,7 @@ type PatchRouteRequest struct {
 	AllowIps *[]string `json:"allow_ips,omitempty"`
 
 	// key requires an API key, token a token of one of the gateway's issuers, any either of
-	// them; none makes the route public; null means key.
+	// them; none makes the route public; null means what default_auth of the gateway says.
 	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
 
@@ -4415,7 +4482,8 @@ type Route struct {
 	AllowIps *[]string `json:"allow_ips"`
 
 	// key if the route requires an API key, token if it requires a token of one of the
-	// gateway's issuers, any if it takes either; none if it is public.
+	// gateway's issuers, any if it takes either; none if it is public. It is default_auth
+	// of the gateway if the route does not say it.
 	Auth        RouteAuth    `json:"auth"`
 	Concurrency *Concurrency `json:"concurrency"`
 

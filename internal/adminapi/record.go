@@ -42,7 +42,7 @@ type routeRecord struct {
 	Upstream    string             `json:"upstream" doc:"Name of the upstream that gets the requests." example:"default"`
 	Split       []SplitRecord      `json:"split" nullable:"true" doc:"Which requests go to another upstream; null for the split of the gateway, [] for none."`
 	HandlingRecord
-	Auth      string    `json:"auth" enum:"key,token,any,none" doc:"key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public."`
+	Auth      string    `json:"auth" enum:"key,token,any,none" doc:"key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public. It is default_auth of the gateway if the route does not say it."`
 	Source    string    `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt time.Time `json:"created_at" doc:"When the route was created."`
 	Warnings  []string  `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`

@@ -122,7 +122,7 @@ type LimitPatch struct {
 type RoutePatch struct {
 	Path        Optional[string]                // null is not allowed
 	Methods     Optional[[]string]              // replaced as a whole; null is not allowed
-	Auth        Optional[string]                // null means key
+	Auth        Optional[string]                // null means that of the gateway
 	RateLimit   Optional[RateLimitPatch]        // null removes the whole limit
 	Concurrency Optional[ratelimit.Concurrency] // replaced as a whole; null removes it
 	Handling    HandlingPatch

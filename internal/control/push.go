@@ -269,7 +269,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if p.follows, err = repositoryWarning(ctx, tx, actor, gatewayID, doc); err != nil {
 		return nil, err
 	}
-	p.delta = deltaOf(table, doc, gatewayID, p.now)
+	p.delta = deltaOf(table, doc, before, &p.after, p.now)
 	if err := s.roomFor(ctx, tx, actor, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
