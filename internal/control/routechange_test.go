@@ -43,7 +43,7 @@ func TestUpdateRoute(t *testing.T) {
 		{
 			control.RoutePatch{Auth: null[string](), RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})},
 			func(r *gateway.Route) {
-				r.Auth, r.RateLimit, r.LimitByAPI = gateway.AuthKey, ratelimit.Config{Sustained: rate("5/s")}, true
+				r.Auth, r.AuthOfGateway, r.RateLimit, r.LimitByAPI = gateway.AuthKey, true, ratelimit.Config{Sustained: rate("5/s")}, true
 			},
 			"map[auth:[none key] rate_limit:[<nil> map[sustained:5/s]]]",
 		},

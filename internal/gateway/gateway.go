@@ -130,8 +130,8 @@ type Route struct {
 	Upstream         string // by name; "" for DefaultUpstream
 	Split            Split  // nil for that of the gateway
 	Handling         *Handling
-	Auth             Auth   // "" for that of the gateway
-	AuthOfGateway    bool   // Auth is that of the gateway: what calls return, and nothing that is stored
+	Auth             Auth // "" for that of the gateway
+	AuthOfGateway    bool // Auth is that of the gateway: what calls return, and nothing that is stored
 	Source           Source
 	CreatedAt        time.Time
 	Version          int64 // the ETag
