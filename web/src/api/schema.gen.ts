@@ -2885,6 +2885,12 @@ export interface components {
             /** @description true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field. */
             default?: boolean | null;
             /**
+             * @description What routes require that do not say it: key, token, any, or none for public routes.
+             * @example token
+             * @enum {string|null}
+             */
+            default_auth?: "key" | "token" | "any" | "none" | null;
+            /**
              * @description Name of the plan of keys that have none, and whose owner has none.
              * @example free
              */
@@ -3258,7 +3264,7 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public.
+             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public. If absent, the route requires what default_auth of the gateway says.
              * @enum {string|null}
              */
             auth?: "key" | "token" | "any" | "none" | null;
@@ -3721,6 +3727,12 @@ export interface components {
             cut_streams: boolean;
             /** @description Whether this is the default gateway, which requests for unknown hosts reach. */
             default: boolean;
+            /**
+             * @description What routes require that do not say it.
+             * @example key
+             * @enum {string}
+             */
+            default_auth: "key" | "token" | "any" | "none";
             /**
              * @description Name of the plan of keys that have none, and whose owner has none. Absent if there is none.
              * @example free
@@ -5366,7 +5378,7 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key.
+             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means what default_auth of the gateway says.
              * @enum {string|null}
              */
             auth?: "key" | "token" | "any" | "none" | null;
@@ -6535,7 +6547,7 @@ export interface components {
              */
             allow_ips: string[] | null;
             /**
-             * @description key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public.
+             * @description key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public. It is default_auth of the gateway if the route does not say it.
              * @enum {string}
              */
             auth: "key" | "token" | "any" | "none";
@@ -7738,6 +7750,12 @@ export interface components {
             cut_streams?: boolean | null;
             /** @description true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it. */
             default?: boolean;
+            /**
+             * @description What routes require that do not say it: key, token, any, or none for public routes. A change is in force for all of them at once. Null, the default, means key.
+             * @example token
+             * @enum {string|null}
+             */
+            default_auth?: "key" | "token" | "any" | "none" | null;
             /**
              * @description Name of the plan of keys that have none, and whose owner has none; null for none.
              * @example free
