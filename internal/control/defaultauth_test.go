@@ -43,8 +43,8 @@ func TestDefaultAuthOfRoutes(t *testing.T) {
 	want("default_auth: null", gateway.AuthKey, gateway.AuthKey)
 }
 
-// Guarantee: a push reports what routes require from then on, and no change if they only say what the gateway says anyway, or
-// leave it out: also for routes of earlier versions, which have stored "key" for both.
+// Guarantee: a push reports what routes require from then on, and that a route says what the gateway has said so far, but no change
+// if it leaves that out, as routes of earlier versions do, which have stored "key" for both.
 func TestPushOfDefaultAuth(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -52,10 +52,13 @@ func TestPushOfDefaultAuth(t *testing.T) {
 	for i, step := range []struct{ gateway, route, want string }{
 		{"", ", auth: key", "+1 [] []"},
 		{"", "", "+0 [] []"},
-		{"gateway: {default_auth: token}\n", "", "+0 [{default_auth key token}] []"},
-		{"gateway: {default_auth: token}\n", ", auth: token", "+0 [] []"},
+		{"gateway: {default_auth: token}\n", "", "+0 [{default_auth key token}] [{auth key token}]"},
+		{"gateway: {default_auth: token}\n", ", auth: token", "+0 [] [{auth <nil> token}]"},
 		{"gateway: {default_auth: token}\n", ", auth: none", "+0 [] [{auth token none}]"},
 		{"gateway: {default_auth: key}\n", "", "+0 [{default_auth token key}] [{auth none key}]"},
+		{"gateway: {default_auth: any}\n", "", "+0 [{default_auth key any}] []"},
+		{"gateway: {default_auth: key}\n", ", auth: key", "+0 [{default_auth any key}] [{auth any key}]"},
+		{"gateway: {default_auth: none}\n", ", auth: key", "+0 [{default_auth key none}] []"},
 	} {
 		r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), caller, g.ID, []byte(step.gateway+"routes: [{path: /a, methods: [GET]"+step.route+"}]"), false, nil))
 		changes := []control.SettingChange{}

@@ -96,7 +96,7 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.R
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
 	case after.Source != before.Source || after.Auth != before.Auth || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI || after.ConcurrencyByAPI != before.ConcurrencyByAPI:
 		// For its callers the route is unchanged: it only comes from another kind of document now, or
-		// says what the gateway says, or leaves it out, as before.
+		// leaves out what the gateway says.
 		after.Version++
 		d.unchanged++
 	default:
@@ -105,10 +105,12 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.R
 	return after
 }
 
-// changesAuth reports whether a route says another thing about its callers than before, and requires another one.
+// changesAuth reports whether a route says another thing about its callers than before. That it leaves out what the gateway
+// says anyway is no change, since earlier versions have stored "key" for that; that it says so is one, because it then keeps
+// it whatever becomes of the gateway.
 func (d *delta) changesAuth(before, after *gateway.Route) bool {
 	was, is := d.auths(before, after)
-	return before.Auth != after.Auth && was != is
+	return before.Auth != after.Auth && (was != is || after.Auth != "")
 }
 
 // auths returns what a route required before, and what it requires after.
@@ -142,7 +144,10 @@ func (d *delta) changes() []RouteChange {
 		}
 		if d.changesAuth(before, after) {
 			was, is := d.auths(before, after)
-			list[i].Changes = append(list[i].Changes, SettingChange{"auth", string(was), string(is)})
+			if was == is {
+				was = "" // the gateway has said it
+			}
+			list[i].Changes = append(list[i].Changes, SettingChange{"auth", orNil(string(was)), string(is)})
 		}
 		if before.Upstream != after.Upstream {
 			list[i].Changes = append(list[i].Changes, SettingChange{"upstream", upstreamName(before), upstreamName(after)})
