@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 )
@@ -52,7 +53,7 @@ func TestAuthInFiles(t *testing.T) {
 			t.Fatalf("%s: got %+v and %v", auth, d, err)
 		}
 		again, err := ParseDocument(d.Encode())
-		if err != nil || again.Routes[0].Auth != auth {
+		if err != nil || cmp.Or(again.Routes[0].Auth, DefaultAuth) != auth {
 			t.Errorf("%s: got %s, want it in the file", auth, d.Encode())
 		}
 	}
