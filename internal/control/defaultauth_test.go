@@ -27,7 +27,7 @@ func TestDefaultAuthOfRoutes(t *testing.T) {
 	}
 	set := func(auth control.Optional[string]) {
 		t.Helper()
-		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{DefaultAuth: gateway.Member[string](auth)}, nil))
+		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{DefaultAuth: auth}, nil))
 	}
 	if silent.Auth != gateway.AuthKey || spoken.Auth != gateway.AuthKey {
 		t.Errorf("got %s and %s, want key", silent.Auth, spoken.Auth)
