@@ -1,0 +1,395 @@
+package provider
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest"
+)
+
+// Guarantee: the framework accepts the schema of every resource.
+func TestSchema(t *testing.T) {
+	c := start(t)
+	res, err := c.server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	c.must(err, res.Diagnostics)
+	for _, noun := range []string{"gateway", "upstream", "route", "key", "plan", "owner", "webhook", "issuer", "account"} {
+		if res.ResourceSchemas["keygate_"+noun] == nil {
+			t.Errorf("there is no keygate_%s", noun)
+		}
+	}
+}
+
+// lifecycle is what a test does with a resource: it is created with the first configuration, and updated to each other. What
+// the state then must have is in want.
+type lifecycle struct {
+	noun    string
+	configs []fields
+	want    []fields
+	destroy fields // applied before it is destroyed, if not nil
+}
+
+// Guarantee: every resource is created, updated, imported and destroyed. After each step there is nothing left to do, an
+// attribute that is not configured any more has the default of the API, and an imported resource needs no change if nothing of
+// it is write-only or written in another way than the API does.
+func TestLifecycles(t *testing.T) {
+	c := start(t)
+	gateway := c.block("gateway")
+	gatewayID := gateway.apply(fields{"name": "shared", "hostname": "shared.example.com", "upstream_url": "http://127.0.0.1:9"})["gateway_id"]
+	dir := t.TempDir()
+	for _, l := range lifecycles(gatewayID, dir) {
+		t.Run(l.noun, func(t *testing.T) {
+			b := c.block(l.noun)
+			b.core = &core{t, c.keys, c.server}
+			for i, config := range l.configs {
+				got := b.apply(config)
+				for name, want := range l.want[i] {
+					if wanted, err := toJSON(b.values(b.config(fields{name: want}))[name], nil, false); err != nil || !reflect.DeepEqual(got[name], wanted) {
+						t.Errorf("step %d: %s is %v, want %v", i, name, got[name], wanted)
+					}
+				}
+			}
+			last := l.configs[len(l.configs)-1]
+			id := (&record{kind: b.kind}).importID(b.values(b.state))
+			b.imported(id)
+			if l.noun != "key" && l.noun != "webhook" && l.noun != "account" { // whose secret_file is not in the record
+				b.settled(last)
+			}
+			if l.destroy != nil {
+				b.apply(l.destroy)
+			}
+			at := (&record{kind: b.kind}).path(b.values(b.state))
+			b.destroy()
+			got, err := c.keys.Admin.Do(t.Context(), &client.Request{Method: "GET", Path: at})
+			if !client.IsNotFound(err) && (l.noun != "key" || !strings.Contains(string(got.Body), `"revoked"`)) {
+				t.Errorf("GET %s after it was destroyed: %v, want 404", at, err)
+			}
+		})
+	}
+	gateway.destroy()
+}
+
+func lifecycles(gatewayID any, dir string) []lifecycle {
+	keyFile, accountFile := filepath.Join(dir, "key"), filepath.Join(dir, "account")
+	return []lifecycle{
+		{noun: "gateway", configs: []fields{
+			{"name": "orders", "hostname": "orders.example.com", "upstream_url": "http://127.0.0.1:9", "timeout": "30s", "cors": fields{"origins": []string{"https://a.example.com"}}, "allow_ips": []string{"10.0.0.0/8"}},
+			{"name": "orders2", "hostname": "orders.example.com", "upstream_url": "http://127.0.0.1:9", "cors": fields{"origins": []string{"https://b.example.com"}, "max_age": 60, "methods": []string{"GET"}, "headers": []string{"X-A"}}},
+		}, want: []fields{{"timeout": "30s", "error_format": "keygate"}, {"name": "orders2", "timeout": "60s", "default": false}}},
+		{noun: "upstream", configs: []fields{
+			{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "http://127.0.0.1:9"}}, "ejection": false, "retries": fields{"attempts": 1}},
+			{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "http://127.0.0.1:9", "weight": 3}, {"url": "http://127.0.0.1:10"}}, "ejection": fields{"failures": 3}, "timeout": "5s"},
+			{"gateway_id": gatewayID, "name": "green", "targets": []fields{{"url": "http://127.0.0.1:9", "backup": false, "drain": false, "resolve": "none", "weight": 1}}},
+		}, want: []fields{{"ejection": false, "balance": "least_requests"}, {"timeout": "5s"}, {"name": "green"}}},
+		{noun: "route", configs: []fields{
+			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET", "POST"}, "rate_limit": fields{"sustained": "10/second", "daily": "1000/day"}},
+			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET"}, "rate_limit": fields{"sustained": "10/second"}, "strip_prefix": "/orders",
+				"cost": []fields{{"meter": "tokens", "reserve": 5, "max": 100, "unknown": "max", "from": fields{"json": fields{"usage.total": 0.25}}}}},
+			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET"}, "auth": "none"},
+			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET"}},
+		}, want: []fields{{"auth": "key"}, {}, {"auth": "none"}, {"auth": "key"}}},
+		{noun: "key", configs: []fields{
+			{"name": "mobile", "scope": "read:orders", "secret_file": keyFile, "expires_at": "2099-01-01", "rate_limit": "10/second", "metadata": fields{"team": "a"}},
+			{"name": "mobile app", "scope": "read:orders", "secret_file": keyFile, "rate_limit": fields{"sustained": "10/second", "burst": "20/second"}, "owner": "acme"},
+			{"name": "mobile app", "scope": "write:orders", "secret_file": keyFile + "2"},
+		}, want: []fields{{"level": "gateway"}, {"owner": "acme"}, {"scope": "write:orders"}}},
+		{noun: "plan", configs: []fields{
+			{"name": "free", "title": "Free", "limits": []fields{{"name": "monthly", "quota": "1000/month", "warn_at": []int{80}}}},
+			{"name": "free", "limits": []fields{{"name": "monthly", "quota": "2000/month"}, {"name": "rate", "sustained": "5/second"}}, "time_zone": "Europe/Berlin"},
+			{"name": "basic"},
+		}, want: []fields{{"time_zone": "UTC"}, {"time_zone": "Europe/Berlin"}, {"time_zone": "UTC", "name": "basic", "anchor_day": 1}}},
+		{noun: "owner", configs: []fields{
+			{"external_id": "customer-1", "name": "Customer", "state": "suspended", "metadata": fields{"a": "b"}},
+			{"external_id": "customer-1", "state": "active", "anchor_day": 5},
+			{"external_id": "customer-2", "name": "Other"},
+		}, want: []fields{{"state": "suspended"}, {"state": "active"}, {"external_id": "customer-2"}}},
+		{noun: "webhook", configs: []fields{
+			{"url": "https://hooks.example.com/a", "events": []string{"key.created", "key.revoked"}, "signing_secret": "0123456789abcdef0123"},
+			{"url": "https://hooks.example.com/b", "events": []string{"key.revoked"}, "state": "disabled", "signing_secret": "0123456789abcdef0123"},
+		}, want: []fields{{"state": "active"}, {"state": "disabled"}}},
+		{noun: "issuer", configs: []fields{
+			{"name": "login", "issuer": "https://login.example.com", "audiences": []string{"https://api.example.com"}, "jwks_url": "https://login.example.com/keys", "leeway": "30s", "required": fields{"tenant": []string{"a", "b"}, "admin": true}},
+			{"name": "login", "issuer": "https://login.example.com", "audiences": []string{"https://api.example.com"}, "jwks_url": "https://login.example.com/keys", "claims": fields{"owner": "sub"}},
+		}, want: []fields{{"leeway": "30s"}, {"forward_token": false}}},
+		{noun: "account", configs: []fields{
+			{"name": "team", "plan": "starter", "secret_file": accountFile},
+			{"name": "team a", "plan": "platform", "secret_file": accountFile, "hosts": []string{"*.team.example.com"}},
+		}, want: []fields{{"state": "active"}, {"plan": "platform"}}, destroy: fields{"name": "team a", "plan": "platform", "state": "suspended"}},
+	}
+}
+
+// Guarantee: the state has no secret, whether it was given or generated; a generated one is in its file, which only its owner may
+// read, and works. A change of secrets_version sends given secrets again.
+func TestSecrets(t *testing.T) {
+	c := start(t)
+	const given, changed = "Bearer 0123456789abcdefghij", "Bearer 9876543210abcdefghij"
+	upstream := keygatetest.NewUpstream(t)
+	gateway := c.block("gateway")
+	config := fields{"name": "orders", "hostname": "orders.example.com", "upstream_url": upstream.URL, "upstream_headers": fields{"Authorization": given}}
+	gatewayID := gateway.apply(config)["gateway_id"]
+	route := c.block("route")
+	route.apply(fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{"GET"}, "auth": "none"})
+	config["upstream_headers"] = fields{"Authorization": changed}
+	gateway.settled(config)
+	config["secrets_version"] = "2"
+	gateway.apply(config)
+	c.keys.Through("orders.example.com", "GET", "/a", "", "")
+	if requests := upstream.Requests(); len(requests) != 1 || requests[0].Header.Get("Authorization") != changed {
+		t.Errorf("the upstream got %v, want the header of the second configuration", requests)
+	}
+	if gateway.holds(given) || gateway.holds(changed) {
+		t.Error("the state has a header of the upstream")
+	}
+
+	file := filepath.Join(t.TempDir(), "key")
+	key := c.block("key")
+	key.apply(fields{"name": "admin", "scope": "read", "level": "account", "secret_file": file})
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := strings.TrimSpace(string(content))
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file has the mode %v, %v, want 0600", info.Mode(), err)
+	}
+	if key.holds(secret) {
+		t.Error("the state has the key")
+	}
+	if _, err := c.keys.Client(secret).Account(t.Context()); err != nil {
+		t.Errorf("the key in the file: %v", err)
+	}
+
+	// A replacement would revoke the key before the new one is created.
+	config = fields{"name": "admin", "scope": "write", "level": "account", "secret_file": file}
+	if res, _ := key.plan(key.config(config)); len(res.RequiresReplace) != 1 {
+		t.Errorf("another scope replaces because of %v, want scope", res.RequiresReplace)
+	}
+	if res, _ := c.block("key").plan(key.config(config)); !failed(res.Diagnostics) {
+		t.Error("a plan would overwrite the file of a secret")
+	}
+
+	imported := c.block("key")
+	config = fields{"name": "imported", "scope": "read", "key": "an-existing-key-of-ours-0001", "secrets_version": "1"}
+	first := imported.apply(config)["key_id"]
+	if is, err := c.keys.Admin.VerifyKey(t.Context(), client.VerifyKeyRequest{Key: new("an-existing-key-of-ours-0001")}); err != nil || is.KeyID == nil || *is.KeyID != first {
+		t.Errorf("the key that was given is %v, %v, want %v", is, err, first)
+	}
+	if imported.holds("an-existing-key-of-ours-0001") {
+		t.Error("the state has the key that was given")
+	}
+	config["key"], config["secrets_version"] = "an-existing-key-of-ours-0002", "2"
+	if imported.apply(config)["key_id"] == first {
+		t.Error("a change of secrets_version did not replace the key")
+	}
+}
+
+// Guarantee: what somebody else changes is put right again if it is configured, and left alone if not. What somebody else deletes
+// is created again.
+func TestDrift(t *testing.T) {
+	c := start(t)
+	plan := c.block("plan")
+	config := fields{"name": "free", "title": "Free", "limits": []fields{{"name": "monthly", "quota": "1000/month"}}}
+	id, _ := plan.apply(config)["plan_id"].(string)
+	other := client.PlanPatch{Title: client.Set("Changed"), TimeZone: client.Set("Europe/Berlin")}
+	if _, err := c.keys.Admin.UpdatePlan(t.Context(), id, other); err != nil {
+		t.Fatal(err)
+	}
+	plan.refresh()
+	if got := plan.fields()["title"]; got != "Changed" {
+		t.Errorf("after a refresh, title is %v, want Changed", got)
+	}
+	if got := plan.apply(config); got["title"] != "Free" || got["time_zone"] != "Europe/Berlin" {
+		t.Errorf("title is %v and time_zone %v, want Free and Europe/Berlin", got["title"], got["time_zone"])
+	}
+	if _, err := c.keys.Admin.DeletePlan(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	plan.refresh()
+	if !plan.state.IsNull() {
+		t.Errorf("the state of a deleted plan is %v, want none", plan.state)
+	}
+	if plan.private = nil; plan.apply(config)["plan_id"] == id {
+		t.Error("the plan was not created again")
+	}
+
+	key := c.block("key")
+	keyID, _ := key.apply(fields{"name": "app", "scope": "read", "secret_file": filepath.Join(t.TempDir(), "key")})["key_id"].(string)
+	if _, err := c.keys.Admin.RevokeKey(t.Context(), keyID); err != nil {
+		t.Fatal(err)
+	}
+	key.refresh()
+	if !key.state.IsNull() {
+		t.Errorf("the state of a revoked key is %v, want none", key.state)
+	}
+}
+
+// Guarantee: an update changes nothing if what it changes was changed by somebody else after the plan was made. A change of
+// something else does not matter, and stays.
+func TestConflict(t *testing.T) {
+	c := start(t)
+	plan := c.block("plan")
+	id, _ := plan.apply(fields{"name": "free", "title": "Free"})["plan_id"].(string)
+	config := plan.config(fields{"name": "free", "title": "Gratis"})
+	res, planned := plan.plan(config)
+	for _, other := range []client.PlanPatch{{TimeZone: client.Set("Europe/Berlin")}, {Title: client.Set("Changed")}} {
+		if _, err := c.keys.Admin.UpdatePlan(t.Context(), id, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	diags := plan.commit(config, res, planned)
+	if len(diags) != 1 || diags[0].Attribute.String() != `AttributeName("title")` || diags[0].Summary != "Changed meanwhile" {
+		t.Errorf("got %v, want the error that title was changed meanwhile", diags)
+	}
+	plan.refresh()
+	if got := plan.apply(fields{"name": "free", "title": "Gratis"}); got["title"] != "Gratis" || got["time_zone"] != "Europe/Berlin" {
+		t.Errorf("title is %v and time_zone %v, want Gratis and Europe/Berlin", got["title"], got["time_zone"])
+	}
+}
+
+// Guarantee: each error names the attribute, or the part of it, that is wrong, and nothing is created.
+func TestErrors(t *testing.T) {
+	c := start(t)
+	dir := t.TempDir()
+	existing := filepath.Join(dir, "existing")
+	if err := os.WriteFile(existing, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	gatewayID, _ := c.block("gateway").apply(fields{"name": "a", "hostname": "a.example.com", "upstream_url": "http://127.0.0.1:9"})["gateway_id"].(string)
+	for name, test := range map[string]struct {
+		noun   string
+		config fields
+		at     string
+		text   string
+	}{
+		"a part of a list":          {"plan", fields{"name": "free", "limits": []fields{{"name": "ok", "quota": "5/day"}, {"name": "bad", "quota": "5/eon"}}}, `AttributeName("limits").ElementKeyInt(1).AttributeName("quota")`, "100000/month"},
+		"a part of an object":       {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "cors": fields{"origins": []string{"nonsense"}}}, `AttributeName("cors")`, ""},
+		"a name that is taken":      {"gateway", fields{"name": "b", "hostname": "a.example.com", "upstream_url": "http://127.0.0.1:9"}, `AttributeName("hostname")`, ""},
+		"an imported key":           {"key", fields{"name": "b", "scope": "everything", "key": "an-existing-key-of-ours-0001"}, `AttributeName("scope")`, "read"},
+		"no secret":                 {"key", fields{"name": "b", "scope": "read"}, `AttributeName("secret_file")`, "Give it in key"},
+		"two secrets":               {"key", fields{"name": "b", "scope": "read", "key": "an-existing-key-of-ours-0001", "secret_file": filepath.Join(dir, "new")}, `AttributeName("secret_file")`, "remove secret_file"},
+		"no secret of an account":   {"account", fields{"name": "b", "plan": "starter"}, `AttributeName("secret_file")`, "gets it"},
+		"a file that exists":        {"key", fields{"name": "b", "scope": "read", "secret_file": existing}, `AttributeName("secret_file")`, "not overwritten"},
+		"a missing directory":       {"key", fields{"name": "b", "scope": "read", "secret_file": filepath.Join(dir, "a", "b")}, `AttributeName("secret_file")`, "Nothing was created"},
+		"an upstream that exists":   {"upstream", fields{"gateway_id": gatewayID, "name": "default", "targets": []fields{{"url": "http://127.0.0.1:9"}}}, "", gatewayID + "/default"},
+		"a gateway that is missing": {"route", fields{"gateway_id": "gw_00000000000000000000000000", "path": "/a", "methods": []string{"GET"}}, "", "gateway"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := c.block(test.noun)
+			b.core = &core{t, c.keys, c.server}
+			config := b.config(test.config)
+			res, planned := b.plan(config)
+			diags := res.Diagnostics
+			if !failed(diags) {
+				diags = b.commit(config, res, planned)
+			}
+			if len(diags) != 1 {
+				t.Fatalf("got %v, want an error", diags)
+			}
+			at := ""
+			if diags[0].Attribute != nil {
+				at = diags[0].Attribute.String()
+			}
+			if !strings.HasPrefix(at, test.at) || test.at == "" && at != "" || !strings.Contains(diags[0].Detail, test.text) {
+				t.Errorf("got %s: %s at %s, want %q at %s", diags[0].Summary, diags[0].Detail, at, test.text, test.at)
+			}
+			if !b.state.IsNull() {
+				t.Errorf("the state is %v, want none", b.state)
+			}
+		})
+	}
+	if _, err := os.Stat(filepath.Join(dir, "new")); !os.IsNotExist(err) {
+		t.Errorf("a file was left behind: %v", err)
+	}
+}
+
+// Guarantee: a value that is known only after something else was created can be planned, and an import needs the whole identifier.
+func TestUnknown(t *testing.T) {
+	c := start(t)
+	route := c.block("route")
+	res, planned := route.plan(route.config(fields{"gateway_id": unknownValue, "path": "/a", "methods": []string{"GET"}}))
+	c.must(nil, res.Diagnostics)
+	if id := route.values(planned)["route_id"]; id.IsKnown() {
+		t.Errorf("the plan has the route_id %v, want it unknown", id)
+	}
+	for _, id := range []string{"gw_1", "/rt_1", "gw_1/"} {
+		got, err := c.server.ImportResourceState(t.Context(), &tfprotov6.ImportResourceStateRequest{TypeName: "keygate_route", ID: id})
+		if err != nil || len(got.Diagnostics) != 1 || !strings.Contains(got.Diagnostics[0].Detail, "gateway_id/route_id") {
+			t.Errorf("import %q: got %v, %v, want an error that names the form", id, got.Diagnostics, err)
+		}
+	}
+}
+
+// Guarantee: a write-only member of an object gets to the API with the object, and with a new secrets_version, and the state does
+// not have it.
+func TestSecretMembers(t *testing.T) {
+	c := start(t)
+	gatewayID := c.block("gateway").apply(fields{"name": "a", "upstream_url": "http://127.0.0.1:9"})["gateway_id"]
+	upstream := c.block("upstream")
+	config := fields{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "http://127.0.0.1:9"}},
+		"health": fields{"path": "/healthz", "headers": fields{"X-Check": "very-secret"}}}
+	names := func() any {
+		t.Helper()
+		got, err := c.keys.Admin.Upstream(t.Context(), gatewayID.(string), "blue")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Health == nil {
+			return nil
+		}
+		return slices.Sorted(maps.Keys(got.Health.Headers))
+	}
+	upstream.apply(config)
+	if got := names(); !reflect.DeepEqual(got, []string{"X-Check"}) {
+		t.Errorf("the checks have the headers %v, want X-Check", got)
+	}
+	config["health"] = fields{"path": "/healthz", "interval": "20s", "headers": fields{"X-Other": "very-secret"}}
+	config["secrets_version"] = "2"
+	upstream.apply(config)
+	if got := names(); !reflect.DeepEqual(got, []string{"X-Other"}) {
+		t.Errorf("the checks have the headers %v, want X-Other", got)
+	}
+	if upstream.holds("very-secret") {
+		t.Error("the state has a header of the checks")
+	}
+	delete(config, "health")
+	upstream.apply(config)
+	if got := names(); got != nil {
+		t.Errorf("the checks have the headers %v, want no checks", got)
+	}
+}
+
+// Guarantee: the provider takes its address and key from the environment, and says which of them it lacks.
+func TestProviderSettings(t *testing.T) {
+	t.Setenv(urlVariable, "http://127.0.0.1:9")
+	t.Setenv(keyVariable, "")
+	c := &core{t: t, server: providerserver.NewProtocol6(New("test")())()}
+	object := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"url": tftypes.String, "api_key": tftypes.String}}
+	for want, config := range map[string]map[string]any{
+		"KEYGATE_API_KEY":       {"url": nil, "api_key": nil},
+		"is not a valid server": {"url": "nonsense", "api_key": "kga_1"},
+		"known only after":      {"url": tftypes.UnknownValue, "api_key": "kga_1"},
+		"not allowed in a key":  {"url": nil, "api_key": "a b"},
+		"":                      {"url": nil, "api_key": "kga_1"},
+	} {
+		values := map[string]tftypes.Value{}
+		for name, v := range config {
+			values[name] = tftypes.NewValue(tftypes.String, v)
+		}
+		res, err := c.server.ConfigureProvider(t.Context(), &tfprotov6.ConfigureProviderRequest{Config: c.encode(tftypes.NewValue(object, values))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(res.Diagnostics) > 1 || (want == "") != (len(res.Diagnostics) == 0) || want != "" && !strings.Contains(res.Diagnostics[0].Detail, want) {
+			t.Errorf("%v: got %v, want an error with %q", config, res.Diagnostics, want)
+		}
+	}
+}
