@@ -50,6 +50,10 @@ type terraformAttribute struct {
 	Null        bool                           `json:"null,omitempty"`       // an update takes null for its default
 	Merge       bool                           `json:"merge,omitempty"`      // an update of the object leaves members as they are that it does not have
 	Secret      bool                           `json:"secret,omitempty"`     // the record does not show it
+	Choices     []string                       `json:"choices,omitempty"`    // the only values
+	Least       *float64                       `json:"least,omitempty"`      // smallest number, or fewest characters, elements or members
+	Most        *float64                       `json:"most,omitempty"`       // largest or most of the same
+	Form        string                         `json:"form,omitempty"`       // what a string has to be: duration, rate or quota; or what those of a list have to be: networks
 }
 
 type terraformResource struct {
@@ -86,7 +90,8 @@ func terraform() ([]byte, error) {
 		for name, a := range attributes {
 			_, a.Record = schemas[r.record].Properties[name]
 		}
-		markSecrets(attributes, r.noun)
+		markSettings(attributes, r.noun)
+		markNetworks(attributes)
 		resources[r.noun] = terraformResource{r.path, r.create != "", attributes}
 	}
 	var out bytes.Buffer
@@ -97,8 +102,9 @@ func terraform() ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// markSecrets marks what the API never returns: as the tables of settings say, and the signing secret of an endpoint.
-func markSecrets(attributes map[string]*terraformAttribute, noun string) {
+// markSettings marks what the tables of settings say: what the API never returns, as the signing secret of an endpoint, and
+// durations.
+func markSettings(attributes map[string]*terraformAttribute, noun string) {
 	var settings []gateway.Setting
 	switch noun {
 	case "gateway":
@@ -110,12 +116,54 @@ func markSecrets(attributes map[string]*terraformAttribute, noun string) {
 	}
 	for _, s := range settings {
 		a := attributes[s.Name]
-		a.Secret = s.Kind.IsSecret()
+		a.mark(s.Kind)
 		for _, p := range s.Parts {
-			if p.Kind.IsSecret() {
-				a.Attributes[p.Name].Secret = true
+			if a.Attributes[p.Name] != nil {
+				a.Attributes[p.Name].mark(p.Kind)
 			}
 		}
+	}
+}
+
+func (a *terraformAttribute) mark(kind gateway.Kind) {
+	a.Secret = kind.IsSecret()
+	if kind == gateway.KindDuration {
+		a.Form = "duration"
+	}
+}
+
+// markNetworks marks the lists of networks.
+func markNetworks(attributes map[string]*terraformAttribute) {
+	for name, a := range attributes {
+		if a.Type == "list" && (name == "allow_ips" || name == "deny_ips" || name == "allow") {
+			a.Form = "networks"
+		}
+		markNetworks(a.Attributes)
+	}
+}
+
+// bound adds what a schema says about the values.
+func (a *terraformAttribute) bound(s *huma.Schema) {
+	for _, choice := range s.Enum {
+		if text, ok := choice.(string); ok {
+			a.Choices = append(a.Choices, text)
+		}
+	}
+	a.Least, a.Most = s.Minimum, s.Maximum
+	for _, b := range []struct{ least, most *int }{{s.MinLength, s.MaxLength}, {s.MinItems, s.MaxItems}, {s.MinProperties, s.MaxProperties}} {
+		if b.least != nil {
+			a.Least = new(float64(*b.least))
+		}
+		if b.most != nil {
+			a.Most = new(float64(*b.most))
+		}
+	}
+	switch {
+	case s.Type != "string":
+	case strings.Contains(a.Description, "<count>/<unit>") || strings.Contains(a.Description, "<count>/day"):
+		a.Form = "rate"
+	case strings.Contains(a.Description, "<count>/<window>"):
+		a.Form = "quota"
 	}
 }
 
@@ -140,6 +188,7 @@ func (t terraformSchemas) attribute(s *huma.Schema) *terraformAttribute {
 		s = t.named[ref]
 	}
 	a := &terraformAttribute{Type: "any", Description: description, Null: s.Nullable, Merge: strings.HasSuffix(ref, "Patch")}
+	a.bound(s)
 	elements, typed := s.AdditionalProperties.(*huma.Schema)
 	switch {
 	case len(s.OneOf) > 0:

@@ -150,13 +150,18 @@ func (b *block) values(v tftypes.Value) map[string]tftypes.Value {
 	return maps.Clone(values)
 }
 
-// plan plans a configuration. It checks that the plan has what the configuration has.
+// plan validates and plans a configuration. It checks that the plan has what the configuration has.
 func (b *block) plan(config tftypes.Value) (*tfprotov6.PlanResourceChangeResponse, tftypes.Value) {
 	b.t.Helper()
 	valid, err := b.server.ValidateResourceConfig(b.t.Context(), &tfprotov6.ValidateResourceConfigRequest{
 		TypeName: b.typeName(), Config: b.encode(config), ClientCapabilities: &tfprotov6.ValidateResourceConfigClientCapabilities{WriteOnlyAttributesAllowed: true},
 	})
-	b.must(err, valid.Diagnostics)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if failed(valid.Diagnostics) {
+		return &tfprotov6.PlanResourceChangeResponse{Diagnostics: valid.Diagnostics}, tftypes.Value{}
+	}
 	proposed := b.proposed(config)
 	res, err := b.server.PlanResourceChange(b.t.Context(), &tfprotov6.PlanResourceChangeRequest{
 		TypeName: b.typeName(), Config: b.encode(config), PriorState: b.encode(b.state), ProposedNewState: b.encode(proposed), PriorPrivate: b.private,

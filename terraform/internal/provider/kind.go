@@ -29,6 +29,13 @@ type kind struct {
 	secret string
 	// given is the write-only attribute that has the secret if the server does not generate it, or "".
 	given string
+	// first are attributes that a creation needs, although they may be left out later.
+	first []string
+	// destination has the attributes that say where secrets go: when one changes, an update gives the secrets again, and so
+	// the attributes in identity, since the API then removes them or refuses the update.
+	destination, identity []string
+	// lasting is the name of a record that is made and deleted with another one, or "".
+	lasting string
 	// aliases are attributes that another attribute changes too.
 	aliases map[string]string
 	// deleted reports whether a record that the API still shows counts as deleted; nil means never.
@@ -52,6 +59,10 @@ type attribute struct {
 	Null        bool                  `json:"null"`       // an update takes null for its default
 	Merge       bool                  `json:"merge"`      // an update of the object leaves members as they are that it does not have
 	Secret      bool                  `json:"secret"`     // the record does not show it
+	Choices     []string              `json:"choices"`    // the only values
+	Least       *float64              `json:"least"`      // smallest number, or fewest characters, elements or members
+	Most        *float64              `json:"most"`       // largest or most of the same
+	Form        string                `json:"form"`       // one of forms that a string, or each string of a list, has
 }
 
 //go:embed schema.gen.json
@@ -67,7 +78,8 @@ func kinds() []*kind {
 	rows := []*kind{
 		{noun: "account", secret: "key", description: "An account, which owns gateways, keys and everything else. Only an admin key of the account default may manage accounts. " +
 			"Deleting an account deletes everything in it; the API does so only after its state has been set to suspended."},
-		{noun: "gateway", aliases: map[string]string{"default_plan": "default_plan_id", "default_plan_id": "default_plan"},
+		{noun: "gateway", first: []string{"name", "upstream_url"}, aliases: map[string]string{"default_plan": "default_plan_id", "default_plan_id": "default_plan"},
+			destination: []string{"upstream_url", "upstream_host", "upstream_ca"}, identity: []string{"upstream_client_certificate"},
 			description: "A gateway: a hostname whose requests go to upstreams. Its upstream default has the settings upstream_*."},
 		{noun: "issuer", description: "An issuer of tokens (JSON Web Tokens) that gateways take in the place of keys."},
 		{noun: "key", secret: "key", given: keySecret, aliases: plans, description: "An API key. The state never holds it: it is given in " + keySecret +
@@ -76,7 +88,8 @@ func kinds() []*kind {
 		{noun: "owner", aliases: plans, description: "An owner: a customer or team whose keys they are."},
 		{noun: "plan", description: "A plan: a named set of limits that keys, owners and gateways share."},
 		{noun: "route", description: "A route of a gateway."},
-		{noun: "upstream", description: "An upstream of a gateway: the targets where its requests go."},
+		{noun: "upstream", first: []string{"targets"}, lasting: "default", destination: []string{"targets", "host", "ca"}, identity: []string{"client_certificate"},
+			description: "An upstream of a gateway: the targets where its requests go. The one with the name default exists as long as its gateway: a creation changes what is configured, and a destruction leaves it as it is."},
 		{noun: "webhook", secret: "signing_secret", given: "signing_secret", description: "A webhook endpoint. The state never holds its signing secret."},
 	}
 	for _, k := range rows {

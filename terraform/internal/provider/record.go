@@ -78,6 +78,11 @@ func (r *record) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest,
 	config := members(req.Config.Raw, &res.Diagnostics)
 	if req.State.Raw.IsNull() {
 		r.checkSecret(config, &res.Diagnostics)
+		for _, name := range r.kind.first {
+			if config[name].IsNull() {
+				res.Diagnostics.AddAttributeError(path.Root(name), "Missing", name+" is required for a new keygate_"+r.kind.noun+".")
+			}
+		}
 		return
 	}
 	plan, state := members(req.Plan.Raw, &res.Diagnostics), members(req.State.Raw, &res.Diagnostics)
@@ -102,7 +107,8 @@ func (r *record) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest,
 			plan[name] = state[name]
 		}
 	}
-	if r.kind.given != "" && !plan[secretsVersion].Equal(state[secretsVersion]) {
+	// After an import, the configuration says which version of the secret is there.
+	if r.kind.given != "" && len(before.Managed) > 0 && !plan[secretsVersion].Equal(state[secretsVersion]) {
 		res.RequiresReplace = append(res.RequiresReplace, path.Root(secretsVersion))
 	}
 	res.Plan.Raw = tftypes.NewValue(object, plan)
@@ -185,6 +191,9 @@ func (r *record) create(ctx context.Context, plan, config map[string]tftypes.Val
 	switch {
 	case !r.kind.Collection:
 		if _, err := r.client.Do(ctx, &client.Request{Method: http.MethodGet, Path: at}); err == nil {
+			if r.isLasting(plan) {
+				return r.call(ctx, &client.Request{Method: http.MethodPatch, Path: at}, body, diags)
+			}
 			diags.AddError("It exists already", fmt.Sprintf("There is a keygate_%s of this name, so it was not created. Import it: tofu import ADDRESS %s", r.kind.noun, r.importID(plan)))
 			return nil
 		} else if !client.IsNotFound(err) {
@@ -284,7 +293,9 @@ func (r *record) Update(ctx context.Context, req resource.UpdateRequest, res *re
 
 // patch returns the body of the update that makes the plan of the state.
 func (r *record) patch(plan, state, config map[string]tftypes.Value, diags *diag.Diagnostics) map[string]any {
-	again := r.kind.hasSecrets() && !plan[secretsVersion].Equal(state[secretsVersion])
+	changes := func(name string) bool { return !plan[name].Equal(state[name]) }
+	again := r.kind.hasSecrets() && changes(secretsVersion)
+	moved := slices.ContainsFunc(r.kind.destination, changes)
 	patch := map[string]any{}
 	for name, a := range r.kind.Attributes {
 		if !a.Patch {
@@ -295,7 +306,8 @@ func (r *record) patch(plan, state, config map[string]tftypes.Value, diags *diag
 		if secret {
 			source = config[name]
 		}
-		if a.Secret && !again || !a.Secret && plan[name].Equal(state[name]) && (!secret || !again) {
+		follows := moved && (secret || slices.Contains(r.kind.identity, name)) && !source.IsNull()
+		if (a.Secret || !changes(name)) && (!secret || !again) && !follows {
 			continue
 		}
 		value, err := toJSON(source, a, true)
@@ -324,7 +336,12 @@ func (r *record) conflicts(patch map[string]any, before known, now map[string]an
 
 // Delete implements resource.Resource.
 func (r *record) Delete(ctx context.Context, req resource.DeleteRequest, res *resource.DeleteResponse) {
-	at := r.path(members(req.State.Raw, &res.Diagnostics))
+	state := members(req.State.Raw, &res.Diagnostics)
+	at := r.path(state)
+	if r.isLasting(state) {
+		res.Diagnostics.AddWarning("It stays", fmt.Sprintf("The %s %s exists as long as its gateway, so it stays as it is.", r.kind.noun, r.kind.lasting))
+		return
+	}
 	_, err := r.client.Do(ctx, &client.Request{Method: http.MethodDelete, Path: at})
 	if err == nil || client.IsNotFound(err) {
 		return
@@ -333,6 +350,11 @@ func (r *record) Delete(ctx context.Context, req resource.DeleteRequest, res *re
 		return
 	}
 	r.diagnose(err, &res.Diagnostics)
+}
+
+// isLasting reports whether the record is made and deleted with another one.
+func (r *record) isLasting(values map[string]tftypes.Value) bool {
+	return r.kind.lasting != "" && text(values["name"]) == r.kind.lasting
 }
 
 func (r *record) isDeleted(now map[string]any) bool {

@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/keygatetest"
 )
 
@@ -35,12 +37,15 @@ type lifecycle struct {
 	noun    string
 	configs []fields
 	want    []fields
+	drift   fields // what somebody else then changes of the last configuration
 	destroy fields // applied before it is destroyed, if not nil
+	again   fields // configuration for another one with a secret_file of its own, if the last one cannot be applied again
 }
 
-// Guarantee: every resource is created, updated, imported and destroyed. After each step there is nothing left to do, an
-// attribute that is not configured any more has the default of the API, and an imported resource needs no change if nothing of
-// it is write-only or written in another way than the API does.
+// Guarantee: every resource is created, updated, imported and destroyed. After each step there is nothing left to do, and an
+// attribute that is not configured any more has the default of the API. An imported resource needs no change if nothing of it
+// is write-only or written in another way than the API does, and is never replaced. What somebody else changes is shown and put
+// right, and what somebody else deletes is created again.
 func TestLifecycles(t *testing.T) {
 	c := start(t)
 	gateway := c.block("gateway")
@@ -61,13 +66,32 @@ func TestLifecycles(t *testing.T) {
 			last := l.configs[len(l.configs)-1]
 			id := (&record{kind: b.kind}).importID(b.values(b.state))
 			b.imported(id)
-			if l.noun != "key" && l.noun != "webhook" && l.noun != "account" { // whose secret_file is not in the record
+			if l.noun != "key" && l.noun != "webhook" && l.noun != "account" { // whose provider's own attributes are not in the record
 				b.settled(last)
 			}
+			b.adopt(last)
+			b.drift(l.drift, last)
+
+			at := (&record{kind: b.kind}).path(b.values(b.state))
 			if l.destroy != nil {
 				b.apply(l.destroy)
 			}
-			at := (&record{kind: b.kind}).path(b.values(b.state))
+			if _, err := c.keys.Admin.Do(t.Context(), &client.Request{Method: "DELETE", Path: at}); err != nil {
+				t.Fatal(err)
+			}
+			b.refresh()
+			if !b.state.IsNull() {
+				t.Errorf("the state of what was deleted is %v, want none", b.state)
+			}
+			b.private = nil
+			if l.again != nil {
+				last = l.again
+			}
+			b.apply(last)
+			if l.destroy != nil {
+				b.apply(l.destroy)
+			}
+			at = (&record{kind: b.kind}).path(b.values(b.state))
 			b.destroy()
 			got, err := c.keys.Admin.Do(t.Context(), &client.Request{Method: "GET", Path: at})
 			if !client.IsNotFound(err) && (l.noun != "key" || !strings.Contains(string(got.Body), `"revoked"`)) {
@@ -78,52 +102,92 @@ func TestLifecycles(t *testing.T) {
 	gateway.destroy()
 }
 
+// adopt applies a configuration to what was imported, which must not be replaced.
+func (b *block) adopt(f fields) {
+	b.t.Helper()
+	config := b.config(f)
+	res, planned := b.plan(config)
+	b.must(nil, res.Diagnostics)
+	if len(res.RequiresReplace) > 0 {
+		b.t.Errorf("keygate_%s: what was imported would be replaced because of %v", b.kind.noun, res.RequiresReplace)
+	}
+	b.must(nil, b.commit(config, res, planned))
+	b.refresh()
+	b.settled(f)
+}
+
+// drift has somebody else change the record. A refresh must show the change, and a configuration put it right.
+func (b *block) drift(change, config fields) {
+	b.t.Helper()
+	body, err := json.Marshal(change)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	at := (&record{kind: b.kind}).path(b.values(b.state))
+	if _, err := b.keys.Admin.Do(b.t.Context(), &client.Request{Method: "PATCH", Path: at, Body: body}); err != nil {
+		b.t.Fatal(err)
+	}
+	before := b.state
+	b.refresh()
+	if len(change) == 0 || b.state.Equal(before) {
+		b.t.Errorf("keygate_%s: a refresh does not show the change %s", b.kind.noun, body)
+	}
+	b.apply(config)
+	if !b.state.Equal(before) {
+		diff, _ := b.state.Diff(before)
+		b.t.Errorf("keygate_%s: the change %s was not put right: %v", b.kind.noun, body, diff)
+	}
+}
+
 func lifecycles(gatewayID any, dir string) []lifecycle {
 	keyFile, accountFile := filepath.Join(dir, "key"), filepath.Join(dir, "account")
 	return []lifecycle{
 		{noun: "gateway", configs: []fields{
 			{"name": "orders", "hostname": "orders.example.com", "upstream_url": "http://127.0.0.1:9", "timeout": "30s", "cors": fields{"origins": []string{"https://a.example.com"}}, "allow_ips": []string{"10.0.0.0/8"}},
 			{"name": "orders2", "hostname": "orders.example.com", "upstream_url": "http://127.0.0.1:9", "cors": fields{"origins": []string{"https://b.example.com"}, "max_age": 60, "methods": []string{"GET"}, "headers": []string{"X-A"}}},
-		}, want: []fields{{"timeout": "30s", "error_format": "keygate"}, {"name": "orders2", "timeout": "60s", "default": false}}},
+		}, want: []fields{{"timeout": "30s", "error_format": "keygate"}, {"name": "orders2", "timeout": "60s", "default": false}}, drift: fields{"cors": fields{"origins": []string{"https://c.example.com"}}}},
 		{noun: "upstream", configs: []fields{
 			{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "http://127.0.0.1:9"}}, "ejection": false, "retries": fields{"attempts": 1}},
 			{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "http://127.0.0.1:9", "weight": 3}, {"url": "http://127.0.0.1:10"}}, "ejection": fields{"failures": 3}, "timeout": "5s"},
 			{"gateway_id": gatewayID, "name": "green", "targets": []fields{{"url": "http://127.0.0.1:9", "backup": false, "drain": false, "resolve": "none", "weight": 1}}},
-		}, want: []fields{{"ejection": false, "balance": "least_requests"}, {"timeout": "5s"}, {"name": "green"}}},
+		}, want: []fields{{"ejection": false, "balance": "least_requests"}, {"timeout": "5s"}, {"name": "green"}}, drift: fields{"targets": []fields{{"url": "http://127.0.0.1:11"}}}},
 		{noun: "route", configs: []fields{
 			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET", "POST"}, "rate_limit": fields{"sustained": "10/second", "daily": "1000/day"}},
 			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET"}, "rate_limit": fields{"sustained": "10/second"}, "strip_prefix": "/orders",
 				"cost": []fields{{"meter": "tokens", "reserve": 5, "max": 100, "unknown": "max", "from": fields{"json": fields{"usage.total": 0.25}}}}},
 			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET"}, "auth": "none"},
 			{"gateway_id": gatewayID, "path": "/orders", "methods": []string{"GET"}},
-		}, want: []fields{{"auth": "key"}, {}, {"auth": "none"}, {"auth": "key"}}},
+		}, want: []fields{{"auth": "key"}, {}, {"auth": "none"}, {"auth": "key"}}, drift: fields{"methods": []string{"GET", "PUT"}}},
 		{noun: "key", configs: []fields{
 			{"name": "mobile", "scope": "read:orders", "secret_file": keyFile, "expires_at": "2099-01-01", "rate_limit": "10/second", "metadata": fields{"team": "a"}},
 			{"name": "mobile app", "scope": "read:orders", "secret_file": keyFile, "rate_limit": fields{"sustained": "10/second", "burst": "20/second"}, "owner": "acme"},
 			{"name": "mobile app", "scope": "write:orders", "secret_file": keyFile + "2"},
-		}, want: []fields{{"level": "gateway"}, {"owner": "acme"}, {"scope": "write:orders"}}},
+		}, want: []fields{{"level": "gateway"}, {"owner": "acme"}, {"scope": "write:orders"}}, drift: fields{"name": "other"},
+			again: fields{"name": "mobile app", "scope": "write:orders", "secret_file": keyFile + "3"}},
 		{noun: "plan", configs: []fields{
 			{"name": "free", "title": "Free", "limits": []fields{{"name": "monthly", "quota": "1000/month", "warn_at": []int{80}}}},
 			{"name": "free", "limits": []fields{{"name": "monthly", "quota": "2000/month"}, {"name": "rate", "sustained": "5/second"}}, "time_zone": "Europe/Berlin"},
 			{"name": "basic"},
-		}, want: []fields{{"time_zone": "UTC"}, {"time_zone": "Europe/Berlin"}, {"time_zone": "UTC", "name": "basic", "anchor_day": 1}}},
+		}, want: []fields{{"time_zone": "UTC"}, {"time_zone": "Europe/Berlin"}, {"time_zone": "UTC", "name": "basic", "anchor_day": 1}}, drift: fields{"name": "other"}},
 		{noun: "owner", configs: []fields{
 			{"external_id": "customer-1", "name": "Customer", "state": "suspended", "metadata": fields{"a": "b"}},
 			{"external_id": "customer-1", "state": "active", "anchor_day": 5},
 			{"external_id": "customer-2", "name": "Other"},
-		}, want: []fields{{"state": "suspended"}, {"state": "active"}, {"external_id": "customer-2"}}},
+		}, want: []fields{{"state": "suspended"}, {"state": "active"}, {"external_id": "customer-2"}}, drift: fields{"name": "Changed"}},
 		{noun: "webhook", configs: []fields{
-			{"url": "https://hooks.example.com/a", "events": []string{"key.created", "key.revoked"}, "signing_secret": "0123456789abcdef0123"},
-			{"url": "https://hooks.example.com/b", "events": []string{"key.revoked"}, "state": "disabled", "signing_secret": "0123456789abcdef0123"},
-		}, want: []fields{{"state": "active"}, {"state": "disabled"}}},
+			{"url": "https://hooks.example.com/a", "events": []string{"key.created", "key.revoked"}, "signing_secret": "0123456789abcdef0123", "secrets_version": "1"},
+			{"url": "https://hooks.example.com/b", "events": []string{"key.revoked"}, "state": "disabled", "signing_secret": "0123456789abcdef0123", "secrets_version": "1"},
+		}, want: []fields{{"state": "active"}, {"state": "disabled"}}, drift: fields{"url": "https://hooks.example.com/c"}},
 		{noun: "issuer", configs: []fields{
 			{"name": "login", "issuer": "https://login.example.com", "audiences": []string{"https://api.example.com"}, "jwks_url": "https://login.example.com/keys", "leeway": "30s", "required": fields{"tenant": []string{"a", "b"}, "admin": true}},
 			{"name": "login", "issuer": "https://login.example.com", "audiences": []string{"https://api.example.com"}, "jwks_url": "https://login.example.com/keys", "claims": fields{"owner": "sub"}},
-		}, want: []fields{{"leeway": "30s"}, {"forward_token": false}}},
+		}, want: []fields{{"leeway": "30s"}, {"forward_token": false}}, drift: fields{"claims": fields{"owner": "email"}}},
 		{noun: "account", configs: []fields{
 			{"name": "team", "plan": "starter", "secret_file": accountFile},
 			{"name": "team a", "plan": "platform", "secret_file": accountFile, "hosts": []string{"*.team.example.com"}},
-		}, want: []fields{{"state": "active"}, {"plan": "platform"}}, destroy: fields{"name": "team a", "plan": "platform", "state": "suspended"}},
+		}, want: []fields{{"state": "active"}, {"plan": "platform"}}, drift: fields{"name": "other"},
+			destroy: fields{"name": "team a", "plan": "platform", "state": "suspended", "secret_file": accountFile},
+			again:   fields{"name": "team a", "plan": "platform", "secret_file": accountFile + "2"}},
 	}
 }
 
@@ -264,23 +328,35 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	gatewayID, _ := c.block("gateway").apply(fields{"name": "a", "hostname": "a.example.com", "upstream_url": "http://127.0.0.1:9"})["gateway_id"].(string)
+	c.block("upstream").apply(fields{"gateway_id": gatewayID, "name": "taken", "targets": []fields{{"url": "http://127.0.0.1:9"}}})
 	for name, test := range map[string]struct {
 		noun   string
 		config fields
 		at     string
 		text   string
+		apply  bool // the server finds it, when the plan is applied
 	}{
-		"a part of a list":          {"plan", fields{"name": "free", "limits": []fields{{"name": "ok", "quota": "5/day"}, {"name": "bad", "quota": "5/eon"}}}, `AttributeName("limits").ElementKeyInt(1).AttributeName("quota")`, "100000/month"},
-		"a part of an object":       {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "cors": fields{"origins": []string{"nonsense"}}}, `AttributeName("cors")`, ""},
-		"a name that is taken":      {"gateway", fields{"name": "b", "hostname": "a.example.com", "upstream_url": "http://127.0.0.1:9"}, `AttributeName("hostname")`, ""},
-		"an imported key":           {"key", fields{"name": "b", "scope": "everything", "key": "an-existing-key-of-ours-0001"}, `AttributeName("scope")`, "read"},
-		"no secret":                 {"key", fields{"name": "b", "scope": "read"}, `AttributeName("secret_file")`, "Give it in key"},
-		"two secrets":               {"key", fields{"name": "b", "scope": "read", "key": "an-existing-key-of-ours-0001", "secret_file": filepath.Join(dir, "new")}, `AttributeName("secret_file")`, "remove secret_file"},
-		"no secret of an account":   {"account", fields{"name": "b", "plan": "starter"}, `AttributeName("secret_file")`, "gets it"},
-		"a file that exists":        {"key", fields{"name": "b", "scope": "read", "secret_file": existing}, `AttributeName("secret_file")`, "not overwritten"},
-		"a missing directory":       {"key", fields{"name": "b", "scope": "read", "secret_file": filepath.Join(dir, "a", "b")}, `AttributeName("secret_file")`, "Nothing was created"},
-		"an upstream that exists":   {"upstream", fields{"gateway_id": gatewayID, "name": "default", "targets": []fields{{"url": "http://127.0.0.1:9"}}}, "", gatewayID + "/default"},
-		"a gateway that is missing": {"route", fields{"gateway_id": "gw_00000000000000000000000000", "path": "/a", "methods": []string{"GET"}}, "", "gateway"},
+		"a part of a list":           {"plan", fields{"name": "free", "limits": []fields{{"name": "ok", "quota": "5/day"}, {"name": "bad", "quota": "5/eon"}}}, `AttributeName("limits").ElementKeyInt(1).AttributeName("quota")`, "100000/month", false},
+		"a choice":                   {"plan", fields{"name": "free", "limits": []fields{{"name": "ok", "quota": "5/day", "overage": "maybe"}}}, `AttributeName("limits").ElementKeyInt(0).AttributeName("overage")`, "refuse or allow", false},
+		"a rate":                     {"route", fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{"GET"}, "rate_limit": fields{"sustained": "5/week"}}, `AttributeName("rate_limit").AttributeName("sustained")`, "rate_limit.sustained must be a rate such as 600/min", false},
+		"a duration":                 {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "timeout": "30"}, `AttributeName("timeout")`, "30s", false},
+		"a network":                  {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "allow_ips": []string{"10.0.0.0/8", "10.0.0.1/8"}}, `AttributeName("allow_ips").ElementKeyInt(1)`, "203.0.113.0/24", false},
+		"too few":                    {"route", fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{}}, `AttributeName("methods")`, "at least 1 elements", false},
+		"too large":                  {"plan", fields{"name": "free", "anchor_day": 29}, `AttributeName("anchor_day")`, "at most 28", false},
+		"too long":                   {"plan", fields{"name": strings.Repeat("a", 65)}, `AttributeName("name")`, "at most 64 characters", false},
+		"no address":                 {"gateway", fields{"name": "b"}, `AttributeName("upstream_url")`, "required for a new keygate_gateway", false},
+		"no targets":                 {"upstream", fields{"gateway_id": gatewayID, "name": "blue"}, `AttributeName("targets")`, "required for a new keygate_upstream", false},
+		"what only the server knows": {"plan", fields{"name": "not a name"}, `AttributeName("name")`, "a-z", true},
+		"a part of an object":        {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "cors": fields{"origins": []string{"nonsense"}}}, `AttributeName("cors")`, "", true},
+		"a name that is taken":       {"gateway", fields{"name": "b", "hostname": "a.example.com", "upstream_url": "http://127.0.0.1:9"}, `AttributeName("hostname")`, "", true},
+		"an imported key":            {"key", fields{"name": "b", "scope": "everything", "key": "an-existing-key-of-ours-0001"}, `AttributeName("scope")`, "read", true},
+		"no secret":                  {"key", fields{"name": "b", "scope": "read"}, `AttributeName("secret_file")`, "Give it in key", false},
+		"two secrets":                {"key", fields{"name": "b", "scope": "read", "key": "an-existing-key-of-ours-0001", "secret_file": filepath.Join(dir, "new")}, `AttributeName("secret_file")`, "remove secret_file", false},
+		"no secret of an account":    {"account", fields{"name": "b", "plan": "starter"}, `AttributeName("secret_file")`, "gets it", false},
+		"a file that exists":         {"key", fields{"name": "b", "scope": "read", "secret_file": existing}, `AttributeName("secret_file")`, "not overwritten", false},
+		"a missing directory":        {"key", fields{"name": "b", "scope": "read", "secret_file": filepath.Join(dir, "a", "b")}, `AttributeName("secret_file")`, "Nothing was created", true},
+		"an upstream that exists":    {"upstream", fields{"gateway_id": gatewayID, "name": "taken", "targets": []fields{{"url": "http://127.0.0.1:9"}}}, "", gatewayID + "/taken", true},
+		"a gateway that is missing":  {"route", fields{"gateway_id": "gw_00000000000000000000000000", "path": "/a", "methods": []string{"GET"}}, "", "gateway", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := c.block(test.noun)
@@ -288,6 +364,9 @@ func TestErrors(t *testing.T) {
 			config := b.config(test.config)
 			res, planned := b.plan(config)
 			diags := res.Diagnostics
+			if failed(diags) == test.apply {
+				t.Errorf("the plan has %v, want an error only if the server need not be asked", diags)
+			}
 			if !failed(diags) {
 				diags = b.commit(config, res, planned)
 			}
@@ -365,6 +444,62 @@ func TestSecretMembers(t *testing.T) {
 	if got := names(); got != nil {
 		t.Errorf("the checks have the headers %v, want no checks", got)
 	}
+}
+
+// Guarantee: the secrets of an upstream follow it when its address changes, although neither they nor secrets_version have changed.
+// The API would remove them, or refuse the change.
+func TestSecretsFollow(t *testing.T) {
+	c := start(t)
+	const given = "Bearer 0123456789abcdefghij"
+	first, second := keygatetest.NewUpstream(t), keygatetest.NewUpstream(t)
+	gateway := c.block("gateway")
+	config := fields{"name": "orders", "hostname": "orders.example.com", "upstream_url": first.URL, "upstream_headers": fields{"Authorization": given}}
+	gatewayID, _ := gateway.apply(config)["gateway_id"].(string)
+	c.block("route").apply(fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{"GET"}, "auth": "none"})
+	config["upstream_url"] = second.URL
+	gateway.apply(config)
+	c.keys.Through("orders.example.com", "GET", "/a", "", "")
+	if requests := second.Requests(); len(requests) != 1 || requests[0].Header.Get("Authorization") != given {
+		t.Errorf("the upstream got %v, want a request with the header", requests)
+	}
+
+	pair := certificatetest.New(t, "client")
+	gateway = c.block("gateway")
+	config = fields{"name": "invoices", "upstream_url": "https://127.0.0.1:9", "upstream_client_certificate": string(pair.Cert), "upstream_client_key": string(pair.Key)}
+	gateway.apply(config)
+	config["upstream_url"] = "https://127.0.0.1:10"
+	if gateway.apply(config)["upstream_client_certificate"] == nil {
+		t.Error("the gateway has lost its client certificate")
+	}
+
+	upstream := c.block("upstream")
+	config = fields{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "https://127.0.0.1:9"}}, "headers": fields{"Authorization": given},
+		"client_certificate": string(pair.Cert), "client_key": string(pair.Key), "health": fields{"path": "/healthz", "headers": fields{"X-Check": given}}}
+	upstream.apply(config)
+	config["targets"] = []fields{{"url": "https://127.0.0.1:9"}, {"url": "https://127.0.0.1:10"}}
+	upstream.apply(config)
+	got, err := c.keys.Admin.Upstream(t.Context(), gatewayID, "blue")
+	if err != nil || len(got.Targets) != 2 || len(got.Headers) != 1 || got.ClientCertificate == nil || got.Health == nil || len(got.Health.Headers) != 1 {
+		t.Errorf("the upstream is %+v, %v, want two targets and all secrets", got, err)
+	}
+}
+
+// Guarantee: the upstream default, which comes with its gateway, can be configured without an import. What is not configured stays
+// as it was, and destroying it leaves it as it is.
+func TestDefaultUpstream(t *testing.T) {
+	c := start(t)
+	gateway := c.block("gateway")
+	config := fields{"name": "orders", "upstream_url": "http://127.0.0.1:9", "timeout": "20s"}
+	gatewayID, _ := gateway.apply(config)["gateway_id"].(string)
+	upstream := c.block("upstream")
+	upstream.apply(fields{"gateway_id": gatewayID, "name": "default", "targets": []fields{{"url": "http://127.0.0.1:9"}, {"url": "http://127.0.0.1:10"}}})
+	gateway.refresh()
+	gateway.settled(config)
+	upstream.destroy()
+	if got, err := c.keys.Admin.Upstream(t.Context(), gatewayID, "default"); err != nil || len(got.Targets) != 2 {
+		t.Errorf("the upstream is %+v, %v, want it as it was", got, err)
+	}
+	gateway.destroy()
 }
 
 // Guarantee: the provider takes its address and key from the environment, and says which of them it lacks.
