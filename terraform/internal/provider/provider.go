@@ -45,7 +45,7 @@ func (p *keygate) Schema(_ context.Context, _ provider.SchemaRequest, res *provi
 			},
 			"api_key": schema.StringAttribute{
 				Optional: true, Sensitive: true,
-				Description: "Account-level key with scope admin:write. Default: the environment variable " + keyVariable + ", which keeps it out of files.",
+				Description: "Account-level key with the scope admin, or smaller scopes for what is managed. Default: the environment variable " + keyVariable + ", which keeps it out of files.",
 			},
 		},
 	}
