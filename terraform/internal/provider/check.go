@@ -36,7 +36,7 @@ func (a *attribute) check(at path.Path, v tftypes.Value, diags *diag.Diagnostics
 		diags.AddAttributeError(at, "Not valid", at.String()+" "+fmt.Sprintf(format, args...)+".")
 	}
 	var err error
-	size, unit := new(big.Float), ""
+	size, unit := new(big.Float), "" // what is counted, in the plural
 	switch a.Type {
 	case "string":
 		var s string
@@ -52,23 +52,23 @@ func (a *attribute) check(at path.Path, v tftypes.Value, diags *diag.Diagnostics
 			return
 		}
 		size.SetInt64(int64(utf8.RuneCountInString(s)))
-		unit = " characters"
+		unit = "characters"
 	case "int", "number":
 		err = v.As(size)
 	case "list":
 		size, err = a.checkList(at, v, diags)
-		unit = " elements"
+		unit = "elements"
 	case "map", "object":
 		size, err = a.checkMembers(at, v, diags)
-		unit = " members"
+		unit = "members"
 	}
 	switch {
 	case err != nil:
 		bad("cannot be read: %v", err)
 	case a.Least != nil && size.Cmp(big.NewFloat(*a.Least)) < 0:
-		bad("must be at least %s%s", decimal(*a.Least), unit)
+		bad("must %s", bound("at least", *a.Least, unit))
 	case a.Most != nil && size.Cmp(big.NewFloat(*a.Most)) > 0:
-		bad("must be at most %s%s", decimal(*a.Most), unit)
+		bad("must %s", bound("at most", *a.Most, unit))
 	}
 }
 
@@ -141,5 +141,14 @@ func oneOf(choices []string) string {
 	return strings.Join(choices[:len(choices)-1], ", ") + " or " + choices[len(choices)-1]
 }
 
-// decimal writes a bound without an exponent.
-func decimal(f float64) string { return big.NewFloat(f).Text('f', -1) }
+// bound writes a bound of a number, or of how many there are of a unit.
+func bound(relation string, f float64, unit string) string {
+	number := big.NewFloat(f).Text('f', -1)
+	switch {
+	case unit == "":
+		return "be " + relation + " " + number
+	case f == 1:
+		unit = strings.TrimSuffix(unit, "s")
+	}
+	return "have " + relation + " " + number + " " + unit
+}

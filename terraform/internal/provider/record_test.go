@@ -341,9 +341,9 @@ func TestErrors(t *testing.T) {
 		"a rate":                     {"route", fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{"GET"}, "rate_limit": fields{"sustained": "5/week"}}, `AttributeName("rate_limit").AttributeName("sustained")`, "rate_limit.sustained must be a rate such as 600/min", false},
 		"a duration":                 {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "timeout": "30"}, `AttributeName("timeout")`, "30s", false},
 		"a network":                  {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "allow_ips": []string{"10.0.0.0/8", "10.0.0.1/8"}}, `AttributeName("allow_ips").ElementKeyInt(1)`, "203.0.113.0/24", false},
-		"too few":                    {"route", fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{}}, `AttributeName("methods")`, "at least 1 elements", false},
-		"too large":                  {"plan", fields{"name": "free", "anchor_day": 29}, `AttributeName("anchor_day")`, "at most 28", false},
-		"too long":                   {"plan", fields{"name": strings.Repeat("a", 65)}, `AttributeName("name")`, "at most 64 characters", false},
+		"too few":                    {"route", fields{"gateway_id": gatewayID, "path": "/a", "methods": []string{}}, `AttributeName("methods")`, "methods must have at least 1 element.", false},
+		"too large":                  {"plan", fields{"name": "free", "anchor_day": 29}, `AttributeName("anchor_day")`, "anchor_day must be at most 28.", false},
+		"too long":                   {"plan", fields{"name": strings.Repeat("a", 65)}, `AttributeName("name")`, "must have at most 64 characters", false},
 		"no address":                 {"gateway", fields{"name": "b"}, `AttributeName("upstream_url")`, "required for a new keygate_gateway", false},
 		"no targets":                 {"upstream", fields{"gateway_id": gatewayID, "name": "blue"}, `AttributeName("targets")`, "required for a new keygate_upstream", false},
 		"what only the server knows": {"plan", fields{"name": "not a name"}, `AttributeName("name")`, "a-z", true},
@@ -387,6 +387,49 @@ func TestErrors(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "new")); !os.IsNotExist(err) {
 		t.Errorf("a file was left behind: %v", err)
+	}
+}
+
+// Guarantee: no error has a secret that was given, whoever finds it wrong.
+func TestErrorsHaveNoSecret(t *testing.T) {
+	c := start(t)
+	const secret = "not-to-be-told"
+	gatewayID := c.block("gateway").apply(fields{"name": "a", "upstream_url": "http://127.0.0.1:9"})["gateway_id"]
+	pair := certificatetest.New(t, "client")
+	for name, test := range map[string]struct {
+		noun   string
+		config fields
+	}{
+		"a key that is too short":        {"key", fields{"name": "b", "scope": "read", "key": secret}},
+		"a key with a space":             {"key", fields{"name": "b", "scope": "read", "key": secret + " and much more of it"}},
+		"a key that is too long":         {"key", fields{"name": "b", "scope": "read", "key": strings.Repeat(secret, 100)}},
+		"a signing secret too short":     {"webhook", fields{"url": "https://hooks.example.com", "events": []string{"key.created"}, "signing_secret": secret}},
+		"a signing secret too long":      {"webhook", fields{"url": "https://hooks.example.com", "events": []string{"key.created"}, "signing_secret": strings.Repeat(secret, 100)}},
+		"a value of a header":            {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "upstream_headers": fields{"Authorization": secret + "\n"}}},
+		"a header that is not allowed":   {"gateway", fields{"name": "b", "upstream_url": "http://127.0.0.1:9", "upstream_headers": fields{"Host": secret}}},
+		"a private key":                  {"gateway", fields{"name": "b", "upstream_url": "https://127.0.0.1:9", "upstream_client_certificate": string(pair.Cert), "upstream_client_key": secret}},
+		"a private key of an upstream":   {"upstream", fields{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "https://127.0.0.1:9"}}, "client_certificate": string(pair.Cert), "client_key": secret}},
+		"a value of a header of checks":  {"upstream", fields{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "https://127.0.0.1:9"}}, "health": fields{"path": "/", "headers": fields{"X-A": secret + "\n"}}}},
+		"a header of an upstream, twice": {"upstream", fields{"gateway_id": gatewayID, "name": "blue", "targets": []fields{{"url": "https://127.0.0.1:9"}}, "headers": fields{"X-A": secret, "x-a": secret}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := c.block(test.noun)
+			b.core = &core{t, c.keys, c.server}
+			config := b.config(test.config)
+			res, planned := b.plan(config)
+			diags := res.Diagnostics
+			if !failed(diags) {
+				diags = b.commit(config, res, planned)
+			}
+			if !failed(diags) {
+				t.Error("there is no error")
+			}
+			for _, d := range diags {
+				if strings.Contains(d.Summary+d.Detail, secret) {
+					t.Errorf("the secret is in %s: %s", d.Summary, d.Detail)
+				}
+			}
+		})
 	}
 }
 
@@ -509,11 +552,12 @@ func TestProviderSettings(t *testing.T) {
 	c := &core{t: t, server: providerserver.NewProtocol6(New("test")())()}
 	object := tftypes.Object{AttributeTypes: map[string]tftypes.Type{"url": tftypes.String, "api_key": tftypes.String}}
 	for want, config := range map[string]map[string]any{
-		"KEYGATE_API_KEY":       {"url": nil, "api_key": nil},
-		"is not a valid server": {"url": "nonsense", "api_key": "kga_1"},
-		"known only after":      {"url": tftypes.UnknownValue, "api_key": "kga_1"},
-		"not allowed in a key":  {"url": nil, "api_key": "a b"},
-		"":                      {"url": nil, "api_key": "kga_1"},
+		"KEYGATE_API_KEY":               {"url": nil, "api_key": nil},
+		"is not a valid server":         {"url": "nonsense", "api_key": "kga_1"},
+		"known only after":              {"url": tftypes.UnknownValue, "api_key": "kga_1"},
+		"not allowed in a key":          {"url": nil, "api_key": "kga_secret b"},
+		"is not a valid server address": {"url": "http://me:secret@127.0.0.1:9", "api_key": "kga_1"},
+		"":                              {"url": nil, "api_key": "kga_1"},
 	} {
 		values := map[string]tftypes.Value{}
 		for name, v := range config {
@@ -525,6 +569,11 @@ func TestProviderSettings(t *testing.T) {
 		}
 		if len(res.Diagnostics) > 1 || (want == "") != (len(res.Diagnostics) == 0) || want != "" && !strings.Contains(res.Diagnostics[0].Detail, want) {
 			t.Errorf("%v: got %v, want an error with %q", config, res.Diagnostics, want)
+		}
+		for _, d := range res.Diagnostics {
+			if strings.Contains(d.Summary+d.Detail, "secret") {
+				t.Errorf("a secret is in %s: %s", d.Summary, d.Detail)
+			}
 		}
 	}
 }
