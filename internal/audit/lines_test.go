@@ -140,7 +140,7 @@ func checkRows(t *rapid.T, text string, v *View) {
 		}
 		want := PlainCell(r.Path)
 		want = strings.ReplaceAll(want, "\r\n", "\n") // the reader does that
-		if len(row) != 18 || row[17] != PlainCell(r.Subject) || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != want || row[9] != r.RequestID {
+		if len(row) != 21 || row[17] != PlainCell(r.Subject) || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != want || row[9] != r.RequestID {
 			t.Fatalf("got %q, want the path %q of %+v", row, want, r)
 		}
 	}

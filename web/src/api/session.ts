@@ -1,4 +1,4 @@
-import { useSyncExternalStore } from 'react';
+import { useMemo, useSyncExternalStore } from 'react';
 import { type Answer, api, base, listen, type Schemas, setSignedOut } from './client';
 import { queries, useRecord } from './hooks';
 
@@ -13,6 +13,12 @@ interface State {
 // Where the browser keeps the account of a session that may be open. Without it, the page asks for a key at once: a
 // call would be refused, and be recorded in the audit log. The session itself is in a cookie that no script can read.
 const mark = 'keygate-session';
+
+// A sign-in through the identity provider ends on a page with this fragment. Its cookie is there, but no mark yet.
+if (location.hash === '#signed-in') {
+  localStorage.setItem(mark, 'signed-in');
+  history.replaceState(history.state, '', location.pathname + location.search);
+}
 
 let state: State = { ended: localStorage.getItem(mark) === null, unreachable: false };
 setSignedOut(state.ended);
@@ -93,10 +99,25 @@ export async function signOut(): Promise<void> {
   queries.clear();
 }
 
-// useAccount returns the account and key of the session.
+const scopes = { viewer: 'read', editor: 'write', admin: 'admin' };
+
+// credential returns the key of the session or, for that of a user, what stands for it: the name and the scope of the role.
+export function credential(of: Pick<Schemas['CallingAccount'], 'key' | 'user'>): NonNullable<Schemas['AccountKey']> {
+  if (of.key) return of.key;
+  const { user } = of;
+  return { key_id: user?.user_id ?? '', name: user?.name ?? user?.email ?? user?.subject ?? '', scope: user ? scopes[user.role] : '' };
+}
+
+// useAccount returns the account of the session, with its key or what stands for it.
 export function useAccount() {
   const { ended } = useConnection();
-  return useRecord('/v1/account', {}, { staleTime: 30_000, enabled: !ended }).data?.data;
+  const account = useRecord('/v1/account', {}, { staleTime: 30_000, enabled: !ended }).data?.data;
+  return useMemo(() => account && { ...account, key: credential(account) }, [account]);
+}
+
+// useProvider returns the name of the identity provider, if users sign in through one.
+export function useProvider(): string | null {
+  return useRecord('/v1/session/sso/provider', {}, { staleTime: Number.POSITIVE_INFINITY }).data?.data.name ?? null;
 }
 
 export type Word = 'read' | 'write' | 'admin';

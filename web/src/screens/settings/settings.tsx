@@ -75,9 +75,13 @@ export default function SettingsPage() {
               rows={[
                 [
                   'Signed in with',
-                  <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
-                    {account.key.name}
-                  </Link>,
+                  account.user ? (
+                    account.key.name
+                  ) : (
+                    <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
+                      {account.key.name}
+                    </Link>
+                  ),
                 ],
                 [
                   'Scope',
