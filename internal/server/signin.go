@@ -33,11 +33,17 @@ func (s *Server) buildSSO(box *secret.Box) (*sso.Provider, error) {
 	}
 	p, err := sso.New(sso.Config{
 		Issuer: c.Issuer, CA: ca, ClientID: c.ClientID, ClientSecret: clientSecret, Scopes: c.Scopes, RolesClaim: c.RolesClaim, RoleMap: c.RoleMap,
-		RedirectURL: settings.AdminOrigin(s.AdminAddr()) + strings.TrimSuffix(settings.AdminBasePath, "/") + "/v1/session/sso/callback",
+		RedirectURL: redirectURI(settings, s.AdminAddr()),
 		Source:      provider.NewClient(provider.ClientConfig{Guard: s.guard, Resolver: s.cfg.Resolver}), Sealer: box, Random: rand.Reader, Now: s.clock.WallTime, Log: s.log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--sso-issuer: %w", err)
 	}
 	return p, nil
+}
+
+// redirectURI returns the URL to which the identity provider sends browsers back. addr is the address of the listener of the
+// management API.
+func redirectURI(c *config.Config, addr string) string {
+	return c.AdminOrigin(addr) + strings.TrimSuffix(c.AdminBasePath, "/") + "/v1/session/sso/callback"
 }

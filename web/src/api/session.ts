@@ -115,30 +115,39 @@ export function useAccount() {
   return useMemo(() => account && { ...account, key: credential(account) }, [account]);
 }
 
-// useProvider returns the name of the identity provider, if users sign in through one.
-export function useProvider(): string | null {
-  return useRecord('/v1/session/sso/provider', {}, { staleTime: Number.POSITIVE_INFINITY }).data?.data.name ?? null;
+// useProvider returns the name of the identity provider through which users sign in, and why there is none. While that is not known,
+// provider is undefined.
+export function useProvider(): { provider: string | null | undefined; none: string | null } {
+  const query = useRecord('/v1/session/sso/provider', {}, { staleTime: Number.POSITIVE_INFINITY });
+  const provider = query.data?.data.name ?? (query.isPending ? undefined : null);
+  return { provider, none: provider === null ? 'The server has no --sso-issuer, so nobody can sign in by invitation.' : null };
 }
 
 export type Word = 'read' | 'write' | 'admin';
 const rank: Record<string, number> = { read: 1, write: 2, admin: 3 };
 
+const roleOf = { read: 'viewer', write: 'editor', admin: 'admin' };
+
 // refusal says why the scope of a key forbids an action under a path, such as "keys" or
-// "gateways/gw_1/routes", or returns null if it allows it. Contract, sections 3 and 4.2.
-export function refusal(scope: string, word: Word, path: string): string | null {
+// "gateways/gw_1/routes", or returns null if it allows it; the path "" is everything. A user has a role in place of a key. Contract,
+// sections 3 and 4.2.
+export function refusal(scope: string, word: Word, path: string, role?: string): string | null {
   const allowed = scope.split(' ').some((one) => {
     const [has, resource] = [one.split(':', 1)[0] ?? '', one.includes(':') ? one.slice(one.indexOf(':') + 1) : ''];
     if ((rank[has] ?? 0) < (rank[word] ?? 0)) return false;
     const clean = resource.replace(/^\/|\/$/g, '');
     return clean === '' || path === clean || path.startsWith(`${clean}/`);
   });
-  return allowed ? null : `Your key has the scope “${scope}”. This needs “${word}” or “${word}:${path.split('/')[0]}”.`;
+  if (allowed) return null;
+  if (role) return `You have the role “${role}”. This needs “${roleOf[word]}”.`;
+  if (path === '') return `Your key has the scope “${scope}”. This needs “${word}” without a resource.`;
+  return `Your key has the scope “${scope}”. This needs “${word}” or “${word}:${path.split('/')[0]}”.`;
 }
 
 // useRefusal is refusal for the key of the session; while the scope is not known, it is null.
 export function useRefusal(word: Word, path: string): string | null {
   const account = useAccount();
-  return account ? refusal(account.key.scope, word, path) : null;
+  return account ? refusal(account.key.scope, word, path, account.user?.role) : null;
 }
 
 // wordOf returns the greatest word of a scope. A key with it can only be issued by a key whose own scopes have that

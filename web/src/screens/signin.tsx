@@ -36,7 +36,7 @@ export function SignIn({ over }: { over?: boolean }) {
 
 function KeyForm() {
   const { unreachable } = useConnection();
-  const provider = useProvider();
+  const { provider } = useProvider();
   const [key, setKey] = useState('');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);

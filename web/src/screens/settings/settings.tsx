@@ -25,6 +25,7 @@ export default function SettingsPage() {
   const [choosing, setChoosing] = useState(false);
   const noAccount = useRefusal('write', 'account');
   const look = useTheme();
+  const ends = account?.user ? 'or after 2 hours without a call' : 'or with the key';
   return (
     <Page title="Settings">
       {failed !== null && <Failure error={failed} />}
@@ -76,7 +77,7 @@ export default function SettingsPage() {
                 [
                   'Signed in with',
                   account.user ? (
-                    account.key.name
+                    <bdi>{account.key.name}</bdi>
                   ) : (
                     <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
                       {account.key.name}
@@ -93,10 +94,10 @@ export default function SettingsPage() {
                   'Ends',
                   session.data ? (
                     <span key="e">
-                      <Time at={session.data.data.expires_at} />, or with the key
+                      <Time at={session.data.data.expires_at} />, {ends}
                     </span>
                   ) : (
-                    'After 12 hours, or with the key'
+                    `After 12 hours, ${ends}`
                   ),
                 ],
                 [
