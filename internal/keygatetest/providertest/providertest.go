@@ -9,12 +9,14 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"io"
 	"log"
 	"maps"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
 	"slices"
@@ -117,6 +119,17 @@ func (p *Provider) Rotate() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.signer = tokentest.New(seed)
+}
+
+// Browser returns a client that keeps cookies, trusts the provider, and goes where it is sent.
+func (p *Provider) Browser(t Test) *http.Client {
+	t.Helper()
+	roots := x509.NewCertPool()
+	jar, err := cookiejar.New(nil)
+	if !roots.AppendCertsFromPEM(p.CA) || err != nil {
+		t.Fatal("make a browser: ", err)
+	}
+	return &http.Client{Jar: jar, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}}
 }
 
 // Asked returns how many requests the token endpoint has had, and how many ID tokens it has given.
