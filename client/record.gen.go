@@ -4667,8 +4667,8 @@ type Session struct {
 	// SignOutURL After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page.
 	//
 	// Example: https://login.example.com/logout
-	SignOutURL *string `json:"sign_out_url,omitempty"`
-	User       *User   `json:"user"`
+	SignOutURL *string      `json:"sign_out_url,omitempty"`
+	User       *CallingUser `json:"user"`
 }
 
 // Setting is the schema Setting of the OpenAPI document.

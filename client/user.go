@@ -23,6 +23,9 @@ type User struct {
 	CreatedAt  time.Time  `json:"created_at"`
 }
 
+// CallingUser is the user of a session.
+type CallingUser = User
+
 // UserPatch is the body of UpdateUser. Fields without a Change are unchanged; none can be cleared.
 type UserPatch struct {
 	Role  Change[string] `json:"role,omitzero"`

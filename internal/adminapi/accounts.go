@@ -52,7 +52,7 @@ func (a *API) updateAccountDefaults(c *call, req updateAccountDefaultsRequest) (
 func ownAccountResponse(own *control.OwnAccount) response {
 	r := callingAccountRecord{AccountRecord: presentAccount(&own.Account), DefaultPlanID: optionalText(own.DefaultPlanID), DefaultPlan: optionalText(own.DefaultPlan)}
 	if own.User != nil {
-		r.User = new(presentUser(own.User))
+		r.User = presentCallingUser(own.User)
 	} else {
 		r.Key = &accountKeyRecord{KeyID: own.Key.ID, Name: own.Key.Name, Scope: own.Key.Scope.String()}
 	}

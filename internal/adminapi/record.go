@@ -158,10 +158,10 @@ type accountKeyRecord struct {
 }
 
 type sessionRecord struct {
-	AccountID string            `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
-	Key       *accountKeyRecord `json:"key" doc:"The key that the session was created with. The session has its present scope, and ends with it. null for the session of a user."`
-	User      *UserRecord       `json:"user" doc:"The user who has signed in. The session has its present role. null for the session of a key."`
-	ExpiresAt time.Time         `json:"expires_at" doc:"When the session ends. That of a user also ends after 2 hours without a call." example:"2026-07-01T21:00:00Z"`
+	AccountID string             `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
+	Key       *accountKeyRecord  `json:"key" doc:"The key that the session was created with. The session has its present scope, and ends with it. null for the session of a user."`
+	User      *callingUserRecord `json:"user" doc:"The user who has signed in. The session has its present role. null for the session of a key."`
+	ExpiresAt time.Time          `json:"expires_at" doc:"When the session ends. That of a user also ends after 2 hours without a call." example:"2026-07-01T21:00:00Z"`
 
 	SignOutURL *string `json:"sign_out_url,omitempty" doc:"After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page." example:"https://login.example.com/logout"`
 }

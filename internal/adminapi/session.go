@@ -118,7 +118,7 @@ func (a *API) deleteSession(c *call) (response, error) {
 // presentSession returns the record of the session of the calling key.
 func (c *call) presentSession(expiresAt time.Time) (sessionRecord, error) {
 	if u := c.principal.User; u != nil {
-		return sessionRecord{AccountID: c.actor.Account.ID, ExpiresAt: expiresAt, User: new(presentUser(u))}, nil
+		return sessionRecord{AccountID: c.actor.Account.ID, ExpiresAt: expiresAt, User: presentCallingUser(u)}, nil
 	}
 	k, err := c.api.cfg.Control.Key(c.ctx, &c.actor, c.actor.KeyID)
 	if err != nil {

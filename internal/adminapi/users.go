@@ -12,7 +12,6 @@ import (
 
 // UserRecord is a user. It is exported so that it can be embedded; see KeyRecord.
 type UserRecord struct {
-	_          struct{}   `nullable:"true"`
 	UserID     string     `json:"user_id" doc:"Identifier of the user." example:"usr_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	AccountID  string     `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
 	Issuer     string     `json:"issuer" doc:"URL of the identity provider. It and subject say who the user is." example:"https://login.example.com"`
@@ -24,6 +23,16 @@ type UserRecord struct {
 	Invited    bool       `json:"invited" doc:"Whether the user came by an invitation."`
 	LastSeenAt *time.Time `json:"last_seen_at" doc:"When the user made a call last, to the minute; null for never."`
 	CreatedAt  time.Time  `json:"created_at" doc:"When the user signed in first."`
+}
+
+// callingUserRecord is the user of a session.
+type callingUserRecord struct {
+	_ struct{} `nullable:"true"`
+	UserRecord
+}
+
+func presentCallingUser(u *user.User) *callingUserRecord {
+	return &callingUserRecord{UserRecord: presentUser(u)}
 }
 
 func presentUser(u *user.User) UserRecord {

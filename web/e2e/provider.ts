@@ -27,8 +27,10 @@ export class Provider {
       return join(dir, name);
     };
     return new Provider(child, lines, dir, told.issuer, [
-      ...['--sso-issuer', told.issuer, '--sso-client-id', told.client_id],
-      ...['--sso-client-secret-file', file('secret', told.client_secret), '--sso-ca', file('ca.pem', told.ca)],
+      `--sso-issuer=${told.issuer}`,
+      `--sso-client-id=${told.client_id}`,
+      `--sso-client-secret-file=${file('secret', told.client_secret)}`,
+      `--sso-ca=${file('ca.pem', told.ca)}`,
       ...more,
     ]);
   }

@@ -2588,8 +2588,62 @@ export interface components {
              */
             state: "active" | "suspended";
             /** @description The calling user; null for a call with a key. */
-            user: components["schemas"]["User"];
+            user: components["schemas"]["CallingUser"];
         };
+        CallingUser: {
+            /**
+             * @description Name at the last sign-in, for display; null if the provider did not say it.
+             * @example Ada Lovelace
+             */
+            name: string | null;
+            /**
+             * @description Identifier of the account.
+             * @example acct_01jz8y5c3te9b8r2m6q4v7x0ee
+             */
+            account_id: string;
+            /**
+             * Format: date-time
+             * @description When the user signed in first.
+             */
+            created_at: string;
+            /**
+             * @description Email at the last sign-in, for display; null if the provider did not say it.
+             * @example ada@example.com
+             */
+            email: string | null;
+            /** @description Whether the user came by an invitation. */
+            invited: boolean;
+            /**
+             * @description URL of the identity provider. It and subject say who the user is.
+             * @example https://login.example.com
+             */
+            issuer: string;
+            /**
+             * Format: date-time
+             * @description When the user made a call last, to the minute; null for never.
+             */
+            last_seen_at: string | null;
+            /**
+             * @description What the user may do: viewer has the scope read, editor write, admin admin.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+            /**
+             * @description State of the user. One that is suspended has no session and cannot sign in.
+             * @enum {string}
+             */
+            state: "active" | "suspended";
+            /**
+             * @description What the identity provider calls the user.
+             * @example 00u1a2b3c4
+             */
+            subject: string;
+            /**
+             * @description Identifier of the user.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            user_id: string;
+        } | null;
         Canary: {
             abort: components["schemas"]["CanaryAbort"];
             /**
@@ -7023,7 +7077,7 @@ export interface components {
              */
             sign_out_url?: string;
             /** @description The user who has signed in. The session has its present role. null for the session of a key. */
-            user: components["schemas"]["User"];
+            user: components["schemas"]["CallingUser"];
         };
         Setting: {
             /**
@@ -8993,7 +9047,7 @@ export interface components {
              * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             user_id: string;
-        } | null;
+        };
         UserEvent: {
             /**
              * @description Name of the user; null if it is not known.

@@ -77,7 +77,7 @@ export default function SettingsPage() {
                 [
                   'Signed in with',
                   account.user ? (
-                    <bdi>{account.key.name}</bdi>
+                    <bdi key="u">{account.key.name}</bdi>
                   ) : (
                     <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
                       {account.key.name}

@@ -3,7 +3,7 @@ import { SelectField } from '../../ui/form';
 import { Status } from '../../ui/basic';
 import { Tabs } from '../../ui/tabs';
 
-export type User = NonNullable<Schemas['User']>;
+export type User = Schemas['User'];
 export type Role = User['role'];
 
 // The roles, from the least to the most, with what each may do.
