@@ -213,6 +213,6 @@ func (a *API) failPage(w http.ResponseWriter, c *call, status int, content []byt
 	}
 	a.write(w, status, fmt.Appendf(nil, `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Not signed in</title></head>
-<body><h1>Not signed in</h1><p>%s.</p><p>Request: <code>%s</code></p><p><a href="%s">Back to Keygate</a></p></body></html>
+<body><main><h1>Not signed in</h1><p>%s.</p><p>Request: <code>%s</code></p><p><a href="%s">Back to Keygate</a></p></main></body></html>
 `, html.EscapeString(e.Message), html.EscapeString(c.requestID), html.EscapeString(home)))
 }

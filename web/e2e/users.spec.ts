@@ -51,7 +51,7 @@ test('a first sign-in, with a mapped role', async ({ page, keygate, provider }) 
   await page.goto(`${keygate.url}settings`);
   await expect(page.getByRole('main')).toContainText('Eve');
   await expect(page.getByRole('main')).toContainText('after 2 hours without a call');
-  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('main').getByRole('button', { name: 'Sign out' }).click();
   await expect(through(page)).toBeVisible();
   await page.reload();
   await expect(through(page)).toBeVisible();

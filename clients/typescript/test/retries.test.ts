@@ -126,7 +126,10 @@ test('an event without an end', async () => {
     };
     write();
   };
-  await assert.rejects(client.traffic.streamRequests().next(), (e) => e instanceof UnreachableError && /event of the stream is too long/.test(e.message));
+  await assert.rejects(
+    client.traffic.streamRequests().next(),
+    (e) => e instanceof UnreachableError && /event of the stream is too long/.test(e.message),
+  );
 });
 
 // Guarantee: what a caller gives is one segment of the path, or one value of the query.
