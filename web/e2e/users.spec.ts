@@ -131,7 +131,8 @@ test('an invitation is deleted', async ({ page, keygate, provider }) => {
 
 // Guarantee: a page that is open when its user is demoted shows what the new role may; when the user is suspended it asks to sign in,
 // and the provider's sign-in is refused until the user is resumed; a user who is deleted is gone.
-test('demotion, suspension and deletion under an open page', async ({ page, keygate, provider }) => {
+test('demotion, suspension and deletion under an open page', async ({ page, keygate, provider, watch }) => {
+  watch.allowed.add(403);
   const admin = await newBrowser(page);
   await provider.signsIn(ada);
   await enter(admin, keygate);
