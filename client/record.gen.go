@@ -1332,6 +1332,69 @@ func (e UsageEntryState) Valid() bool {
 	}
 }
 
+// Values of UserEventRole.
+const (
+	UserEventRoleAdmin  UserEventRole = "admin"
+	UserEventRoleEditor UserEventRole = "editor"
+	UserEventRoleViewer UserEventRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserEventRole) Valid() bool {
+	switch e {
+	case UserEventRoleAdmin:
+		return true
+	case UserEventRoleEditor:
+		return true
+	case UserEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserRoleEventPreviousRole.
+const (
+	UserRoleEventPreviousRoleAdmin  UserRoleEventPreviousRole = "admin"
+	UserRoleEventPreviousRoleEditor UserRoleEventPreviousRole = "editor"
+	UserRoleEventPreviousRoleViewer UserRoleEventPreviousRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserRoleEventPreviousRole) Valid() bool {
+	switch e {
+	case UserRoleEventPreviousRoleAdmin:
+		return true
+	case UserRoleEventPreviousRoleEditor:
+		return true
+	case UserRoleEventPreviousRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserRoleEventRole.
+const (
+	UserRoleEventRoleAdmin  UserRoleEventRole = "admin"
+	UserRoleEventRoleEditor UserRoleEventRole = "editor"
+	UserRoleEventRoleViewer UserRoleEventRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserRoleEventRole) Valid() bool {
+	switch e {
+	case UserRoleEventRoleAdmin:
+		return true
+	case UserRoleEventRoleEditor:
+		return true
+	case UserRoleEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of VerificationCode.
 const (
 	VerificationCodeKeyExpired        VerificationCode = "key_expired"
@@ -4604,11 +4667,17 @@ type Session struct {
 	// Example: acct_01jz8y5c3te9b8r2m6q4v7x0ee
 	AccountID string `json:"account_id"`
 
-	// ExpiresAt When the session ends.
+	// ExpiresAt When the session ends. That of a user also ends after 2 hours without a call.
 	//
 	// Example: 2026-07-01T21:00:00Z
-	ExpiresAt time.Time  `json:"expires_at"`
-	Key       AccountKey `json:"key"`
+	ExpiresAt time.Time   `json:"expires_at"`
+	Key       *AccountKey `json:"key"`
+
+	// SignOutURL After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page.
+	//
+	// Example: https://login.example.com/logout
+	SignOutURL *string      `json:"sign_out_url,omitempty"`
+	User       *CallingUser `json:"user"`
 }
 
 // Setting is the schema Setting of the OpenAPI document.
@@ -4657,6 +4726,19 @@ type Settings struct {
 	//
 	// Example: v0.1.0
 	Version string `json:"version"`
+}
+
+// SignInProvider is the schema SignInProvider of the OpenAPI document.
+type SignInProvider struct {
+	// Name Name of the identity provider: the host of its URL; null if users do not sign in through one.
+	//
+	// Example: login.example.com
+	Name *string `json:"name"`
+
+	// RedirectURI Redirect URI of Keygate, which has to be registered at the provider; null without one.
+	//
+	// Example: https://keygate.example.com/v1/session/sso/callback
+	RedirectURI *string `json:"redirect_uri"`
 }
 
 // SimulatedKey is the schema SimulatedKey of the OpenAPI document.
@@ -5817,6 +5899,60 @@ type UsageFinalizedEvent struct {
 	// Example: 312
 	Records int64 `json:"records"`
 }
+
+// UserEvent is the schema UserEvent of the OpenAPI document.
+type UserEvent struct {
+	// Email Email of the user; null if it is not known.
+	//
+	// Example: ada@example.com
+	Email *string `json:"email"`
+
+	// Name Name of the user; null if it is not known.
+	//
+	// Example: Ada Lovelace
+	Name *string `json:"name"`
+
+	// Role of the user.
+	Role UserEventRole `json:"role"`
+
+	// UserID Identifier of the user.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserEventRole is an enumerated string; see its constants.
+type UserEventRole string
+
+// UserRoleEvent is the schema UserRoleEvent of the OpenAPI document.
+type UserRoleEvent struct {
+	// Email Email of the user; null if it is not known.
+	//
+	// Example: ada@example.com
+	Email *string `json:"email"`
+
+	// Name Name of the user; null if it is not known.
+	//
+	// Example: Ada Lovelace
+	Name *string `json:"name"`
+
+	// Role that it had before.
+	PreviousRole UserRoleEventPreviousRole `json:"previous_role"`
+
+	// Role that the user has now.
+	Role UserRoleEventRole `json:"role"`
+
+	// UserID Identifier of the user.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserRoleEventPreviousRole is an enumerated string; see its constants.
+type UserRoleEventPreviousRole string
+
+// UserRoleEventRole is an enumerated string; see its constants.
+type UserRoleEventRole string
 
 // Verification is the schema Verification of the OpenAPI document.
 type Verification struct {
