@@ -224,7 +224,13 @@ test('users in both themes and at three widths', async ({ page, keygate, provide
   test.setTimeout(900_000);
   const long = 'x'.repeat(200);
   const other = await newBrowser(page);
-  await provider.signsIn({ sub: long, email: `${'y'.repeat(60)}@${'z'.repeat(60)}.example.com`, email_verified: true, name: long, groups: ['dev'] });
+  await provider.signsIn({
+    sub: long,
+    email: `${'y'.repeat(60)}@${'z'.repeat(60)}.example.com`,
+    email_verified: true,
+    name: long,
+    groups: ['dev'],
+  });
   await enter(other, keygate);
   await other.context().close();
   await keygate.call('POST', '/v1/users/invitations', { email: `${'y'.repeat(60)}@${'z'.repeat(60)}.example.com`, role: 'editor' });
