@@ -15583,6 +15583,10 @@ export interface operations {
             };
             header?: never;
             path: {
+                /**
+                 * @description Identifier of the invitation.
+                 * @example inv_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -15620,6 +15624,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 user_id: string;
             };
             cookie?: never;
@@ -15665,6 +15673,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 user_id: string;
             };
             cookie?: never;
@@ -15714,6 +15726,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 user_id: string;
             };
             cookie?: never;
