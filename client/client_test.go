@@ -261,11 +261,13 @@ func TestPatchEncodesChanges(t *testing.T) {
 	}
 }
 
-// Guarantee: New refuses an invalid address and an invalid key.
+// Guarantee: New refuses an invalid address and an invalid key, and no error has a password.
 func TestNewRefusesInvalidConfig(t *testing.T) {
-	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://x?y", "http://x#y", "http://[::1"} {
+	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://user:secret@x", "user:secret@x", "http://x?y", "http://x#y", "http://[::1"} {
 		if _, err := client.New(client.Config{URL: bad}); err == nil {
 			t.Errorf("New accepted URL %q", bad)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error has the password: %v", err)
 		}
 	}
 	if _, err := client.New(client.Config{URL: "http://x", Key: "a\nb"}); err == nil {
@@ -358,6 +360,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	// The calls of browsers, of Git servers and of tools.
 	for _, one := range []client.Request{
 		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
+		{Method: http.MethodGet, Path: "/v1/session/sso"}, {Method: http.MethodGet, Path: "/v1/session/sso/callback"}, {Method: http.MethodGet, Path: "/v1/session/sso/provider"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
 		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
 	} {
@@ -529,6 +532,17 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 	discard(c.UpdateIssuer(ctx, "{issuer_id}", client.IssuerPatch{}))
 	discard(c.RefreshIssuer(ctx, "{issuer_id}"))
 	discard(c.DeleteIssuer(ctx, "{issuer_id}"))
+	for range c.Users(ctx, client.UserFilter{}) {
+		break
+	}
+	for range c.Invitations(ctx, client.ListOptions{}) {
+		break
+	}
+	discard(c.User(ctx, "{user_id}"))
+	discard(c.UpdateUser(ctx, "{user_id}", client.UserPatch{}))
+	discard(c.DeleteUser(ctx, "{user_id}"))
+	discard(c.Invite(ctx, client.InvitationRequest{}))
+	discard(c.DeleteInvitation(ctx, "{invitation_id}"))
 	for range c.Denials(ctx, "{issuer_id}", client.DenialFilter{}) {
 		break
 	}

@@ -981,7 +981,9 @@ const (
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
 	RouteEffectChangesRedirect        RouteEffectChanges = "redirect"
 	RouteEffectChangesRemoved         RouteEffectChanges = "removed"
+	RouteEffectChangesRequestHeaders  RouteEffectChanges = "request_headers"
 	RouteEffectChangesRespond         RouteEffectChanges = "respond"
+	RouteEffectChangesResponseHeaders RouteEffectChanges = "response_headers"
 	RouteEffectChangesSplit           RouteEffectChanges = "split"
 	RouteEffectChangesStripPrefix     RouteEffectChanges = "strip_prefix"
 	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
@@ -1010,7 +1012,11 @@ func (e RouteEffectChanges) Valid() bool {
 		return true
 	case RouteEffectChangesRemoved:
 		return true
+	case RouteEffectChangesRequestHeaders:
+		return true
 	case RouteEffectChangesRespond:
+		return true
+	case RouteEffectChangesResponseHeaders:
 		return true
 	case RouteEffectChangesSplit:
 		return true
@@ -1320,6 +1326,69 @@ func (e UsageEntryState) Valid() bool {
 	case UsageEntryStateFinal:
 		return true
 	case UsageEntryStateOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserEventRole.
+const (
+	UserEventRoleAdmin  UserEventRole = "admin"
+	UserEventRoleEditor UserEventRole = "editor"
+	UserEventRoleViewer UserEventRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserEventRole) Valid() bool {
+	switch e {
+	case UserEventRoleAdmin:
+		return true
+	case UserEventRoleEditor:
+		return true
+	case UserEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserRoleEventPreviousRole.
+const (
+	UserRoleEventPreviousRoleAdmin  UserRoleEventPreviousRole = "admin"
+	UserRoleEventPreviousRoleEditor UserRoleEventPreviousRole = "editor"
+	UserRoleEventPreviousRoleViewer UserRoleEventPreviousRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserRoleEventPreviousRole) Valid() bool {
+	switch e {
+	case UserRoleEventPreviousRoleAdmin:
+		return true
+	case UserRoleEventPreviousRoleEditor:
+		return true
+	case UserRoleEventPreviousRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserRoleEventRole.
+const (
+	UserRoleEventRoleAdmin  UserRoleEventRole = "admin"
+	UserRoleEventRoleEditor UserRoleEventRole = "editor"
+	UserRoleEventRoleViewer UserRoleEventRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserRoleEventRole) Valid() bool {
+	switch e {
+	case UserRoleEventRoleAdmin:
+		return true
+	case UserRoleEventRoleEditor:
+		return true
+	case UserRoleEventRoleViewer:
 		return true
 	default:
 		return false
@@ -4508,7 +4577,7 @@ type RouteChange struct {
 
 // RouteEffect is the schema RouteEffect of the OpenAPI document.
 type RouteEffect struct {
-	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes.
+	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, no addresses, and no keys of requests to public routes.
 	//
 	// Example: false
 	AtMost bool `json:"at_most"`
@@ -4520,7 +4589,10 @@ type RouteEffect struct {
 	// requests in flight (what it refuses is not counted), upstream for another upstream,
 	// split for another split of the route or of the gateway, strip_prefix, redirect or
 	// respond for another one of the route, allow_ips or deny_ips for another list of the
-	// route (what it refuses is not counted), global_rate_limit for another global limit.
+	// route or of the gateway, if some address comes to be refused or allowed (which
+	// addresses requests came from is not counted, so that all count as refused, and
+	// at_most is set), request_headers or response_headers for other rules for headers of
+	// the route or of the gateway, global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.
@@ -4595,11 +4667,17 @@ type Session struct {
 	// Example: acct_01jz8y5c3te9b8r2m6q4v7x0ee
 	AccountID string `json:"account_id"`
 
-	// ExpiresAt When the session ends.
+	// ExpiresAt When the session ends. That of a user also ends after 2 hours without a call.
 	//
 	// Example: 2026-07-01T21:00:00Z
-	ExpiresAt time.Time  `json:"expires_at"`
-	Key       AccountKey `json:"key"`
+	ExpiresAt time.Time   `json:"expires_at"`
+	Key       *AccountKey `json:"key"`
+
+	// SignOutURL After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page.
+	//
+	// Example: https://login.example.com/logout
+	SignOutURL *string      `json:"sign_out_url,omitempty"`
+	User       *CallingUser `json:"user"`
 }
 
 // Setting is the schema Setting of the OpenAPI document.
@@ -4648,6 +4726,19 @@ type Settings struct {
 	//
 	// Example: v0.1.0
 	Version string `json:"version"`
+}
+
+// SignInProvider is the schema SignInProvider of the OpenAPI document.
+type SignInProvider struct {
+	// Name Name of the identity provider: the host of its URL; null if users do not sign in through one.
+	//
+	// Example: login.example.com
+	Name *string `json:"name"`
+
+	// RedirectURI Redirect URI of Keygate, which has to be registered at the provider; null without one.
+	//
+	// Example: https://keygate.example.com/v1/session/sso/callback
+	RedirectURI *string `json:"redirect_uri"`
 }
 
 // SimulatedKey is the schema SimulatedKey of the OpenAPI document.
@@ -5808,6 +5899,60 @@ type UsageFinalizedEvent struct {
 	// Example: 312
 	Records int64 `json:"records"`
 }
+
+// UserEvent is the schema UserEvent of the OpenAPI document.
+type UserEvent struct {
+	// Email Email of the user; null if it is not known.
+	//
+	// Example: ada@example.com
+	Email *string `json:"email"`
+
+	// Name Name of the user; null if it is not known.
+	//
+	// Example: Ada Lovelace
+	Name *string `json:"name"`
+
+	// Role of the user.
+	Role UserEventRole `json:"role"`
+
+	// UserID Identifier of the user.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserEventRole is an enumerated string; see its constants.
+type UserEventRole string
+
+// UserRoleEvent is the schema UserRoleEvent of the OpenAPI document.
+type UserRoleEvent struct {
+	// Email Email of the user; null if it is not known.
+	//
+	// Example: ada@example.com
+	Email *string `json:"email"`
+
+	// Name Name of the user; null if it is not known.
+	//
+	// Example: Ada Lovelace
+	Name *string `json:"name"`
+
+	// Role that it had before.
+	PreviousRole UserRoleEventPreviousRole `json:"previous_role"`
+
+	// Role that the user has now.
+	Role UserRoleEventRole `json:"role"`
+
+	// UserID Identifier of the user.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserRoleEventPreviousRole is an enumerated string; see its constants.
+type UserRoleEventPreviousRole string
+
+// UserRoleEventRole is an enumerated string; see its constants.
+type UserRoleEventRole string
 
 // Verification is the schema Verification of the OpenAPI document.
 type Verification struct {

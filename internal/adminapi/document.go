@@ -109,6 +109,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Owners", Description: "The customers or teams that keys belong to."},
 			{Name: "Usage records", Description: "How many units of each meter each key has used in each hour, for billing."},
 			{Name: "Issuers", Description: "Who signs the tokens that gateways take beside their keys."},
+			{Name: "Users", Description: "People who sign in through an identity provider, and invitations."},
 			{Name: "Plans", Description: "Named sets of limits that many keys or owners share."},
 			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},
 			{Name: "Webhook deliveries", Description: "Deliveries of events to your endpoints, with each attempt and its response."},

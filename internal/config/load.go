@@ -140,6 +140,9 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.pairFiles(); err != nil {
 		return nil, err
 	}
+	if err := c.checkSSO(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 

@@ -69,6 +69,8 @@ type Config struct {
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer
+	// SignIn says who may sign in as a user. Nil means nobody.
+	SignIn *SignInPolicy
 	// Issuers fetches the keys of issuers. If it is nil, this process fetches none.
 	Issuers IssuerFetcher
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means

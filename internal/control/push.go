@@ -454,6 +454,9 @@ func (p *pushChange) revision() *gateway.Revision {
 // authorOf returns the author of a push that comes from no commit: the owner of the calling key, or the
 // key's name.
 func authorOf(ctx context.Context, tx KeyReader, actor *Actor) (string, error) {
+	if actor.Kind == UserActor {
+		return cmp.Or(actor.User.Email, actor.User.Label()), nil
+	}
 	if actor.Kind != KeyActor {
 		return "", nil
 	}

@@ -57,6 +57,7 @@ type ReadTx interface {
 	PlanReader
 	IssuerReader
 	SessionReader
+	UserReader
 	WebhookReader
 	EventReader
 	DeliveryReader
@@ -83,6 +84,7 @@ type Tx interface {
 	PlanStore
 	IssuerStore
 	SessionStore
+	UserStore
 	WebhookStore
 	EventStore
 	DeliveryStore
