@@ -15601,6 +15601,10 @@ export interface operations {
             };
             header?: never;
             path: {
+                /**
+                 * @description Identifier of the invitation.
+                 * @example inv_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 invitation_id: string;
             };
             cookie?: never;
@@ -15638,6 +15642,10 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 user_id: string;
             };
             cookie?: never;
@@ -15683,6 +15691,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 user_id: string;
             };
             cookie?: never;
@@ -15732,6 +15744,10 @@ export interface operations {
                 "If-Match"?: string;
             };
             path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 user_id: string;
             };
             cookie?: never;
