@@ -78,7 +78,7 @@ export default function Keys() {
     },
     {
       title: 'Owner',
-      className: 'max-w-32 2xl:max-w-56 hidden @4xl:table-cell',
+      className: 'w-40 max-w-40 min-w-40 2xl:w-56 2xl:max-w-56 2xl:min-w-56 hidden @4xl:table-cell',
       cell: (k) =>
         k.owner && k.owner_id ? (
           <Link to="/owners/$ownerId" params={{ ownerId: k.owner_id }} className="link block wrap-anywhere">

@@ -20,7 +20,7 @@ function Tightest({ of: u }: { of: Owner['tightest_quota'] }) {
       <div className="min-w-8 flex-1">
         <Bar of={u} />
       </div>
-      <span className="w-11 text-right text-sm whitespace-nowrap">{shareWords(u)}</span>
+      <span className="w-12 text-right text-sm whitespace-nowrap">{shareWords(u)}</span>
     </div>
   );
 }

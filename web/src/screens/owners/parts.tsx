@@ -22,9 +22,12 @@ export const OwnerLink = ({ record }: { record: Owner }) => (
   <Link to="/owners/$ownerId" params={{ ownerId: record.owner_id }} className="row-link link block font-medium wrap-anywhere">
     <bdi>{record.external_id}</bdi>
     {record.name && (
-      <bdi className="ml-2 font-normal text-muted" dir="auto">
-        {record.name}
-      </bdi>
+      <>
+        {' '}
+        <bdi className="ml-1 font-normal text-muted" dir="auto">
+          {record.name}
+        </bdi>
+      </>
     )}
   </Link>
 );
