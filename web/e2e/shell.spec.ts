@@ -169,9 +169,9 @@ test('no other page can frame the dashboard or call with its session', async ({ 
   watch.forget(); // the browser says that it refused the frame and the form
 });
 
-// Guarantee: a page without a session sends no call that would be refused: the console is empty, and the audit log has no
-// record of it.
-test('the sign-in form asks the server nothing before a key is given', async ({ page, keygate }) => {
+// Guarantee: a page without a session sends no call that would be refused, and only the one that says how users sign in: the
+// console is empty, and the audit log has no record of it.
+test('the sign-in form asks the server only how users sign in before a key is given', async ({ page, keygate }) => {
   const calls: string[] = [];
   page.on('request', (r) => {
     if (r.url().includes('/v1/')) calls.push(r.url());
@@ -181,7 +181,7 @@ test('the sign-in form asks the server nothing before a key is given', async ({ 
   await page.goto(`${keygate.url}keys`);
   await expect(page.getByLabel('Account-level key')).toBeVisible();
   await page.evaluate(() => window.dispatchEvent(new Event('focus')));
-  expect(calls).toEqual([]);
+  await expect.poll(() => calls).toEqual([`${keygate.url}v1/session/sso/provider`]);
   expect(said).toEqual([]);
   expect((await keygate.call('GET', '/v1/audit-log?outcome=key_invalid')).data).toEqual([]);
 });
