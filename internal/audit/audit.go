@@ -109,6 +109,8 @@ const (
 	IssuerDelete Action = "issuer.delete"
 	DenialCreate Action = "denial.create"
 	DenialDelete Action = "denial.delete"
+
+	CertificateRenew Action = "certificate.renew" // asked for by a call
 )
 
 // Diff maps the name of each field that a management action changed to its values before

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/cli"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/keygatetest/proctest"
@@ -31,7 +33,8 @@ func TestMain(m *testing.M) {
 // which stream, and the exit status. Scripts can use these commands:
 //
 //	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY,
-//	                  the same as URL and KEY, GATEWAY, DATA, and UPSTREAM, a service
+//	                  the same as URL and KEY, GATEWAY, DATA, and UPSTREAM, a service; with
+//	                  --acme-email, the server finds no name in the DNS
 //	database          start PostgreSQL for the script; sets DATABASE, the URL of an empty database
 //	exits N CMD...    run a command and check that its exit status is N
 //	free NAME         set NAME to a loopback address that is reserved for the script
@@ -69,7 +72,11 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"server": func(ts *testscript.TestScript, _ bool, args []string) {
 				tb := scriptTB{TB: t, ts: ts}
-				s := keygatetest.Start(tb, args...)
+				options := keygatetest.Options{Args: args}
+				if slices.Contains(args, "--acme-email") {
+					options.Resolver = (&dnstest.Zone{}).Resolver()
+				}
+				s := keygatetest.StartWith(tb, options)
 				up := keygatetest.NewUpstream(tb)
 				ts.Setenv("KEYGATE_URL", s.AdminURL())
 				ts.Setenv("KEYGATE_API_KEY", s.AdminKey)

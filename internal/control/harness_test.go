@@ -141,7 +141,7 @@ func (h *harness) serve(store control.Store) {
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
 		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds, EventsFull: h.full, Quotas: h.quotas, Targets: h.targets,
-		Repositories: noSyncer{},
+		Repositories: noSyncer{}, ACME: true,
 	})
 	h.must(err)
 	h.Service = svc

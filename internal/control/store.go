@@ -56,6 +56,7 @@ type ReadTx interface {
 	OwnerReader
 	PlanReader
 	IssuerReader
+	CertificateReader
 	SessionReader
 	WebhookReader
 	EventReader
@@ -82,6 +83,7 @@ type Tx interface {
 	OwnerStore
 	PlanStore
 	IssuerStore
+	CertificateStore
 	SessionStore
 	WebhookStore
 	EventStore

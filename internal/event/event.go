@@ -34,6 +34,9 @@ const (
 	CanaryPromoted       Type = "canary.promoted"
 	CanaryPaused         Type = "canary.paused"
 	IssuerUnreachable    Type = "issuer.unreachable"
+	CertificateRenewed   Type = "certificate.renewed"
+	CertificateFailed    Type = "certificate.failed"
+	CertificateExpiring  Type = "certificate.expiring"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these

@@ -32,6 +32,8 @@ const (
 	Canary   Kind = "can"
 	Issuer   Kind = "iss"
 	Denial   Kind = "den"
+
+	Certificate Kind = "cert"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/acme/order"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/telemetry"
@@ -55,6 +56,10 @@ type Options struct {
 	Log io.Writer
 	// Resolver resolves the names of upstreams. Nil means the system's.
 	Resolver *net.Resolver
+	// ACMEPorts are the ports at which hostnames have to lead to the server for a certificate. Zero means 80 and 443.
+	ACMEPorts order.Ports
+	// ACMEClient makes the requests to the certificate authority. Nil means one that trusts the system's authorities.
+	ACMEClient *http.Client
 }
 
 // Start starts a server with flags of serve and returns when it is ready. It sets the
@@ -120,7 +125,7 @@ func (s *Server) start() {
 		value, ok := s.options.Env[name]
 		return value, ok
 	}
-	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Env: env, Version: "test", Resolver: s.options.Resolver}); err != nil {
+	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Env: env, Version: "test", Resolver: s.options.Resolver, ACMEPorts: s.options.ACMEPorts, ACMEClient: s.options.ACMEClient}); err != nil {
 		s.t.Fatalf("start a server: %v", err)
 	}
 }

@@ -79,7 +79,7 @@ func (k ChangeKind) Format() int {
 		return 3
 	case ConcurrencyChange:
 		return 4
-	case UpstreamChange, ReturnChange, ImportChange, AddressChange, IssuerChange, DenialChange:
+	case UpstreamChange, ReturnChange, ImportChange, AddressChange, IssuerChange, DenialChange, CertificateChange:
 		return 5
 	}
 	return 1
@@ -151,6 +151,9 @@ const (
 	DenialChange ChangeKind = "denial"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
+	// CertificateChange means that a certificate by ACME, or what validates one, was stored or deleted. Earlier versions would not
+	// serve it, so no such change is made beside them.
+	CertificateChange ChangeKind = "certificate"
 	// NodeChange means that a node has joined the nodes that share the store. Its ID is the node's name.
 	NodeChange ChangeKind = "node"
 )
