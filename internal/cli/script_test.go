@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/keygate/keygate/internal/cli"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest"
-	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/keygatetest/proctest"
@@ -72,11 +70,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"server": func(ts *testscript.TestScript, _ bool, args []string) {
 				tb := scriptTB{TB: t, ts: ts}
-				options := keygatetest.Options{Args: args}
-				if slices.Contains(args, "--acme-email") {
-					options.Resolver = (&dnstest.Zone{}).Resolver()
-				}
-				s := keygatetest.StartWith(tb, options)
+				s := keygatetest.Start(tb, args...)
 				up := keygatetest.NewUpstream(tb)
 				ts.Setenv("KEYGATE_URL", s.AdminURL())
 				ts.Setenv("KEYGATE_API_KEY", s.AdminKey)

@@ -9,6 +9,8 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +32,7 @@ type CA struct {
 	// Zone has the names that it validates.
 	Zone *dnstest.Zone
 
+	own     *x509.Certificate // of the directory
 	issuer  *ca.CAImpl
 	db      *db.MemoryStore
 	orders  atomic.Int64
@@ -72,18 +75,32 @@ func Start(t *testing.T, o Options) *CA {
 		if strings.Contains(r.URL.Path, "/finalize-order/") {
 			c.wait(r)
 		}
-		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "order-plz") {
-			c.orders.Add(1)
+		seen := &statusWriter{ResponseWriter: w}
+		handler.ServeHTTP(seen, r)
+		if r.Method == http.MethodPost && strings.Contains(r.URL.Path, "order-plz") && seen.status == http.StatusCreated {
+			c.orders.Add(1) // one whose nonce was refused comes again
 		}
-		handler.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
 		c.Release()
 		server.CloseClientConnections()
 		server.Close()
 	})
-	c.Directory, c.Client = server.URL+wfe.DirectoryPath, server.Client()
+	c.Directory, c.Client, c.own = server.URL+wfe.DirectoryPath, server.Client(), server.Certificate()
 	return c
+}
+
+// statusWriter keeps the status of a response.
+type statusWriter struct {
+	http.ResponseWriter
+
+	status int
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *statusWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
 }
 
 // Hold makes the last request of each order wait until Release. Arrived receives an element for each.
@@ -128,10 +145,30 @@ func (c *CA) Orders() int64 { return c.orders.Load() }
 // Roots returns the root certificate.
 func (c *CA) Roots(t *testing.T) *x509.CertPool {
 	t.Helper()
-	root := c.issuer.GetRootCert(0)
 	pool := x509.NewCertPool()
-	if root == nil || !pool.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.DER})) {
-		t.Fatal("the certificate authority has no root certificate")
+	if !pool.AppendCertsFromPEM(c.root(t)) {
+		t.Fatal("the root certificate cannot be read")
 	}
 	return pool
+}
+
+// TrustFile writes a PEM file with the root certificate, and with that of the directory, and returns its path: a program whose
+// environment has it as SSL_CERT_FILE trusts the authority and nothing else.
+func (c *CA) TrustFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "trust.pem")
+	own := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.own.Raw})
+	if err := os.WriteFile(path, append(c.root(t), own...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func (c *CA) root(t *testing.T) []byte {
+	t.Helper()
+	root := c.issuer.GetRootCert(0)
+	if root == nil {
+		t.Fatal("the certificate authority has no root certificate")
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.DER})
 }
