@@ -22,7 +22,8 @@ const (
 	// accounts together.
 	NewNames         = 10
 	NewNamesOfDomain = 30
-	// Renewals is how many orders for a hostname an account may ask for in a Week.
+	// Renewals is how many orders for a hostname an account may ask for in a Week: by a renewal, or by taking again a hostname of the week
+	// that it has given up.
 	Renewals = 5
 	Week     = 7 * 24 * time.Hour
 )

@@ -39,16 +39,8 @@ func (s *Service) RenewCertificate(ctx context.Context, actor *Actor, certificat
 		if !c.NextAt.After(w.now) {
 			return c, nil
 		}
-		since := w.now.Add(-acme.Week)
 		if !actor.Account.IsDefault() {
-			asked, err := w.CertificateRenewals(ctx, c.AccountID, c.Hostname, since)
-			if err != nil {
-				return nil, err
-			}
-			if asked.Count >= acme.Renewals {
-				return nil, tooManyNames(acme.Renewals, asked.First, "%d renewals of %s were asked for within a week, which is the most: Keygate renews it by itself", asked.Count, c.Hostname)
-			}
-			if err := w.NoteCertificateName(ctx, c.AccountID, c.Hostname, acme.Domain(c.Hostname), true, w.now, since); err != nil {
+			if err := w.noteRenewal(ctx, c.Hostname); err != nil {
 				return nil, err
 			}
 		}
@@ -59,6 +51,19 @@ func (s *Service) RenewCertificate(ctx context.Context, actor *Actor, certificat
 		}
 		return &next, w.audit(ctx, audit.CertificateRenew, c.ID, c.GatewayID, audit.Diff{})
 	})
+}
+
+// noteRenewal notes one more order that the account has asked for, for a hostname that it has or had within a week (429).
+func (w *work) noteRenewal(ctx context.Context, hostname string) error {
+	accountID, since := w.actor.Account.ID, w.now.Add(-acme.Week)
+	asked, err := w.CertificateRenewals(ctx, accountID, hostname, since)
+	if err != nil {
+		return err
+	}
+	if asked.Count >= acme.Renewals {
+		return tooManyNames(acme.Renewals, asked.First, "%d certificates for %s were asked for again within a week, which is the most: try again later; Keygate renews a certificate by itself", asked.Count, hostname)
+	}
+	return w.NoteCertificateName(ctx, accountID, hostname, acme.Domain(hostname), true, w.now, since)
 }
 
 // tooManyNames returns the error (429) of a bound of a week, of which the first use was at a time.
@@ -140,7 +145,7 @@ func (w *work) meetCertificate(ctx context.Context, before, after *gateway.Gatew
 }
 
 // roomForCertificate checks that the account may have a certificate for one more hostname, in place of another one if replaces is set
-// (409, 429), and notes the hostname.
+// (409, 429), and notes the hostname, or that it is ordered again.
 func (w *work) roomForCertificate(ctx context.Context, hostname string, replaces bool) error {
 	of := w.actor.Account
 	if !replaces {
@@ -164,8 +169,10 @@ func (w *work) roomForCertificate(ctx context.Context, hostname string, replaces
 	since, domain := w.now.Add(-acme.Week), acme.Domain(hostname)
 	ofAccount, ofDomain, known, err := w.NewCertificateNames(ctx, of.ID, hostname, domain, since)
 	switch {
-	case err != nil || known:
+	case err != nil:
 		return err
+	case known: // it was given up since, and is ordered again
+		return w.noteRenewal(ctx, hostname)
 	case ofAccount.Count >= acme.NewNames:
 		return tooManyNames(acme.NewNames, ofAccount.First, "the account has had %d new hostnames with acme within a week, also counting those given up since, which is the most: try again later", ofAccount.Count)
 	case ofDomain.Count >= acme.NewNamesOfDomain:

@@ -141,6 +141,42 @@ func TestRenewalsOfAWeek(t *testing.T) {
 	}
 }
 
+// Guarantee: a hostname that is given up and taken again is ordered anew, so for a tenant it counts as a renewal that was asked for; with
+// acme turned off and on, with the gateway, and with another hostname between. For the operator there is no bound.
+func TestHostnamesAreNotTakenAgainAtWill(t *testing.T) {
+	h := newHarness(t)
+	for name, c := range map[string]*control.Actor{"tenant": h.tenant("one", "*.one.test"), account.Default: h.operator()} {
+		g := must[*gateway.Gateway](h)(h.certified(c, "a.one.test"))
+		update := func(p gateway.Patch) error { return second(h.UpdateGateway(ctx(), c, g.ID, p, nil)) }
+		again := []func() error{
+			func() error {
+				h.must(update(gateway.Patch{ACME: value(false)}))
+				return update(gateway.Patch{ACME: value(true)})
+			},
+			func() error {
+				h.must(second(h.DeleteGateway(ctx(), c, g.ID, nil)))
+				var err error
+				g, err = h.certified(c, "a.one.test")
+				return err
+			},
+			func() error {
+				h.must(update(gateway.Patch{Hostname: value("b.one.test"), ACME: value(false)}))
+				return update(gateway.Patch{Hostname: value("a.one.test"), ACME: value(true)})
+			},
+		}
+		for n := range acme.Renewals + 1 {
+			h.clock.advance(time.Second)
+			switch err := again[n%len(again)](); {
+			case n < acme.Renewals || name == account.Default:
+				h.must(err)
+			case fault.CodeOf(err) != fault.RateLimitExceeded:
+				t.Errorf("got %v for one too many", err)
+			}
+		}
+		h.must(second(h.DeleteGateway(ctx(), c, g.ID, nil)))
+	}
+}
+
 // Guarantee: what an order comes to is stored only by the process that leads. A failure backs off and raises certificate.failed once, a
 // success certificate.renewed, and a certificate that was not renewed in time certificate.expiring, once.
 func TestOrdersAreThoseOfTheLeader(t *testing.T) {

@@ -1,12 +1,19 @@
 package server_test
 
 import (
+	"crypto/ecdsa"
 	"crypto/tls"
+	"crypto/x509"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +23,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/acmetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
+	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/server"
 )
 
@@ -35,18 +43,25 @@ type acmeServer struct {
 }
 
 // startACME starts one; with a listener for HTTP-01 or, without it, validated by TLS-ALPN-01.
-func startACME(t *testing.T, web bool, args ...string) *acmeServer {
+func startACME(t *testing.T, web bool) *acmeServer {
+	t.Helper()
+	return startACMEWith(t, web, keygatetest.Options{})
+}
+
+// startACMEWith does the same with options.
+func startACMEWith(t *testing.T, web bool, o keygatetest.Options) *acmeServer {
 	t.Helper()
 	s := &acmeServer{t: t}
 	var ports order.Ports
 	s.tls, ports.TLS = addressOf(t)
 	s.web, ports.HTTP = addressOf(t)
 	s.ca = acmetest.Start(t, acmetest.Options{HTTPPort: ports.HTTP, TLSPort: ports.TLS})
-	args = append([]string{"--gateway-addr", s.tls, "--acme-email", "ops@example.com", "--acme-directory", s.ca.Directory}, args...)
+	o.Args = []string{"--gateway-addr", s.tls, "--acme-email", "ops@example.com", "--acme-directory", s.ca.Directory}
 	if web {
-		args = append(args, "--acme-http-addr", s.web)
+		o.Args = append(o.Args, "--acme-http-addr", s.web)
 	}
-	s.Server = keygatetest.StartWith(t, keygatetest.Options{Args: args, Resolver: s.ca.Zone.Resolver(), ACMEPorts: ports, ACMEClient: s.ca.Client})
+	o.Resolver, o.ACMEPorts, o.ACMEClient = s.ca.Zone.Resolver(), ports, s.ca.Client
+	s.Server = keygatetest.StartWith(t, o)
 	return s
 }
 
@@ -196,6 +211,53 @@ func TestNameThatDoesNotLeadHere(t *testing.T) {
 	list := s.Call(http.MethodGet, "/v1/audit-log?kind=management", s.AdminKey, "")
 	if !strings.Contains(list.Body, r.CertificateID) {
 		t.Errorf("the renewal is not in the audit log: %s", list.Body)
+	}
+}
+
+// Guarantee: the private key of a certificate, and that of the account with the authority, are in no response, event, metric, export, line
+// of the log or file of the server, apart from the store, where they are encrypted.
+func TestKeysOfCertificatesAreNowhere(t *testing.T) {
+	log := &lockedBuffer{}
+	s := startACMEWith(t, true, keygatetest.Options{Log: log})
+	s.ca.Zone.SetHost("shop.example.com", "127.0.0.1")
+	g := s.gateway(s.Admin, "shop.example.com")
+	awaitState(t, s.Admin, "shop.example.com", "valid")
+	var texts strings.Builder
+	for _, path := range []string{"/v1/certificates", "/v1/gateways", "/v1/gateways/" + g.GatewayID + "/config", "/v1/audit-log", "/v1/events"} {
+		got := s.Call(http.MethodGet, path, s.AdminKey, "")
+		if got.Status != http.StatusOK {
+			t.Errorf("%s: got %d", path, got.Status)
+		}
+		texts.WriteString(got.Body)
+	}
+	_, metrics := fetch(t, s.OpsURL()+"/metrics")
+	texts.WriteString(metrics)
+	s.Stop() // everything is written
+	texts.WriteString(log.String())
+	box := must(secret.Load(filepath.Join(s.DataDir, "secret.key")))
+	db := must(sql.Open("sqlite", filepath.Join(s.DataDir, "keygate.db")))
+	defer func() { _ = db.Close() }()
+	var keys [][]byte
+	for _, query := range []string{`SELECT key FROM certificates`, `SELECT key FROM certificate_accounts`} {
+		var sealed []byte
+		if err := db.QueryRowContext(t.Context(), query).Scan(&sealed); err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, must(box.Open(sealed)))
+	}
+	for _, e := range must(os.ReadDir(s.DataDir)) {
+		if e.Type().IsRegular() {
+			texts.Write(must(os.ReadFile(filepath.Join(s.DataDir, e.Name()))))
+		}
+	}
+	for n, der := range keys {
+		private := must(x509.ParsePKCS8PrivateKey(der)).(*ecdsa.PrivateKey)
+		number := must(private.Bytes())
+		for _, form := range []string{string(number), hex.EncodeToString(number), base64.StdEncoding.EncodeToString(der), base64.RawURLEncoding.EncodeToString(number), "PRIVATE KEY"} {
+			if strings.Contains(texts.String(), form) {
+				t.Errorf("key %d is somewhere in the clear", n)
+			}
+		}
 	}
 }
 
