@@ -78,6 +78,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"DueCertificates", testDueCertificates},
 		{"CertificateNames", testCertificateNames},
 		{"CertificateAccount", testCertificateAccount},
+		{"IssuersInUse", testIssuersInUse},
 		{"DenialRules", testDenialRules},
 		{"DenialList", testDenialList},
 		{"DenialTrim", testDenialTrim},
