@@ -29,8 +29,9 @@ const (
 )
 
 const (
-	// MinBackoff and MaxBackoff bound the time between two attempts that fail. It doubles.
+	// MinBackoff is the time between the first two attempts that fail. It doubles up to MaxBackoff.
 	MinBackoff = time.Minute
+	// MaxBackoff is the longest time between two attempts that fail.
 	MaxBackoff = 24 * time.Hour
 	// expiringAhead is how long before its end a certificate that was not renewed is reported, or a sixth of its life.
 	expiringAhead = 14 * 24 * time.Hour

@@ -232,9 +232,9 @@ func leafOf(chain string) (*x509.Certificate, error) {
 
 // fits returns an error if a certificate cannot serve the hostname with the key.
 func fits(leaf *x509.Certificate, key crypto.Signer, hostname string, now time.Time) error {
-	public, comparable := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	public, hasEqual := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	switch {
-	case !comparable || !public.Equal(leaf.PublicKey):
+	case !hasEqual || !public.Equal(leaf.PublicKey):
 		return errors.New("the certificate authority has sent a certificate for another key")
 	case leaf.VerifyHostname(hostname) != nil:
 		return errors.New("the certificate authority has sent a certificate for another hostname")

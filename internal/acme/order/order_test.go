@@ -279,7 +279,7 @@ func TestOrderAndRenewal(t *testing.T) {
 			i.advanceTo(due.NextAt)
 			look(t, i.orderer(t)) // of a process that has started again
 			second := i.get("a.example.com")
-			if second.Chain == first.Chain || string(second.Key) == string(first.Key) || !second.IssuedAt.Equal(due.NextAt) {
+			if second.Chain == first.Chain || bytes.Equal(second.Key, first.Key) || !second.IssuedAt.Equal(due.NextAt) {
 				t.Fatalf("it was not renewed: %+v", second)
 			}
 			if i.account.Location != account {
