@@ -39,8 +39,12 @@ func parseEmail(to *string, s string) error {
 	return nil
 }
 
-// parseDirectory reads the URL of a directory.
+// parseDirectory reads the URL of a directory; without one, it is DefaultDirectory.
 func parseDirectory(to *string, s string) error {
+	if s == "" {
+		*to = DefaultDirectory
+		return nil
+	}
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
 		return fmt.Errorf("%q is not a valid URL of a directory: write one such as %s", s, DefaultDirectory)

@@ -109,7 +109,7 @@ func settings() []setting {
 		{name: "acme-email", usage: "`address` under which a certificate authority reaches the operator; gets certificates by ACME for gateways with acme, agrees to the authority's terms, and enables TLS on the data plane", parse: func(c *Config, s string) error {
 			return parseEmail(&c.ACME.Email, s)
 		}},
-		{name: "acme-directory", fallback: DefaultDirectory, usage: "`url` of the directory of the certificate authority", parse: func(c *Config, s string) error {
+		{name: "acme-directory", usage: "`url` of the directory of the certificate authority (default: that of Let's Encrypt)", parse: func(c *Config, s string) error {
 			return parseDirectory(&c.ACME.Directory, s)
 		}},
 		{name: "acme-eab-kid", usage: "`id` of the account that the certificate authority has given out of band (external account binding)", parse: func(c *Config, s string) error {
