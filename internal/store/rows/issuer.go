@@ -58,9 +58,11 @@ func (t *Reader) IssuerUse(ctx context.Context, accountID, without string) (use 
 // DueIssuers implements control.IssuerReader.
 func (t *Reader) DueIssuers(ctx context.Context, now time.Time, perAccount, limit int) ([]issuer.Issuer, error) {
 	return readAll(ctx, t, "read issuers that are due", `SELECT `+issuerFields+` FROM (SELECT `+issuerFields+`,
-		row_number() OVER (PARTITION BY account_id ORDER BY fetch_at, id) AS turn FROM issuers INDEXED BY issuers_due
-		WHERE fetch_at <= $1 AND account_id IN (SELECT id FROM accounts WHERE state = 'active')) AS due
-		WHERE turn <= $2 ORDER BY turn, fetch_at, id LIMIT $3`, []any{Micros(now), perAccount, Limit(limit)}, scanIssuer)
+		row_number() OVER (PARTITION BY account_id ORDER BY fetch_at, id) AS turn FROM (
+			SELECT `+issuerFields+` FROM issuers INDEXED BY issuers_due WHERE fetch_at <= $1
+			UNION ALL SELECT `+issuerFields+` FROM issuers INDEXED BY issuers_due WHERE fetch_at > $2) AS of_all
+		WHERE account_id IN (SELECT id FROM accounts WHERE state = 'active')) AS due
+		WHERE turn <= $3 ORDER BY turn, fetch_at, id LIMIT $4`, []any{Micros(now), Micros(now.Add(issuer.LatestFetch)), perAccount, Limit(limit)}, scanIssuer)
 }
 
 // UnreachableIssuers implements control.IssuerReader.

@@ -139,8 +139,8 @@ func testIssuerList(h *harness) {
 	})
 }
 
-// Guarantee: the issuers that are due are those whose time has come and whose account is active. Accounts take turns,
-// and none has more than it may have of a list. Unreachable issuers of all accounts are counted.
+// Guarantee: the issuers that are due are those whose time has come, or is so late that a clock that was ahead has noted it, and whose
+// account is active. Accounts take turns, and none has more than it may have of a list. Unreachable issuers of all accounts are counted.
 func testIssuersDue(h *harness) {
 	a, b, suspended := h.insertAccount("a"), h.insertAccount("b"), h.insertAccount("c")
 	h.setState(suspended, account.Suspended)
@@ -170,6 +170,10 @@ func testIssuersDue(h *harness) {
 	same(h, "due at 3", due(3, 9, 9), []string{"a0", "b3", "a1", "a2", "a3"})
 	same(h, "due at 9", due(9, 2, 9), []string{"a0", "b3", "a1", "b9"})
 	same(h, "limited", due(9, 9, 3), []string{"a0", "b3", "a1"})
+	latest := int(issuer.LatestFetch / time.Second)
+	insert(b, "ahead", 3+latest, "")
+	same(h, "due at 3, with one that is not too late", due(3, 9, 9), []string{"a0", "b3", "a1", "a2", "a3"})
+	same(h, "due at 2, with one that is too late", due(2, 9, 9), []string{"a0", "ahead", "a1", "a2"})
 	same(h, "unreachable", get(h, func(ctx context.Context, tx control.ReadTx) (int, error) { return tx.UnreachableIssuers(ctx) }), 2)
 }
 
