@@ -5,10 +5,10 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# The tools, the benchmarks, the conformance tests and those of the Helm chart are separate modules, so that
-# they add nothing to the product's dependencies.
+# The tools, the benchmarks, the conformance tests, those of the Helm chart and the Terraform provider are separate modules,
+# so that they add nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
-MODULES := . bench conformance deploy/helm tools/release
+MODULES := . bench conformance deploy/helm terraform tools/release
 # The go command in each module, in a workspace with the product where the module needs it.
 GO_IN = GOWORK=$$(.ci/work $$module) $(GO) -C $$module
 # One package more is tested at once than there are processors: the tests of servers wait for a part of their time.
@@ -75,7 +75,7 @@ test-go: deps ## Run the tests in Go, with the race detector.
 	$(GO) test -vet=off -p 1 -timeout 30m $$without & beside=$$!; \
 	CGO_ENABLED=1 $(GO) test $(RACE) -vet=off -p $(PROCESSORS) -timeout 30m $$with || status=$$?; \
 	wait $$beside || status=$$?; exit $$status
-	for module in bench conformance; do CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 30m ./...; done
+	for module in bench conformance terraform; do CGO_ENABLED=1 $(GO_IN) test $(RACE) -vet=off -p $(AT_ONCE) -timeout 30m ./...; done
 	for module in deploy/helm tools/release; do $(GO_IN) test -vet=off -p $(AT_ONCE) ./...; done
 
 .PHONY: soak
@@ -169,6 +169,11 @@ chart: ## Lint and render the Helm chart by Helm itself, which this builds for m
 	GOBIN=$(CURDIR)/bin $(GO) install helm.sh/helm/v3/cmd/helm@v3.22.0
 	$(GO) -C deploy/helm test -count=1 -run Helm . -helm $(CURDIR)/bin/helm
 
+.PHONY: tofu
+tofu: ## Test the Terraform provider with OpenTofu itself, which this builds for a quarter of an hour at the first time.
+	$(GO) build -modfile=$(CURDIR)/tools/tofu.mod -o bin/tofu github.com/opentofu/opentofu/cmd/tofu
+	module=terraform; $(GO_IN) test -count=1 -run OpenTofu ./internal/provider -tofu $(CURDIR)/bin/tofu
+
 .PHONY: vet
 vet: ## Run go vet.
 	for module in $(MODULES); do $(GO_IN) vet ./...; done
@@ -190,7 +195,7 @@ vulnerabilities: ## Look for known vulnerabilities of dependencies. Needs vuln.g
 	@GO="$(GO)" .ci/vulnerabilities $(MODULES)
 
 .PHONY: generate
-generate: ## Regenerate api/openapi.yaml, the clients, the dashboard's list of settings and docs/errors.md.
+generate: ## Regenerate api/openapi.yaml, the clients, the dashboard's list of settings, the schema of the Terraform provider and docs/errors.md.
 	$(GO) run ./tools/openapi document > api/openapi.yaml.new
 	mv api/openapi.yaml.new api/openapi.yaml
 	$(GO) run ./tools/openapi client-document > client/openapi-3.0.yaml
@@ -202,13 +207,15 @@ generate: ## Regenerate api/openapi.yaml, the clients, the dashboard's list of s
 	mv client/patch.gen.go.new client/patch.gen.go
 	$(GO) run ./tools/openapi form > web/src/api/settings.gen.ts
 	$(GO) run ./tools/openapi typescript > clients/typescript/src/resources.gen.ts
+	$(GO) run ./tools/openapi terraform > terraform/internal/provider/schema.gen.json.new
+	mv terraform/internal/provider/schema.gen.json.new terraform/internal/provider/schema.gen.json
 	$(GO) run ./tools/openapi errors > docs/errors.md
 
 .PHONY: generated
 generated: ## Fail if generated files are out of date.
-	@before=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts clients/typescript/src/resources.gen.ts docs/errors.md | sha256sum); \
+	@before=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts clients/typescript/src/resources.gen.ts terraform/internal/provider/schema.gen.json docs/errors.md | sha256sum); \
 	$(MAKE) --no-print-directory generate; \
-	after=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts clients/typescript/src/resources.gen.ts docs/errors.md | sha256sum); \
+	after=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts clients/typescript/src/resources.gen.ts terraform/internal/provider/schema.gen.json docs/errors.md | sha256sum); \
 	if [ "$$before" != "$$after" ]; then echo "generated files were out of date: commit what make generate wrote"; exit 1; fi
 
 .PHONY: lint-api

@@ -62,10 +62,10 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("%q is not a valid server address: it must be http:// or https:// and a host, as in http://127.0.0.1:8081", cfg.URL)
+		return nil, fmt.Errorf("%q is not a valid server address: it must be http:// or https:// and a host, as in http://127.0.0.1:8081", withoutUser(cfg.URL))
 	}
 	if base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return nil, fmt.Errorf("%q is not a valid server address: remove the user, query and fragment", cfg.URL)
+		return nil, fmt.Errorf("%q is not a valid server address: remove the user, query and fragment", withoutUser(cfg.URL))
 	}
 	base.Path = strings.TrimRight(base.Path, "/")
 	if strings.TrimFunc(cfg.Key, func(r rune) bool { return r > ' ' && r < 0x7f }) != "" {
@@ -87,6 +87,14 @@ func New(cfg Config) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.http.Timeout = 0
 	return c, nil
+}
+
+// withoutUser returns an address for an error, without the user and password that it may have.
+func withoutUser(address string) string {
+	if at := strings.LastIndexByte(address, '@'); at >= 0 {
+		return "…" + address[at:]
+	}
+	return address
 }
 
 // Request is a request for Do.

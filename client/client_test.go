@@ -261,11 +261,13 @@ func TestPatchEncodesChanges(t *testing.T) {
 	}
 }
 
-// Guarantee: New refuses an invalid address and an invalid key.
+// Guarantee: New refuses an invalid address and an invalid key, and no error has a password.
 func TestNewRefusesInvalidConfig(t *testing.T) {
-	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://x?y", "http://x#y", "http://[::1"} {
+	for _, bad := range []string{"", "127.0.0.1:8081", "ftp://x", "http://", "http://user@x", "http://user:secret@x", "user:secret@x", "http://x?y", "http://x#y", "http://[::1"} {
 		if _, err := client.New(client.Config{URL: bad}); err == nil {
 			t.Errorf("New accepted URL %q", bad)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("the error has the password: %v", err)
 		}
 	}
 	if _, err := client.New(client.Config{URL: "http://x", Key: "a\nb"}); err == nil {

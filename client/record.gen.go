@@ -1005,7 +1005,9 @@ const (
 	RouteEffectChangesRateLimit       RouteEffectChanges = "rate_limit"
 	RouteEffectChangesRedirect        RouteEffectChanges = "redirect"
 	RouteEffectChangesRemoved         RouteEffectChanges = "removed"
+	RouteEffectChangesRequestHeaders  RouteEffectChanges = "request_headers"
 	RouteEffectChangesRespond         RouteEffectChanges = "respond"
+	RouteEffectChangesResponseHeaders RouteEffectChanges = "response_headers"
 	RouteEffectChangesSplit           RouteEffectChanges = "split"
 	RouteEffectChangesStripPrefix     RouteEffectChanges = "strip_prefix"
 	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
@@ -1034,7 +1036,11 @@ func (e RouteEffectChanges) Valid() bool {
 		return true
 	case RouteEffectChangesRemoved:
 		return true
+	case RouteEffectChangesRequestHeaders:
+		return true
 	case RouteEffectChangesRespond:
+		return true
+	case RouteEffectChangesResponseHeaders:
 		return true
 	case RouteEffectChangesSplit:
 		return true
@@ -4615,7 +4621,7 @@ type RouteChange struct {
 
 // RouteEffect is the schema RouteEffect of the OpenAPI document.
 type RouteEffect struct {
-	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes.
+	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, no addresses, and no keys of requests to public routes.
 	//
 	// Example: false
 	AtMost bool `json:"at_most"`
@@ -4627,7 +4633,10 @@ type RouteEffect struct {
 	// requests in flight (what it refuses is not counted), upstream for another upstream,
 	// split for another split of the route or of the gateway, strip_prefix, redirect or
 	// respond for another one of the route, allow_ips or deny_ips for another list of the
-	// route (what it refuses is not counted), global_rate_limit for another global limit.
+	// route or of the gateway, if some address comes to be refused or allowed (which
+	// addresses requests came from is not counted, so that all count as refused, and
+	// at_most is set), request_headers or response_headers for other rules for headers of
+	// the route or of the gateway, global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.

@@ -36,18 +36,14 @@ func TestLicences(t *testing.T) {
 	}
 	found := map[string]string{}
 	for _, system := range []string{"linux", "darwin", "windows", "freebsd"} {
-		for path, dir := range modulesOf(t, system) {
+		for path, dir := range modulesOf(t, system, "..", "./cmd/keygate") {
 			if found[path] == "" {
 				found[path] = licenceOf(t, path, dir)
 			}
 		}
 	}
 	for path, licence := range found {
-		for _, one := range strings.Split(licence, ", ") {
-			if !slices.Contains(allowed, one) {
-				t.Errorf("%s has the licence %s, want one of %s", path, one, strings.Join(allowed, ", "))
-			}
-		}
+		checkAllowed(t, path, licence)
 		if stated[path] != licence {
 			t.Errorf("docs/dependencies.md: %s has the licence %q there, want %q", path, stated[path], licence)
 		}
@@ -59,11 +55,30 @@ func TestLicences(t *testing.T) {
 	}
 }
 
-// modulesOf returns the modules of the binary for a system, and their directories.
-func modulesOf(t *testing.T, system string) map[string]string {
+// Guarantee: the licences of the provider for OpenTofu and Terraform are allowed, too.
+func TestLicencesOfProvider(t *testing.T) {
+	t.Parallel()
+	for path, dir := range modulesOf(t, "linux", "../terraform", ".") {
+		if path != "github.com/keygate/keygate" {
+			checkAllowed(t, path, licenceOf(t, path, dir))
+		}
+	}
+}
+
+func checkAllowed(t *testing.T, path, licence string) {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-deps", "-json=Module", "./cmd/keygate")
-	cmd.Dir = ".."
+	for _, one := range strings.Split(licence, ", ") {
+		if !slices.Contains(allowed, one) {
+			t.Errorf("%s has the licence %s, want one of %s", path, one, strings.Join(allowed, ", "))
+		}
+	}
+}
+
+// modulesOf returns the modules of the binary of a package for a system, and their directories.
+func modulesOf(t *testing.T, system, module, program string) map[string]string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-json=Module", program)
+	cmd.Dir = module
 	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0", "GOWORK=off") // without the modules of these tests
 	out, err := cmd.Output()
 	if err != nil {

@@ -42,7 +42,7 @@ import (
 var guides = []string{
 	"README.md", "docs/accounts.md", "docs/addresses.md", "docs/backup.md", "docs/billing.md", "docs/certificates.md", "docs/ci.md", "docs/cli.md", "docs/config-as-code.md", "docs/configuration.md", "docs/cors.md", "docs/dashboard.md", "docs/deploy.md", "docs/from-kong.md", "docs/from-unkey.md", "docs/getting-started.md", "docs/install.md", "docs/load-balancers.md",
 	"docs/keys-and-limits.md", "docs/metrics.md", "docs/openai.md", "docs/openapi.md", "docs/plans.md", "docs/production.md", "docs/reports.md", "docs/repositories.md", "docs/requests.md", "docs/rollback.md",
-	"docs/streaming.md", "docs/upstreams.md", "docs/webhooks.md",
+	"docs/streaming.md", "docs/terraform.md", "docs/upstreams.md", "docs/webhooks.md",
 }
 
 // guidesWithServer are the guides whose reader starts a server with its defaults.

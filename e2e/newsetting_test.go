@@ -63,11 +63,12 @@ func TestANewSettingIsARow(t *testing.T) {
 	dir := sourcesWithSetting(t)
 	run(t, dir, "make", "generate")
 	for file, want := range map[string]string{
-		"api/openapi.yaml":             "        refuse_requests:\n          description: Whether all requests are refused with a 503.",
-		"client/record.gen.go":         "`json:\"refuse_requests\"`",
-		"client/patch.gen.go":          "`json:\"refuse_requests,omitzero\"`",
-		"web/src/api/settings.gen.ts":  `"name": "refuse_requests"`,
-		"internal/gateway/settings.go": `Name: "refuse_requests"`,
+		"api/openapi.yaml":                            "        refuse_requests:\n          description: Whether all requests are refused with a 503.",
+		"client/record.gen.go":                        "`json:\"refuse_requests\"`",
+		"client/patch.gen.go":                         "`json:\"refuse_requests,omitzero\"`",
+		"web/src/api/settings.gen.ts":                 `"name": "refuse_requests"`,
+		"terraform/internal/provider/schema.gen.json": `"refuse_requests": {`,
+		"internal/gateway/settings.go":                `Name: "refuse_requests"`,
 	} {
 		if content, err := os.ReadFile(filepath.Join(dir, file)); err != nil || !strings.Contains(string(content), want) {
 			t.Errorf("%s has no %q (%v)", file, want, err)
@@ -83,7 +84,7 @@ func TestANewSettingIsARow(t *testing.T) {
 func sourcesWithSetting(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"api", "client", "clients/typescript/src", "cmd", "docs", "internal", "tools", "web/src/api", "Makefile", "go.mod", "go.sum"} {
+	for _, name := range []string{"api", "client", "clients/typescript/src", "cmd", "docs", "internal", "terraform", "tools", "web/src/api", "Makefile", "go.mod", "go.sum"} {
 		from, to := filepath.Join("..", name), filepath.Join(dir, name)
 		if content, err := os.ReadFile(from); err == nil {
 			if err := os.WriteFile(to, content, 0o600); err != nil {

@@ -237,6 +237,36 @@ func edgeOf(a netip.Addr) edge6 {
 	return edge6{binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])}
 }
 
+// Narrows reports whether some address that all lists of before allow is not allowed by all lists of after, and whether this holds for
+// every such address.
+func Narrows(before, after []*List) (some, all bool) {
+	allow := func(lists []*List, a netip.Addr) bool {
+		return !slices.ContainsFunc(lists, func(l *List) bool { return !l.Allows(a) })
+	}
+	all = true
+	check := func(a netip.Addr) {
+		if allow(before, a) {
+			refused := !allow(after, a)
+			some, all = some || refused, all && refused
+		}
+	}
+	// Between two edges, all addresses have the same decisions.
+	check(netip.IPv4Unspecified())
+	check(netip.IPv6Unspecified())
+	for _, l := range slices.Concat(before, after) {
+		if l == nil {
+			continue
+		}
+		for _, e := range l.edges4 {
+			check(netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, e))))
+		}
+		for _, e := range l.edges6 {
+			check(netip.AddrFrom16([16]byte(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, e.high), e.low))))
+		}
+	}
+	return some, some && all
+}
+
 // Allows reports whether the lists allow an address. An IPv4-mapped IPv6 address is the IPv4 address, and a zone is
 // ignored. An address that is not valid, because the client's is not known, is not allowed.
 func (l *List) Allows(a netip.Addr) bool {

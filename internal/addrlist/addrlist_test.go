@@ -210,3 +210,52 @@ func BenchmarkAllows(b *testing.B) {
 		}
 	}
 }
+
+// Guarantee: lists narrow others exactly if some address that all of the old ones allow is not allowed by all of the new ones, and leave
+// none if that holds for every such address.
+func TestNarrowsLikeModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var compiled [2][]*addrlist.List
+		var all [2][]addrlist.Lists
+		for side := range all {
+			for range rapid.IntRange(0, 2).Draw(t, "levels") {
+				l := addrlist.Lists{Allow: networks().Draw(t, "allow"), Deny: networks().Draw(t, "deny")}
+				all[side] = append(all[side], l)
+				compiled[side] = append(compiled[side], addrlist.CompileStrict(l))
+			}
+		}
+		allowed := func(side int, a netip.Addr) bool {
+			return !slices.ContainsFunc(all[side], func(l addrlist.Lists) bool { return !allows(l, a) })
+		}
+		// The decisions change only at the ends of networks.
+		points := []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()}
+		for _, side := range all {
+			for _, l := range side {
+				for _, text := range slices.Concat(l.Allow, l.Deny) {
+					p := netip.MustParsePrefix(text)
+					if p.Addr().Is4In6() {
+						p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+					}
+					points = append(points, p.Addr())
+					last := p.Addr().AsSlice()
+					for i := p.Bits(); i < 8*len(last); i++ {
+						last[i/8] |= 0x80 >> (i % 8)
+					}
+					if end, _ := netip.AddrFromSlice(last); end.Next().IsValid() {
+						points = append(points, end.Next())
+					}
+				}
+			}
+		}
+		some, every := false, true
+		for _, a := range points {
+			if allowed(0, a) {
+				refused := !allowed(1, a)
+				some, every = some || refused, every && refused
+			}
+		}
+		if gotSome, gotAll := addrlist.Narrows(compiled[0], compiled[1]); gotSome != some || gotAll != (some && every) {
+			t.Fatalf("%v to %v: got %t, %t, want %t, %t", all[0], all[1], gotSome, gotAll, some, some && every)
+		}
+	})
+}

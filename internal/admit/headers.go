@@ -24,11 +24,14 @@ func (v *Verdict) EachHeader(e *snapshot.Edits, requestID string, yield func(nam
 	if e == nil {
 		return
 	}
-	var room []byte
+	var first [128]byte // most values need no other room
+	room := first[:0]
 	for h := range e.Set {
-		if len(h.Parts) == 1 && h.Parts[0].Variable == "" {
-			yield(h.Name, h.Parts[0].Text)
-			continue
+		if len(h.Parts) == 1 {
+			if text := v.text(&h.Parts[0], requestID); text != "" {
+				yield(h.Name, text)
+				continue
+			}
 		}
 		value, whole := room[:0], true
 		for i := range h.Parts {
@@ -42,6 +45,19 @@ func (v *Verdict) EachHeader(e *snapshot.Edits, requestID string, yield func(nam
 			yield(h.Name, string(value))
 		}
 	}
+}
+
+// text returns the value of a part that is a text already; "" for others.
+func (v *Verdict) text(p *gateway.HeaderPart, requestID string) string {
+	switch p.Variable {
+	case "":
+		return p.Text
+	case gateway.RequestIDVariable:
+		return requestID
+	case gateway.GatewayIDVariable:
+		return v.Gateway.ID
+	}
+	return ""
 }
 
 // appendVariable appends the value of a variable, so encoded that it is a part of one value of a header whatever it has. ok is false if it
@@ -61,7 +77,8 @@ func (v *Verdict) appendVariable(dst []byte, variable gateway.HeaderVariable, re
 		dst = appendEncoded(dst, v.subject())
 	case gateway.ClientIPVariable:
 		if v.client.IsValid() {
-			dst = appendEncoded(dst, v.client.String())
+			var room [64]byte
+			dst = appendEncoded(dst, v.client.AppendTo(room[:0]))
 		}
 	case gateway.GatewayIDVariable:
 		dst = append(dst, v.Gateway.ID...)
@@ -79,7 +96,7 @@ func (v *Verdict) subject() string {
 }
 
 // appendEncoded appends text, with what is not visible ASCII, and what separates parts of values, percent-encoded.
-func appendEncoded(dst []byte, text string) []byte {
+func appendEncoded[T string | []byte](dst []byte, text T) []byte {
 	for i := range len(text) {
 		switch c := text[i]; {
 		case c <= ' ', c > '~', c == '%', c == '"', c == ',', c == ';':

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -170,6 +171,68 @@ consumers:
 		r := s.Through("moved.example", c.method, c.path, "", "", headers...)
 		if r.Status != c.status || c.body != "" && r.Body != c.body {
 			t.Errorf("%s %s, with the key %q: got %d %q, want %d %q", c.method, c.path, c.key, r.Status, r.Body, c.status, c.body)
+		}
+	}
+}
+
+// Guarantee: edge.md, section 5: a service and a client get the headers that they got behind the transformers of Kong. A header that is
+// added and replaced has one value, one that is removed is gone, and those of callers' keys get to no service.
+func TestImportedHeadersServe(t *testing.T) {
+	s := keygatetest.Start(t)
+	names := []string{"Apikey", "X-Debug", "X-Env", "X-Internal", "X-Token"}
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Powered-By", "service")
+		w.Header().Set("X-Frame-Options", "SAMEORIGIN")
+		for _, name := range names {
+			_, _ = fmt.Fprintf(w, "%s=%s ", name, strings.Join(r.Header.Values(name), ","))
+		}
+	}))
+	t.Cleanup(service.Close)
+	const oldKey = "caller-4d3e2f1a0b9c8d7e"
+	dir := t.TempDir()
+	deck := `_format_version: "3.0"
+services:
+- name: orders
+  url: ` + service.URL + `
+  routes:
+  - {name: orders, hosts: [headers.example], paths: [/orders], plugins: [{name: key-auth}]}
+  plugins:
+  - name: request-transformer
+    config:
+      remove: {headers: [X-Debug, apikey]}
+      replace: {headers: ["X-Env: production"]}
+      add: {headers: ["X-Env: production", "X-Token: of-the-service"]}
+- name: site
+  url: ` + service.URL + `
+  routes:
+  - {name: site, hosts: [headers.example], paths: [/]}
+  - name: framed
+    hosts: [headers.example]
+    paths: [/framed]
+    plugins: [{name: response-transformer, config: {replace: {headers: ["X-Frame-Options: DENY"]}, add: {headers: ["X-Frame-Options: DENY", "X-Robots-Tag: none"]}}}]
+plugins:
+- {name: request-transformer, config: {remove: {headers: [X-Internal]}}}
+- {name: response-transformer, config: {remove: {headers: [X-Powered-By]}}}
+consumers:
+- {username: caller, keyauth_credentials: [{key: ` + oldKey + `}]}
+`
+	file := filepath.Join(dir, "kong.yaml")
+	if err := os.WriteFile(file, []byte(deck), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, stderr := runAt(s, "import", "kong", file, "--dir", filepath.Join(dir, "out"), "--apply"); status != 0 {
+		t.Fatalf("got the status %d, want 0:\n%s", status, stderr)
+	}
+	sent := []string{"apikey", oldKey, "X-Debug", "1", "X-Env", "mine", "X-Internal", "2", "X-Token", "mine", "x_debug", "3"}
+	for _, c := range []struct{ path, body, poweredBy, frame, robots string }{
+		{"/orders/1", "Apikey= X-Debug= X-Env=production X-Internal=2 X-Token=of-the-service ", "", "SAMEORIGIN", ""},
+		{"/", "Apikey= X-Debug=1 X-Env=mine X-Internal= X-Token=mine ", "", "SAMEORIGIN", ""},
+		{"/framed", "Apikey= X-Debug=1 X-Env=mine X-Internal= X-Token=mine ", "service", "DENY", "none"},
+	} {
+		r := s.Through("headers.example", "GET", c.path, "", "", sent...)
+		got := []string{r.Body, r.Header.Get("X-Powered-By"), r.Header.Get("X-Frame-Options"), r.Header.Get("X-Robots-Tag")}
+		if want := []string{c.body, c.poweredBy, c.frame, c.robots}; r.Status != 200 || !slices.Equal(got, want) {
+			t.Errorf("%s: got %d %q, want 200 %q", c.path, r.Status, got, want)
 		}
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -52,7 +55,8 @@ type RouteEffect struct {
 // EffectChange is what changes for the requests of a route.
 type EffectChange string
 
-// The changes. Beside these, there is one for each of gateway.HandlingFields, with its name.
+// The changes. Beside these, there is one for each of gateway.HandlingFields, with its name: for another one of the route, or for
+// another list of addresses or other rules for headers of the gateway.
 const (
 	EffectRemoved     EffectChange = "removed"           // no other route takes its requests over
 	EffectMethods     EffectChange = "methods"           // some of its methods are no longer accepted
@@ -109,6 +113,7 @@ type effectRoute struct {
 	atMost      bool
 	cost        bool   // other units are counted
 	concurrency bool   // another bound of requests in flight
+	lists       bool   // of addresses that were allowed, some are not
 	taker       string // path of a more specific added route that would take some of the requests
 }
 
@@ -139,7 +144,9 @@ const (
 
 // effectOf finds what becomes of the requests of each route of the table in force.
 func (s *Service) effectOf(p *pushChange) (*effect, error) {
-	b := &effectBuilder{pushChange: p, effect: &effect{}, steps: effectStepsAll, after: map[int]int32{}}
+	b := &effectBuilder{pushChange: p, effect: &effect{}, steps: effectStepsAll, after: map[int]int32{}, lists: map[[2]*gateway.Handling]listsChange{}}
+	old, next := &p.before.Requests, &p.after.Requests
+	b.handling = !old.Addresses().Equal(next.Addresses()) || !reflect.DeepEqual(old.RequestHeaders, next.RequestHeaders) || !reflect.DeepEqual(old.ResponseHeaders, next.ResponseHeaders)
 	b.change.Gateway, _ = id.Parse(id.Gateway, p.before.ID)
 	b.change.Global[traffic.Before], b.change.Global[traffic.After] = s.globalLimit(p.before), s.globalLimit(&p.after)
 	b.global = b.change.Global[traffic.Before] != b.change.Global[traffic.After]
@@ -170,6 +177,17 @@ type effectBuilder struct {
 	taken  map[string]string          // by pattern of the table in force: an added path that takes some of its requests
 	after  map[int]int32              // by route of the new table: the index of its limit
 	costs  costComparer
+
+	// handling is set if the gateway's lists of addresses or rules for headers change.
+	handling bool
+	lists    map[[2]*gateway.Handling]listsChange // of routes before and after
+}
+
+// listsChange is what changes with the lists of addresses of a gateway and a route.
+type listsChange struct {
+	narrower bool // of the addresses that were allowed, some are not
+	none     bool // none of them is
+	differs  bool
 }
 
 // index builds the trees and finds the routes from which added routes take requests.
@@ -356,11 +374,60 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	if split {
 		e.changes = append(e.changes, EffectSplit)
 	}
+	b.compareHandling(to, e, change)
+}
+
+// compareHandling adds what changes of what routes do with their requests. Of the lists of addresses and the rules for headers, those
+// of the gateway apply too.
+func (b *effectBuilder) compareHandling(to []int, e *effectRoute, change *traffic.ChangedRoute) {
+	changed := map[string]bool{}
+	for _, i := range to {
+		after := b.delta.table[i].Handling
+		if !b.handling && after.Equal(e.Handling) {
+			continue
+		}
+		for _, field := range after.Differs(e.Handling) {
+			changed[field] = true
+		}
+		old, next := &b.before.Requests, &b.pushChange.after.Requests
+		lists := b.compareLists(e.Handling, after)
+		if lists.narrower {
+			// The recorded counts have no addresses.
+			change.Lost, e.lists, e.atMost = true, true, e.atMost || !lists.none
+		}
+		changed[addrlist.AllowField] = lists.differs && (changed[addrlist.AllowField] || !slices.Equal(old.AllowIPs, next.AllowIPs))
+		changed[addrlist.DenyField] = lists.differs && (changed[addrlist.DenyField] || !slices.Equal(old.DenyIPs, next.DenyIPs))
+		was, is := e.Handling.HeaderRules(), after.HeaderRules()
+		for n, of := range [2][2]*gateway.HeaderRules{{old.RequestHeaders, next.RequestHeaders}, {old.ResponseHeaders, next.ResponseHeaders}} {
+			changed[gateway.HeaderRulesFields()[n]] = !maps.Equal(was[n].Over(of[0]), is[n].Over(of[1]))
+		}
+	}
 	for _, field := range gateway.HandlingFields() {
-		if slices.ContainsFunc(to, func(i int) bool { return slices.Contains(b.delta.table[i].Handling.Differs(e.Handling), field) }) {
+		if changed[field] {
 			e.changes = append(e.changes, EffectChange(field))
 		}
 	}
+}
+
+// compareLists returns what changes with the lists of addresses for requests of a route.
+func (b *effectBuilder) compareLists(before, after *gateway.Handling) listsChange {
+	of := [2]*gateway.Handling{before, after}
+	c, known := b.lists[of]
+	if known {
+		return c
+	}
+	var lists [2][]*addrlist.List
+	for side, g := range []*gateway.Gateway{b.before, &b.pushChange.after} {
+		lists[side] = []*addrlist.List{addrlist.CompileStrict(g.Requests.Addresses())}
+		if h := of[side]; h != nil {
+			lists[side] = append(lists[side], addrlist.CompileStrict(h.Addresses()))
+		}
+	}
+	c.narrower, c.none = addrlist.Narrows(lists[0], lists[1])
+	wider, _ := addrlist.Narrows(lists[1], lists[0])
+	c.differs = c.narrower || wider
+	b.lists[of] = c
+	return c
 }
 
 // limit adds a limit, and returns its index.
@@ -383,7 +450,7 @@ func (b *effectBuilder) limitOf(i int, c ratelimit.Config) int32 {
 func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 	out := &Effect{Since: counted.Since, Routes: []RouteEffect{}}
 	listed := make([]bool, len(e.routes))
-	var taken, costly, bounded []string
+	var taken, costly, bounded, narrowed []string
 	for i := range e.routes {
 		r, n := &e.routes[i], &counted.Routes[i]
 		if n.Requests == 0 {
@@ -406,6 +473,9 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 		if r.concurrency {
 			bounded = append(bounded, r.Path)
 		}
+		if r.lists && r.atMost {
+			narrowed = append(narrowed, r.Path)
+		}
 		one := RouteEffect{
 			RouteID: r.ID, Path: r.Path, Methods: r.Methods, Changes: changes, Requests: n.Requests, Keys: n.Keys,
 			Refused: n.Refused[traffic.After], RefusedBefore: n.Refused[traffic.Before], AtMost: r.atMost || n.Unknown > 0,
@@ -423,7 +493,7 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 	})
 	out.LeftOut = max(0, len(out.Routes)-MaxEffectRoutes)
 	out.Routes = out.Routes[:min(len(out.Routes), MaxEffectRoutes)]
-	return out, slices.Concat(takenWarning(taken), costWarning(costly), concurrencyWarning(bounded))
+	return out, slices.Concat(takenWarning(taken), costWarning(costly), concurrencyWarning(bounded), listsWarning(narrowed))
 }
 
 // costWarning returns a warning if the costs of routes with requests change.
@@ -441,6 +511,15 @@ func concurrencyWarning(paths []string) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("the concurrency of %s that had requests changes (%s): the effect does not count what it would refuse, since it is not recorded how long requests took",
+		numberOfRoutes(len(paths)), someOf(paths))}
+}
+
+// listsWarning returns a warning if addresses may no longer use routes with requests.
+func listsWarning(paths []string) []string {
+	if len(paths) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("some addresses may no longer use %s that had requests (%s): refused counts all requests of such a route, since the recorded counts have no addresses",
 		numberOfRoutes(len(paths)), someOf(paths))}
 }
 

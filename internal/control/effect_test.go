@@ -152,6 +152,50 @@ func TestEffectOfSplits(t *testing.T) {
 	}
 }
 
+// Guarantee: a dry run lists the routes whose lists of addresses or rules for headers change, those of the gateway included. Which
+// addresses requests came from is not recorded: all requests of a route count as refused where some address is refused now, as an upper
+// bound, or exactly where all are. Nothing is listed if the same addresses and headers come of it.
+func TestEffectOfAddressesAndHeaders(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("a", "admin")
+	g := h.gateway(c)
+	file := func(settings, own string) []byte {
+		return []byte("gateway: {name: orders" + settings + "}\nroutes:\n- {path: /a, methods: [GET]}\n- {path: /own, methods: [GET]" + own + "}\n")
+	}
+	before, beforeOwn := ", allow_ips: [10.0.0.0/8], request_headers: {remove: [X-A]}", ", deny_ips: [10.1.0.0/16], response_headers: {set: {X-B: b}}"
+	must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(before, beforeOwn), false, nil))
+	p := h.withPlane(c.Account.ID, g.ID, nil)
+	for _, r := range h.routes(c, g.ID) {
+		p.end(r.ID, "", accesslog.Forwarded, 200)
+	}
+	const headers, ownHeaders = ", request_headers: {remove: [X-A]}", ", response_headers: {set: {X-B: b}}"
+	for _, change := range []struct {
+		settings, own string
+		want          []string
+		warns         bool
+	}{
+		{before, beforeOwn, []string{}, false},
+		{", allow_ips: [10.2.0.0/16]" + headers, beforeOwn, []string{"/a allow_ips 1/0/0 <=1", "/own allow_ips 1/0/0 <=1"}, true},
+		{", allow_ips: [10.0.0.0/8, 192.0.2.0/24]" + headers, beforeOwn, []string{"/a allow_ips 1/0/0 0", "/own allow_ips 1/0/0 0"}, false},
+		{", allow_ips: [10.1.0.0/16]" + headers, beforeOwn, []string{"/a allow_ips 1/0/0 <=1", "/own allow_ips 1/0/0 1"}, true},
+		{before, ", deny_ips: [10.1.0.0/16, 10.2.0.0/16]" + ownHeaders, []string{"/own deny_ips 1/0/0 <=1"}, true},
+		{before, ownHeaders, []string{"/own deny_ips 1/0/0 0"}, false},
+		{", allow_ips: [10.0.0.0/9, 10.128.0.0/9]" + headers, beforeOwn, []string{}, false},
+		{", allow_ips: [10.0.0.0/8], request_headers: {remove: [X-C]}", beforeOwn, []string{"/a request_headers 1/0/0 0", "/own request_headers 1/0/0 0"}, false},
+		{", allow_ips: [10.0.0.0/8], request_headers: {set: {X-A: a}}", beforeOwn + ", request_headers: {remove: [X_A]}", []string{"/a request_headers 1/0/0 0"}, false},
+		{before, beforeOwn + ", request_headers: {remove: [x-a]}", []string{}, false},
+		{before, ", deny_ips: [10.1.0.0/16], response_headers: {remove: [X-B]}", []string{"/own response_headers 1/0/0 0"}, false},
+	} {
+		r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(change.settings, change.own), true, nil))
+		if got := effects(must[*control.Effect](h)(h.Effect(ctx(), c, r))); !slices.Equal(got, change.want) {
+			t.Errorf("%s, of the route %s: got %q, want %q", change.settings, change.own, got, change.want)
+		}
+		if warns := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "recorded counts have no addresses") }); warns != change.warns {
+			t.Errorf("%s, of the route %s: got the warnings %q", change.settings, change.own, r.Warnings)
+		}
+	}
+}
+
 // Guarantee: a lower global limit is replayed with what the limits of the routes admit, and only routes
 // with more refusals than before are listed. A push has no effect, only a dry run.
 func TestEffectOfGlobalLimit(t *testing.T) {

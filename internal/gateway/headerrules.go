@@ -92,6 +92,24 @@ func (h *HeaderRules) Normal() *HeaderRules {
 	return n
 }
 
+// Over returns the rules that apply to a route with the rules h, which take the place of those of its gateway with the same names: the
+// value by name in folded form, or "" for one that is removed.
+func (h *HeaderRules) Over(gateway *HeaderRules) map[string]string {
+	all := map[string]string{}
+	for _, rules := range []*HeaderRules{gateway, h} {
+		if rules == nil {
+			continue
+		}
+		for _, name := range rules.Remove {
+			all[foldHeader(name)] = ""
+		}
+		for name, value := range rules.Set {
+			all[foldHeader(name)] = value
+		}
+	}
+	return all
+}
+
 // Names returns the names that are set or removed, sorted.
 func (h *HeaderRules) Names() []string {
 	if h == nil {
@@ -204,6 +222,17 @@ func (p ProtectedHeaders) CheckHandling(h *Handling) error {
 // NamesHeaders reports whether h names headers that may be protected.
 func (h *Handling) NamesHeaders() bool {
 	return h != nil && (h.RequestHeaders != nil || h.ResponseHeaders != nil || h.Respond != nil && len(h.Respond.Headers) > 0)
+}
+
+// HeaderRulesFields returns the names of the settings with HeaderRules: those of requests, then those of responses.
+func HeaderRulesFields() [2]string { return [2]string{requestHeadersName, responseHeadersName} }
+
+// HeaderRules returns the rules of h in the order of HeaderRulesFields.
+func (h *Handling) HeaderRules() [2]*HeaderRules {
+	if h == nil {
+		return [2]*HeaderRules{}
+	}
+	return [2]*HeaderRules{h.RequestHeaders, h.ResponseHeaders}
 }
 
 // requestHeadersField and responseHeadersField are the rules of a route.

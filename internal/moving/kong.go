@@ -420,12 +420,15 @@ func (sp *routePath) cutAt(p pattern) int {
 	}
 }
 
-// build makes the tables of routes. A route that acl restricts is left out if the scopes of keys cannot say so; then the
-// tables are made again.
+// build makes the tables of routes. A route that acl restricts is left out if the scopes of keys cannot say so, and one whose headers
+// cannot be removed; then the tables are made again.
 func (k *kong) build() ([]Key, error) {
 	for {
 		if err := k.tabulate(); err != nil {
 			return nil, err
+		}
+		if k.untaken() {
+			continue
 		}
 		keys := &keyBuilder{kong: k}
 		if conflict := keys.scopes(); conflict != nil {

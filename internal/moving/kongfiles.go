@@ -89,6 +89,7 @@ func (k *kong) settings(g *gatewayTable) {
 	k.corsOf(g)
 	k.sizeOf(g)
 	restricts := k.restrictGateway(g)
+	hasHeaders := k.headersOf(g)
 	d.Routes = d.Routes[:0]
 	for _, e := range g.entries {
 		slices.Sort(e.methods)
@@ -97,6 +98,11 @@ func (k *kong) settings(g *gatewayTable) {
 			r.Auth = gateway.AuthNone
 		}
 		r.Handling = e.handling(restricts)
+		if e.forwards() && !hasHeaders {
+			requests, responses := k.rulesOf(g, e.of)
+			h := r.Handling.With("request_headers", &gateway.Handling{RequestHeaders: requests})
+			r.Handling = h.With("response_headers", &gateway.Handling{ResponseHeaders: responses})
+		}
 		d.Routes = append(d.Routes, r)
 	}
 }
@@ -189,7 +195,23 @@ func (g *gatewayTable) carriedRoutes() (list []*examined) {
 
 // keyHeaders sets the headers with keys: those of all routes of the gateway.
 func (k *kong) keyHeaders(g *gatewayTable) {
-	var names []string
+	names, unread := k.keyHeaderNames(g)
+	for _, u := range unread {
+		k.changed(u.at, u.label(), "keys in %s are not read, since %s has %d headers with keys already", short(u.header), g.label(), gateway.MaxKeyHeaders)
+	}
+	if !slices.Equal(names, gateway.DefaultKeyHeaders()) {
+		g.document.Gateway.KeyHeaders = gateway.Member[[]string]{Present: true, Value: names}
+	}
+}
+
+// unreadHeader is a header of a plugin key-auth in which keys are not read.
+type unreadHeader struct {
+	*plugin
+	header string
+}
+
+// keyHeaderNames returns the headers with keys of a gateway, and those beyond the bound.
+func (k *kong) keyHeaderNames(g *gatewayTable) (names []string, unread []unreadHeader) {
 	for _, s := range g.carriedRoutes() {
 		if s.access != keyed {
 			continue
@@ -198,15 +220,16 @@ func (k *kong) keyHeaders(g *gatewayTable) {
 			switch {
 			case slices.ContainsFunc(names, func(o string) bool { return strings.EqualFold(o, n) }):
 			case len(names) == gateway.MaxKeyHeaders:
-				k.changed(s.keyAuth.at, s.keyAuth.label(), "keys in %s are not read, since %s has %d headers with keys already", short(n), g.label(), gateway.MaxKeyHeaders)
+				unread = append(unread, unreadHeader{s.keyAuth, n})
 			default:
 				names = append(names, n)
 			}
 		}
 	}
-	if len(names) > 0 && !(len(names) == 1 && strings.EqualFold(names[0], "authorization")) {
-		g.document.Gateway.KeyHeaders = gateway.Member[[]string]{Present: true, Value: names}
+	if len(names) == 0 || len(names) == 1 && strings.EqualFold(names[0], authorization) {
+		return gateway.DefaultKeyHeaders(), unread
 	}
+	return names, unread
 }
 
 // corsOf sets what a gateway says to browsers, if all of its routes say the same.

@@ -3,13 +3,11 @@ package moving
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/document"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -37,9 +35,8 @@ func observers() map[string]string {
 		"proxy-cache-advanced":  "cache in the service, or in front of Keygate",
 		"bot-detection":         "give callers keys: a User-Agent is the caller's choice",
 		"response-ratelimiting": "give routes a cost with a header of the response (docs/costs.md), and plans a limit of its meter",
-		"response-transformer":  "let the service set its response headers", "response-transformer-advanced": "let the service set its response headers",
-		"acme":             "give the server certificates with --tls-cert and --tls-key",
-		"upstream-timeout": "set timeout of the upstream",
+		"acme":                  "give the server certificates with --tls-cert and --tls-key",
+		"upstream-timeout":      "set timeout of the upstream",
 	}
 }
 
@@ -114,22 +111,24 @@ func (p *plugin) rank() int {
 // examined is what is known of a route before the tables are made.
 type examined struct {
 	*route
-	access     access // what its plugins ask for
-	reason            // why the whole route is not carried; why is "" if it is
-	keyAuth    *plugin
-	acl        *plugin
-	limit      *plugin           // rate-limiting of callers that have no plugin of their own
-	cors       *plugin           // nil for none
-	size       *plugin           // request-size-limiting
-	restricts  *plugin           // ip-restriction
-	lists      addrlist.Lists    // of restricts
-	answers    *plugin           // request-termination or redirect
-	answer     *gateway.Handling // of answers: the gateway responds itself; nil for requests that are forwarded
-	adds       []*plugin         // request-transformers that add headers
-	headers    map[string]string // that these set
-	routePaths []routePath
-	condition  string // what it matches by, besides host, method and path
-	dead       bool   // Kong does not serve it either, or not by HTTP
+	access    access // what its plugins ask for
+	reason           // why the whole route is not carried; why is "" if it is
+	keyAuth   *plugin
+	acl       *plugin
+	limit     *plugin           // rate-limiting of callers that have no plugin of their own
+	cors      *plugin           // nil for none
+	size      *plugin           // request-size-limiting
+	restricts *plugin           // ip-restriction
+	lists     addrlist.Lists    // of restricts
+	answers   *plugin           // request-termination or redirect
+	answer    *gateway.Handling // of answers: the gateway responds itself; nil for requests that are forwarded
+	// transformers are the request-transformers and response-transformers, and the edits what they do.
+	transformers        []*plugin
+	requests, responses edits
+	headers             map[string]string // of requests, that are set
+	routePaths          []routePath
+	condition           string // what it matches by, besides host, method and path
+	dead                bool   // Kong does not serve it either, or not by HTTP
 }
 
 // routePath is a path of a route.
@@ -176,17 +175,12 @@ func (k *kong) judge(s *examined) {
 			s.cors = p
 		case "request-size-limiting":
 			s.size = p
-		case "request-transformer", "request-transformer-advanced":
-			headers, why := addedHeaders(p)
-			if why != "" {
+		case "request-transformer", "request-transformer-advanced", "response-transformer", "response-transformer-advanced":
+			if !isCarried(p) {
 				lost = append(lost, p)
 				continue
 			}
-			if s.headers == nil {
-				s.headers = map[string]string{}
-			}
-			maps.Copy(s.headers, headers)
-			s.adds = append(s.adds, p)
+			s.transformers = append(s.transformers, p)
 		case "ip-restriction":
 			lists, why := listsOf(p)
 			if why != "" {
@@ -207,11 +201,14 @@ func (k *kong) judge(s *examined) {
 			}
 		}
 	}
+	badHeaders := s.transformed()
 	switch {
 	case len(lost) > 0:
 		slices.SortStableFunc(lost, func(a, b *plugin) int { return cmp.Compare(a.line, b.line) })
 		l := k.reasonOf(lost[0])
 		s.access, s.reason = withheld, reason{"it has the plugin " + short(lost[0].name) + ": " + l.why, l.remedy}
+	case badHeaders != "":
+		s.access, s.reason = withheld, reason{badHeaders, letService + thenAdd}
 	case s.acl != nil && s.keyAuth == nil:
 		s.access, s.reason = withheld, reason{"it has the plugin acl without key-auth", "give its callers keys with scopes, then add the route"}
 	case s.keyAuth != nil:
@@ -225,9 +222,8 @@ func (k *kong) judge(s *examined) {
 // reasonOf returns why a plugin that decides about requests is not carried.
 func (k *kong) reasonOf(p *plugin) reason {
 	switch {
-	case strings.HasPrefix(p.name, "request-transformer"):
-		_, why := addedHeaders(p)
-		return reason{why, "let the service do it, then add the route"}
+	case isRequestTransformer(p.name):
+		return requestProblem(p)
 	case p.name == "ip-restriction":
 		_, why := listsOf(p)
 		return reason{why, "add the route with allow_ips and deny_ips"}
@@ -261,50 +257,6 @@ func keyNamesProblem(p *plugin) string {
 	return ""
 }
 
-// addedHeaders returns the headers that a request-transformer adds. why says why it cannot be carried.
-func addedHeaders(p *plugin) (headers map[string]string, why string) {
-	headers = map[string]string{}
-	for _, n := range p.config {
-		for i := range n.Nodes {
-			m := &n.Nodes[i]
-			if isEmpty(m) || m.Name == "http_method" && m.Kind == document.Null {
-				continue
-			}
-			add := m.Name == "add" && m.Kind == document.Mapping
-			for j := range m.Nodes {
-				if part := &m.Nodes[j]; !isEmpty(part) && (!add || part.Name != "headers") {
-					add = false
-				}
-			}
-			if !add {
-				return nil, "Keygate adds headers to requests, and changes nothing else of them"
-			}
-			list := m.Member("headers")
-			if list == nil || isEmpty(list) {
-				continue
-			}
-			for j := range list.Nodes {
-				name, value, found := strings.Cut(list.Nodes[j].Text, ":")
-				value = strings.TrimSpace(value)
-				isVariable := deckEnv.MatchString(value)
-				value = deckEnv.ReplaceAllString(value, "$${env:$1}")
-				switch {
-				case !found:
-					return nil, "an added header has no value"
-				case strings.Contains(value, "$(") || !isVariable && placeholder.MatchString(value) || strings.HasPrefix(value, "{vault://"):
-					return nil, "the value of the header " + short(name) + " is made for each request, or is not in the file"
-				}
-				headers[strings.TrimSpace(name)] = value
-			}
-		}
-	}
-	if err := gateway.CheckUpstreamHeaders(headers); err != nil {
-		bad := fault.ProblemsOf(err)[0]
-		return nil, "the header " + short(strings.TrimPrefix(bad.Field, "upstream_headers.")) + " " + bad.Message
-	}
-	return headers, ""
-}
-
 // isCarried reports whether a plugin of routes can be carried.
 func isCarried(p *plugin) bool {
 	why := "it is unknown"
@@ -312,7 +264,9 @@ func isCarried(p *plugin) bool {
 	case "key-auth", "acl", "rate-limiting", "rate-limiting-advanced", "cors", "request-size-limiting":
 		why = ""
 	case "request-transformer", "request-transformer-advanced":
-		_, why = addedHeaders(p)
+		why = requestProblem(p).why
+	case "response-transformer", "response-transformer-advanced":
+		why = ""
 	case "ip-restriction":
 		_, why = listsOf(p)
 	case "request-termination", "redirect":
@@ -342,7 +296,7 @@ func (k *kong) reportPlugins() {
 	for _, s := range k.states {
 		for i := range s.routePaths {
 			if s.routePaths[i].emitted {
-				for _, p := range append([]*plugin{s.keyAuth, s.acl, s.cors, s.size, s.restricts, s.answers}, s.adds...) {
+				for _, p := range append([]*plugin{s.keyAuth, s.acl, s.cors, s.size, s.restricts, s.answers}, s.transformers...) {
 					if p != nil {
 						p.used = true
 					}
@@ -377,8 +331,8 @@ func (k *kong) reportPlugins() {
 			k.reportKeyAuth(p)
 		case p.name == "acl":
 			k.changed(p.at, object, "groups become scopes of keys: keys of callers outside of them do not have the paths")
-		case strings.HasPrefix(p.name, "request-transformer"):
-			k.changed(p.at, object, "it sets the headers of upstreams: they replace what a client sends, and are secret")
+		case isTransformer(p.name):
+			k.reportTransformer(p)
 		case p.name == "ip-restriction":
 			what := "the routes"
 			if p.route == nil && p.service == nil {
@@ -397,7 +351,7 @@ func (k *kong) reportOfCallers(p *plugin, harmless bool, remedy string) {
 	case strings.HasPrefix(p.name, "rate-limiting"):
 	case harmless:
 		k.left(p.at, p.label(), "Keygate has no such plugin", remedy)
-	case p.name == "cors" || p.name == "request-size-limiting" || strings.HasPrefix(p.name, "request-transformer"):
+	case p.name == "cors" || p.name == "request-size-limiting" || isTransformer(p.name):
 		k.left(p.at, p.label(), "Keygate has it for all callers of a gateway alone", "look whether the callers need it")
 	case p.used:
 		k.reportLists(p, "the keys, beside those of routes, where Kong looked at these alone,")
@@ -420,7 +374,7 @@ func (k *kong) barred(c *consumer) *plugin {
 			if one, _, why := k.callerLists(c); why != "" {
 				return one
 			}
-		case harmless, strings.HasPrefix(p.name, "rate-limiting"), p.name == "cors", p.name == "request-size-limiting", strings.HasPrefix(p.name, "request-transformer"):
+		case harmless, strings.HasPrefix(p.name, "rate-limiting"), p.name == "cors", p.name == "request-size-limiting", isTransformer(p.name):
 		default:
 			return p
 		}

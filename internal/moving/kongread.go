@@ -148,6 +148,8 @@ type plugin struct {
 	consumer                                    *consumer
 	group                                       *group
 
+	transform *transform // see transformOf
+
 	used     bool // by a route, or by a consumer
 	dangling bool // of an object that is in no file
 }
@@ -209,6 +211,9 @@ func (r *route) label() string {
 
 // deckEnv is how a file of decK refers to a variable of the environment.
 var deckEnv = regexp.MustCompile(`\$\{\{\s*env\s+"([A-Za-z_][A-Za-z0-9_]*)"\s*(?:\|\s*[A-Za-z]+\s*)?\}\}`)
+
+// deckVariable is what deckEnv becomes.
+var deckVariable = regexp.MustCompile(`\$\{env:[A-Za-z_][A-Za-z0-9_]*\}`)
 
 // isReference reports whether a text stands for a value that is not in the file.
 func isReference(s string) bool {

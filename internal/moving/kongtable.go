@@ -19,7 +19,11 @@ type gatewayTable struct {
 	names      map[string]string
 	variants   map[string]*variant
 	closed     bool // a path is closed
-	document   gateway.Document
+
+	withheld []string            // headers that no upstream gets, since they may hold the key
+	setBy    map[string]*service // services to which a header is sent that their upstreams set, by its name in folded form
+
+	document gateway.Document
 }
 
 // entry is a route of a gateway.

@@ -6,6 +6,7 @@
 //	openapi client-patch      write the client's patch of a gateway, client/patch.gen.go
 //	openapi form              write what the dashboard's form of settings is made from, web/src/api/settings.gen.ts
 //	openapi typescript        write the methods of the TypeScript client, clients/typescript/src/resources.gen.ts
+//	openapi terraform         write what the resources of the Terraform provider are made from, terraform/internal/provider/schema.gen.json
 //	openapi errors            write the reference of the error codes, docs/errors.md
 //	openapi comments          copy the generated client from standard input, with better comments
 //
@@ -43,10 +44,12 @@ func run(args []string) error {
 		return write(formGroups())
 	case len(args) == 1 && args[0] == "typescript":
 		return write(typeScript())
+	case len(args) == 1 && args[0] == "terraform":
+		return write(terraform())
 	case len(args) == 1 && args[0] == "errors":
 		return write([]byte(errorReference()), nil)
 	default:
-		return errors.New("usage: openapi document | client-document | client-patch | form | typescript | errors | comments")
+		return errors.New("usage: openapi document | client-document | client-patch | form | typescript | terraform | errors | comments")
 	}
 }
 

@@ -53,6 +53,7 @@ type setup struct {
 	maxPipes        int                     // Config.MaxPipes
 	keepStreams     bool                    // cut_streams: false
 	cost            cost.Rules              // what requests cost
+	edits           [2]*gateway.HeaderRules // of requests, and of responses
 }
 
 // testTimeout bounds every wait of a test. Reaching it is a failure.
@@ -348,7 +349,7 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
-		Requests: gateway.Requests{KeepStreams: s.keepStreams},
+		Requests: gateway.Requests{KeepStreams: s.keepStreams, RequestHeaders: s.edits[0], ResponseHeaders: s.edits[1]},
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey, Cost: s.cost},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},

@@ -6848,12 +6848,12 @@ export interface components {
         };
         RouteEffect: {
             /**
-             * @description Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes.
+             * @description Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, no addresses, and no keys of requests to public routes.
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, allow_ips or deny_ips for another list of the route (what it refuses is not counted), global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "allow_ips" | "deny_ips" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, allow_ips or deny_ips for another list of the route or of the gateway, if some address comes to be refused or allowed (which addresses requests came from is not counted, so that all count as refused, and at_most is set), request_headers or response_headers for other rules for headers of the route or of the gateway, global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "allow_ips" | "deny_ips" | "request_headers" | "response_headers" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
