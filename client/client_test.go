@@ -361,6 +361,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	// The calls of browsers, of Git servers and of tools.
 	for _, one := range []client.Request{
 		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
+		{Method: http.MethodGet, Path: "/v1/session/sso"}, {Method: http.MethodGet, Path: "/v1/session/sso/callback"}, {Method: http.MethodGet, Path: "/v1/session/sso/provider"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
 		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
 	} {
@@ -532,6 +533,17 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 	discard(c.UpdateIssuer(ctx, "{issuer_id}", client.IssuerPatch{}))
 	discard(c.RefreshIssuer(ctx, "{issuer_id}"))
 	discard(c.DeleteIssuer(ctx, "{issuer_id}"))
+	for range c.Users(ctx, client.UserFilter{}) {
+		break
+	}
+	for range c.Invitations(ctx, client.ListOptions{}) {
+		break
+	}
+	discard(c.User(ctx, "{user_id}"))
+	discard(c.UpdateUser(ctx, "{user_id}", client.UserPatch{}))
+	discard(c.DeleteUser(ctx, "{user_id}"))
+	discard(c.Invite(ctx, client.InvitationRequest{}))
+	discard(c.DeleteInvitation(ctx, "{invitation_id}"))
 	for range c.Denials(ctx, "{issuer_id}", client.DenialFilter{}) {
 		break
 	}

@@ -207,6 +207,30 @@ func (e CreateAccountRequestPlan) Valid() bool {
 	}
 }
 
+// Values of CreateGatewayRequestDefaultAuth.
+const (
+	CreateGatewayRequestDefaultAuthAny   CreateGatewayRequestDefaultAuth = "any"
+	CreateGatewayRequestDefaultAuthKey   CreateGatewayRequestDefaultAuth = "key"
+	CreateGatewayRequestDefaultAuthNone  CreateGatewayRequestDefaultAuth = "none"
+	CreateGatewayRequestDefaultAuthToken CreateGatewayRequestDefaultAuth = "token"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateGatewayRequestDefaultAuth) Valid() bool {
+	switch e {
+	case CreateGatewayRequestDefaultAuthAny:
+		return true
+	case CreateGatewayRequestDefaultAuthKey:
+		return true
+	case CreateGatewayRequestDefaultAuthNone:
+		return true
+	case CreateGatewayRequestDefaultAuthToken:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateGatewayRequestErrorFormat.
 const (
 	CreateGatewayRequestErrorFormatKeygate CreateGatewayRequestErrorFormat = "keygate"
@@ -348,6 +372,30 @@ func (e DeliveryTrigger) Valid() bool {
 	case DeliveryTriggerRecover:
 		return true
 	case DeliveryTriggerTest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of GatewayDefaultAuth.
+const (
+	GatewayDefaultAuthAny   GatewayDefaultAuth = "any"
+	GatewayDefaultAuthKey   GatewayDefaultAuth = "key"
+	GatewayDefaultAuthNone  GatewayDefaultAuth = "none"
+	GatewayDefaultAuthToken GatewayDefaultAuth = "token"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e GatewayDefaultAuth) Valid() bool {
+	switch e {
+	case GatewayDefaultAuthAny:
+		return true
+	case GatewayDefaultAuthKey:
+		return true
+	case GatewayDefaultAuthNone:
+		return true
+	case GatewayDefaultAuthToken:
 		return true
 	default:
 		return false
@@ -1356,6 +1404,69 @@ func (e UsageEntryState) Valid() bool {
 	}
 }
 
+// Values of UserEventRole.
+const (
+	UserEventRoleAdmin  UserEventRole = "admin"
+	UserEventRoleEditor UserEventRole = "editor"
+	UserEventRoleViewer UserEventRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserEventRole) Valid() bool {
+	switch e {
+	case UserEventRoleAdmin:
+		return true
+	case UserEventRoleEditor:
+		return true
+	case UserEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserRoleEventPreviousRole.
+const (
+	UserRoleEventPreviousRoleAdmin  UserRoleEventPreviousRole = "admin"
+	UserRoleEventPreviousRoleEditor UserRoleEventPreviousRole = "editor"
+	UserRoleEventPreviousRoleViewer UserRoleEventPreviousRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserRoleEventPreviousRole) Valid() bool {
+	switch e {
+	case UserRoleEventPreviousRoleAdmin:
+		return true
+	case UserRoleEventPreviousRoleEditor:
+		return true
+	case UserRoleEventPreviousRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of UserRoleEventRole.
+const (
+	UserRoleEventRoleAdmin  UserRoleEventRole = "admin"
+	UserRoleEventRoleEditor UserRoleEventRole = "editor"
+	UserRoleEventRoleViewer UserRoleEventRole = "viewer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e UserRoleEventRole) Valid() bool {
+	switch e {
+	case UserRoleEventRoleAdmin:
+		return true
+	case UserRoleEventRoleEditor:
+		return true
+	case UserRoleEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of VerificationCode.
 const (
 	VerificationCodeKeyExpired        VerificationCode = "key_expired"
@@ -2015,6 +2126,11 @@ type CreateGatewayRequest struct {
 	// accounts cannot give this field.
 	Default *bool `json:"default,omitempty"`
 
+	// DefaultAuth What routes require that do not say it: key, token, any, or none for public routes.
+	//
+	// Example: token
+	DefaultAuth *CreateGatewayRequestDefaultAuth `json:"default_auth,omitempty"`
+
 	// DefaultPlan Name of the plan of keys that have none, and whose owner has none.
 	//
 	// Example: free
@@ -2134,6 +2250,10 @@ type CreateGatewayRequest struct {
 	// upstream_url.
 	Upstreams *[]UpstreamInput `json:"upstreams,omitempty"`
 }
+
+// CreateGatewayRequestDefaultAuth What routes require that do not say it: key, token, any, or none for public routes.
+// Example: token
+type CreateGatewayRequestDefaultAuth string
 
 // CreateGatewayRequestErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 // Example: openai
@@ -2292,8 +2412,9 @@ type CreateRouteRequest struct {
 	// Example: ["203.0.113.0/24"]
 	AllowIps *[]string `json:"allow_ips,omitempty"`
 
-	// key (the default) requires an API key, token a token of one of the gateway's issuers,
-	// any either of them; none makes the route public.
+	// key requires an API key, token a token of one of the gateway's issuers, any either of
+	// them; none makes the route public. If absent, the route requires what default_auth of
+	// the gateway says.
 	Auth        *CreateRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput       `json:"concurrency,omitempty"`
 
@@ -2586,6 +2707,11 @@ type Gateway struct {
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`
 
+	// DefaultAuth What routes require that do not say it.
+	//
+	// Example: key
+	DefaultAuth GatewayDefaultAuth `json:"default_auth"`
+
 	// DefaultPlan Name of the plan of keys that have none, and whose owner has none. Absent if there is none.
 	//
 	// Example: free
@@ -2711,6 +2837,10 @@ type Gateway struct {
 	// Example: ["upstream_url cannot be reached now: the host name in upstream_url does not exist"]
 	Warnings *[]string `json:"warnings,omitempty"`
 }
+
+// GatewayDefaultAuth What routes require that do not say it.
+// Example: key
+type GatewayDefaultAuth string
 
 // GatewayErrorFormat Form of the gateway's own errors.
 // Example: keygate
@@ -3601,7 +3731,7 @@ type PatchRouteRequest struct {
 	AllowIps *[]string `json:"allow_ips,omitempty"`
 
 	// key requires an API key, token a token of one of the gateway's issuers, any either of
-	// them; none makes the route public; null means key.
+	// them; none makes the route public; null means what default_auth of the gateway says.
 	Auth        *PatchRouteRequestAuth `json:"auth,omitempty"`
 	Concurrency *ConcurrencyInput      `json:"concurrency,omitempty"`
 
@@ -4528,7 +4658,8 @@ type Route struct {
 	AllowIps *[]string `json:"allow_ips"`
 
 	// key if the route requires an API key, token if it requires a token of one of the
-	// gateway's issuers, any if it takes either; none if it is public.
+	// gateway's issuers, any if it takes either; none if it is public. It is default_auth
+	// of the gateway if the route does not say it.
 	Auth        RouteAuth    `json:"auth"`
 	Concurrency *Concurrency `json:"concurrency"`
 
@@ -4711,11 +4842,17 @@ type Session struct {
 	// Example: acct_01jz8y5c3te9b8r2m6q4v7x0ee
 	AccountID string `json:"account_id"`
 
-	// ExpiresAt When the session ends.
+	// ExpiresAt When the session ends. That of a user also ends after 2 hours without a call.
 	//
 	// Example: 2026-07-01T21:00:00Z
-	ExpiresAt time.Time  `json:"expires_at"`
-	Key       AccountKey `json:"key"`
+	ExpiresAt time.Time   `json:"expires_at"`
+	Key       *AccountKey `json:"key"`
+
+	// SignOutURL After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page.
+	//
+	// Example: https://login.example.com/logout
+	SignOutURL *string      `json:"sign_out_url,omitempty"`
+	User       *CallingUser `json:"user"`
 }
 
 // Setting is the schema Setting of the OpenAPI document.
@@ -4764,6 +4901,19 @@ type Settings struct {
 	//
 	// Example: v0.1.0
 	Version string `json:"version"`
+}
+
+// SignInProvider is the schema SignInProvider of the OpenAPI document.
+type SignInProvider struct {
+	// Name Name of the identity provider: the host of its URL; null if users do not sign in through one.
+	//
+	// Example: login.example.com
+	Name *string `json:"name"`
+
+	// RedirectURI Redirect URI of Keygate, which has to be registered at the provider; null without one.
+	//
+	// Example: https://keygate.example.com/v1/session/sso/callback
+	RedirectURI *string `json:"redirect_uri"`
 }
 
 // SimulatedKey is the schema SimulatedKey of the OpenAPI document.
@@ -5924,6 +6074,60 @@ type UsageFinalizedEvent struct {
 	// Example: 312
 	Records int64 `json:"records"`
 }
+
+// UserEvent is the schema UserEvent of the OpenAPI document.
+type UserEvent struct {
+	// Email Email of the user; null if it is not known.
+	//
+	// Example: ada@example.com
+	Email *string `json:"email"`
+
+	// Name Name of the user; null if it is not known.
+	//
+	// Example: Ada Lovelace
+	Name *string `json:"name"`
+
+	// Role of the user.
+	Role UserEventRole `json:"role"`
+
+	// UserID Identifier of the user.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserEventRole is an enumerated string; see its constants.
+type UserEventRole string
+
+// UserRoleEvent is the schema UserRoleEvent of the OpenAPI document.
+type UserRoleEvent struct {
+	// Email Email of the user; null if it is not known.
+	//
+	// Example: ada@example.com
+	Email *string `json:"email"`
+
+	// Name Name of the user; null if it is not known.
+	//
+	// Example: Ada Lovelace
+	Name *string `json:"name"`
+
+	// Role that it had before.
+	PreviousRole UserRoleEventPreviousRole `json:"previous_role"`
+
+	// Role that the user has now.
+	Role UserRoleEventRole `json:"role"`
+
+	// UserID Identifier of the user.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserRoleEventPreviousRole is an enumerated string; see its constants.
+type UserRoleEventPreviousRole string
+
+// UserRoleEventRole is an enumerated string; see its constants.
+type UserRoleEventRole string
 
 // Verification is the schema Verification of the OpenAPI document.
 type Verification struct {

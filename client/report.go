@@ -20,7 +20,7 @@ type AuditEntry struct {
 	KeyPrefix *string   `json:"key_prefix"`
 	KeyID     *string   `json:"key_id"`
 	GatewayID *string   `json:"gateway_id"`
-	// Credential is key or token; nil for neither. IssuerID and Subject are those of a token that passed its checks; of a
+	// Credential is key, token or user; nil for none of them. Subject is the identifier of a user. IssuerID and Subject are those of a token that passed its checks; of a
 	// refused one, Subject is nil, and IssuerID too if the issuer was not known.
 	Credential *string `json:"credential"`
 	IssuerID   *string `json:"issuer_id"`
@@ -37,6 +37,14 @@ type AuditEntry struct {
 	*AuditAction
 }
 
+// AuditActor is who made a change. Kind is key, user, offline, repository, canary or system. ID is that of a key or user, and
+// Name that of a user at the time of the change.
+type AuditActor struct {
+	Kind string  `json:"kind"`
+	ID   *string `json:"id"`
+	Name *string `json:"name"`
+}
+
 // AuditAction holds the fields that only a management record has. ActorKeyID is nil
 // for a command run on the server's machine and for a change that the server made
 // itself.
@@ -44,7 +52,8 @@ type AuditAction struct {
 	Action     string            `json:"action"` // as in key.create
 	Target     string            `json:"target"` // identifier of the changed record
 	ActorKeyID *string           `json:"actor_key_id"`
-	Diff       map[string][2]any `json:"diff"` // values before and after, by field; a secret is ***
+	Actor      *AuditActor       `json:"actor"` // nil in records of versions that did not store it
+	Diff       map[string][2]any `json:"diff"`  // values before and after, by field; a secret is ***
 }
 
 // AuditFilter restricts AuditLog to matching records. Zero fields match all

@@ -10,7 +10,7 @@ import (
 func (a *API) accountOperations() []operation {
 	return []operation{{
 		id: "getAccount", method: http.MethodGet, path: "/v1/account", tag: "Account",
-		summary: "Get the account", description: "Returns the account and the calling key. Any account-level key may make this call.",
+		summary: "Get the account", description: "Returns the account and the calling key or user. Any account-level key and any user may make this call.",
 		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[callingAccountRecord](), hasETag: true,
 		run: a.getAccount,
 	}, {
@@ -50,10 +50,13 @@ func (a *API) updateAccountDefaults(c *call, req updateAccountDefaultsRequest) (
 }
 
 func ownAccountResponse(own *control.OwnAccount) response {
-	return withETag(callingAccountRecord{
-		AccountRecord: presentAccount(&own.Account), DefaultPlanID: optionalText(own.DefaultPlanID), DefaultPlan: optionalText(own.DefaultPlan),
-		Key: accountKeyRecord{KeyID: own.Key.ID, Name: own.Key.Name, Scope: own.Key.Scope.String()},
-	}, own.RecordVersion())
+	r := callingAccountRecord{AccountRecord: presentAccount(&own.Account), DefaultPlanID: optionalText(own.DefaultPlanID), DefaultPlan: optionalText(own.DefaultPlan)}
+	if own.User != nil {
+		r.User = presentCallingUser(own.User)
+	} else {
+		r.Key = &accountKeyRecord{KeyID: own.Key.ID, Name: own.Key.Name, Scope: own.Key.Scope.String()}
+	}
+	return withETag(r, own.RecordVersion())
 }
 
 func (a *API) metaOperations() []operation {

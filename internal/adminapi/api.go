@@ -27,6 +27,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/sso"
 )
 
 // Config configures an API.
@@ -55,6 +56,8 @@ type Config struct {
 	// Settings returns the settings of the installation, without secrets. Nil
 	// means none.
 	Settings func() []Setting
+	// SSO signs users in. Nil means that nobody signs in but with a key.
+	SSO *sso.Provider
 	// Recorder receives an audit record of each authentication. Nil means that
 	// none are recorded.
 	Recorder Recorder
@@ -175,7 +178,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for name, value := range res.header {
-		if name == "Location" {
+		if name == "Location" && strings.HasPrefix(value, "/") {
 			value = strings.TrimSuffix(a.cfg.BasePath, "/") + value
 		}
 		c.header.Set(name, value)
@@ -284,6 +287,10 @@ func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 	}
 	status, content := fault.Response(err, c.requestID)
 	content = []byte(apikey.Redact(string(content)))
+	if c.op != nil && c.op.page && c.wantsPage() {
+		a.failPage(w, c, status, content)
+		return
+	}
 	if status == http.StatusUnauthorized {
 		c.header.Set("WWW-Authenticate", "Bearer")
 	}
@@ -307,12 +314,15 @@ func encode(body any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// setActor sets c.actor to the key of the call.
+// setActor sets c.actor to the key or user of the call.
 func (c *call) setActor() {
 	c.actor = control.Actor{
-		Kind: control.KeyActor, Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
+		Kind: control.KeyActor, User: c.principal.User, Lately: c.principal.Lately, Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
 		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.EscapedPath(),
 		ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
+	}
+	if c.actor.User != nil {
+		c.actor.Kind = control.UserActor
 	}
 	switch c.request.Header.Get("X-Keygate-Source") {
 	case "cli":

@@ -19,9 +19,9 @@ type auditEntryRecord struct {
 	KeyID     *string   `json:"key_id" doc:"Identifier of the key; also of an expired key, and of one that was revoked within the 24 hours before; null if the account has no such key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	GatewayID *string   `json:"gateway_id" doc:"Gateway that was called; null for a call of this API." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 
-	Credential *string `json:"credential" enum:"key,token" doc:"What the request had: key, or token for a token of an issuer of the gateway; null for neither. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests." example:"key"`
+	Credential *string `json:"credential" enum:"key,token,user" doc:"What the request had: key, token for a token of an issuer of the gateway, or user for the session of one; null for none of them. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests." example:"key"`
 	IssuerID   *string `json:"issuer_id" doc:"Issuer of the token; null without a token, and for one that was refused before its issuer was known." example:"iss_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	Subject    *string `json:"subject" doc:"Subject of the token; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256." example:"ada"`
+	Subject    *string `json:"subject" doc:"Subject of the token, or identifier of the user; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256." example:"ada"`
 
 	Method    string `json:"method" doc:"HTTP method." example:"GET"`
 	Path      string `json:"path" doc:"Path without the query." example:"/orders/17"`
@@ -37,7 +37,15 @@ type AuditAction struct {
 	Action     string            `json:"action" required:"false" doc:"Only in management records: what was done." example:"key.create"`
 	Target     string            `json:"target" required:"false" doc:"Only in management records: identifier of the record that was changed." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	ActorKeyID *string           `json:"actor_key_id" required:"false" doc:"Only in management records: identifier of the calling key; null for a command run on the server's machine, and for a change that the server made itself." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	Actor      *auditActor       `json:"actor" required:"false" doc:"Only in management records: who made the change; null in records of versions that did not store it."`
 	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space."`
+}
+
+type auditActor struct {
+	_    struct{} `nullable:"true"`
+	Kind string   `json:"kind" enum:"key,user,offline,repository,canary,system" doc:"What made the change: a key, a user, a command on the server's machine, the repository that a gateway follows, Keygate as it judges a canary, or Keygate itself."`
+	ID   *string  `json:"id" doc:"Identifier of the key or user; null for others." example:"usr_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	Name *string  `json:"name" doc:"Name of the user at the time of the change; null for others." example:"Ada Lovelace"`
 }
 
 type auditHeadRecord struct {
@@ -57,7 +65,7 @@ func auditFilters() []queryParam {
 		{name: "key_prefix", doc: "Only records of keys with this prefix.", schema: textSchema(), example: "kg_4tQx9Z"},
 		{name: "key_id", doc: "Only records of this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
 		{name: "gateway_id", doc: "Only records of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
-		{name: "actor", doc: "Only management records of this calling key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
+		{name: "actor", doc: "Only changes by this key or user (an identifier), or by this kind of another actor (offline, repository, canary, system).", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
 	}, timeRangeParams("records")...)
 }
 
@@ -116,6 +124,9 @@ func presentAudit(r *audit.Record) auditEntryRecord {
 	}
 	if r.Kind == audit.Management {
 		out.AuditAction = &AuditAction{Action: string(r.Action), Target: r.Target, ActorKeyID: optionalText(r.ActorKeyID), Diff: r.Diff}
+		if by := r.By(); by.Kind != "" {
+			out.Actor = &auditActor{Kind: string(by.Kind), ID: optionalText(by.ID), Name: optionalText(by.Name)}
+		}
 		if out.Diff == nil {
 			out.Diff = map[string][2]any{}
 		}

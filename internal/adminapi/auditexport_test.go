@@ -109,7 +109,7 @@ func TestExportAsCSV(t *testing.T) {
 		t.Fatalf("%v in\n%s", err, r.raw)
 	}
 	want := s.listed(before)
-	if len(rows) != len(want)+1 || strings.Join(rows[0], " ") != auditFields+" action target actor_key_id diff count"+tokenFields {
+	if len(rows) != len(want)+1 || strings.Join(rows[0], " ") != auditFields+" action target actor_key_id diff count"+tokenFields+" actor_kind actor_id actor_name" {
 		t.Fatalf("got %d rows for %d records, and the columns %v", len(rows), len(want), rows[0])
 	}
 	for i, line := range want {
@@ -119,7 +119,12 @@ func TestExportAsCSV(t *testing.T) {
 		}
 		for column, name := range rows[0] {
 			value, cell := "", rows[i+1][column]
-			switch v := record[name].(type) {
+			field := record[name]
+			if part, nested := strings.CutPrefix(name, "actor_"); nested && name != "actor_key_id" {
+				by, _ := record["actor"].(map[string]any)
+				field = by[part]
+			}
+			switch v := field.(type) {
 			case string:
 				value = v
 			case float64:

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/user"
 )
 
 // Recorder writes audit records.
@@ -28,6 +29,10 @@ type Principal struct {
 	KeyPrefix string
 	Scope     apikey.Scopes
 	Expired   bool
+	// User is set, and the fields of a key are not, for the session of a user. Lately is then set if it has authenticated
+	// within control.LatelyAuthenticated.
+	User   *user.User
+	Lately bool
 	// Unconfirmed is set if this node does not hold its lease, so that it cannot authenticate anything.
 	Unconfirmed bool
 }
@@ -160,7 +165,7 @@ func (c *call) authorize() error {
 	if c.op.operatorOnly && !c.principal.Account.IsDefault() {
 		return fault.Denied("this call is only for keys of the account default")
 	}
-	if c.op.anyScope || c.op.allowOwnKey && c.params["key_id"] == c.principal.KeyID {
+	if c.op.anyScope || c.op.allowOwnKey && c.principal.KeyID != "" && c.params["key_id"] == c.principal.KeyID {
 		return nil
 	}
 	method := c.op.method
@@ -169,6 +174,9 @@ func (c *call) authorize() error {
 	}
 	if c.principal.Scope.Allows(method, strings.TrimPrefix(c.normalPath(), "/v1")) {
 		return c.authorizeEffect()
+	}
+	if c.principal.User != nil {
+		return fault.Denied("the role %s does not allow this call: an administrator can give you another one", c.principal.User.Role)
 	}
 	return fault.Denied("the scope of this key, %s, does not allow this call: use a key with a sufficient scope", c.principal.Scope)
 }
@@ -190,6 +198,15 @@ type presentedKey struct {
 	account *account.Account
 	prefix  string
 	keyID   string
+	userID  string // of the session of a user
+}
+
+// credentialID returns the identifier of the key or user.
+func (p *Principal) credentialID() string {
+	if p.User != nil {
+		return p.User.ID
+	}
+	return p.KeyID
 }
 
 // record records the authentication of a call that needs a key. Its outcome is
@@ -202,18 +219,27 @@ func (c *call) record(err error) {
 		Time: c.now, Kind: audit.Authentication, Outcome: audit.Success, KeyPrefix: c.presented.prefix, KeyID: c.presented.keyID,
 		Method: c.request.Method, Path: c.request.URL.EscapedPath(), ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
 	}
+	if c.presented.userID != "" {
+		r.Token, r.Subject = true, c.presented.userID
+	}
 	if c.presented.account != nil {
 		r.AccountID = c.presented.account.ID
 	}
 	var refused *fault.Error
 	if errors.As(err, &refused) && refused.Auth != "" {
-		r.Outcome = audit.Outcome(refused.Auth)
+		if r.Outcome = audit.Outcome(refused.Auth); refused.Auth == fault.ReauthenticationRequired {
+			r.Outcome = audit.ScopeInsufficient
+		}
 	}
 	c.api.cfg.Recorder.Record(r)
 }
 
-// bucketKey returns the name of the bucket of a calling key.
-func bucketKey(keyID string) [16]byte {
-	u, _ := id.Parse(id.Key, keyID)
+// bucketKey returns the name of the bucket of a calling key or user.
+func bucketKey(p *Principal) [16]byte {
+	if p.User != nil {
+		u, _ := id.Parse(id.User, p.User.ID)
+		return u
+	}
+	u, _ := id.Parse(id.Key, p.KeyID)
 	return u
 }

@@ -152,7 +152,7 @@ func (c *call) queryProblems() []error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.query)) {
 		switch {
-		case slices.Contains(known, name) || len(problems) == fault.MaxProblems:
+		case c.op.anyQuery || slices.Contains(known, name) || len(problems) == fault.MaxProblems:
 		case len(known) == 0:
 			problems = append(problems, fault.Invalid(below("", name), "is not a valid query parameter: this call takes none"))
 		default:

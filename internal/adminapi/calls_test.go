@@ -440,7 +440,7 @@ func TestDocumentsArePushedAndExported(t *testing.T) {
 func TestOnlyTheOperatorReadsSettings(t *testing.T) {
 	s := start(t)
 	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
-	wantFields(t, r.json, "account_id name plan state hosts audit_retention_days created_at default_plan default_plan_id key")
+	wantFields(t, r.json, "account_id name plan state hosts audit_retention_days created_at default_plan default_plan_id key user")
 	wantFields(t, r.json["key"].(map[string]any), "key_id name scope")
 	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
 		t.Errorf("got %s, want the account default with plan platform", r.raw)

@@ -110,6 +110,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Usage records", Description: "How many units of each meter each key has used in each hour, for billing."},
 			{Name: "Issuers", Description: "Who signs the tokens that gateways take beside their keys."},
 			{Name: "Certificates", Description: "Certificates that Keygate gets for hostnames of gateways by ACME."},
+			{Name: "Users", Description: "People who sign in through an identity provider, and invitations."},
 			{Name: "Plans", Description: "Named sets of limits that many keys or owners share."},
 			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},
 			{Name: "Webhook deliveries", Description: "Deliveries of events to your endpoints, with each attempt and its response."},
@@ -374,6 +375,10 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the plan.", "plan_01jz8y5c3te9b8r2m6q4v7x0bb"
 	case "canary_id":
 		p.Description, p.Example = "Identifier of the canary.", "can_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "user_id":
+		p.Description, p.Example = "Identifier of the user.", "usr_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "invitation_id":
+		p.Description, p.Example = "Identifier of the invitation.", "inv_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "denial_id":
 		p.Description, p.Example = "Identifier of the denial.", "den_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "issuer_id":

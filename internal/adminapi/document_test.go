@@ -183,7 +183,7 @@ func TestEventsAreDocumented(t *testing.T) {
 		event.GatewaySyncFailed: event.SyncFailed{}, event.OwnerSuspended: event.Owner{}, event.OwnerResumed: event.Owner{}, event.QuotaThreshold: event.Threshold{}, event.UsageFinalized: event.Finalized{},
 		event.UpstreamTargetDown: event.TargetState{}, event.UpstreamTargetUp: event.TargetState{},
 		event.CanaryAdvanced: event.Canary{}, event.CanaryAborted: event.Canary{}, event.CanaryPromoted: event.Canary{}, event.CanaryPaused: event.Canary{},
-		event.IssuerUnreachable:  event.KeysUnreachable{},
+		event.IssuerUnreachable: event.KeysUnreachable{}, event.UserRoleChanged: event.UserRole{}, event.UserSuspended: event.User{},
 		event.CertificateRenewed: event.Certificate{}, event.CertificateFailed: event.Certificate{}, event.CertificateExpiring: event.Certificate{},
 	}
 	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {

@@ -2,6 +2,29 @@ package adminapi_test
 
 import "testing"
 
+// Guarantee: the ETag of a route that does not say what it requires changes with default_auth of its gateway, and each one of its
+// version is one for If-Match.
+func TestETagOfARouteHasTheDefaultAuth(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	path := "/v1/gateways/" + gatewayID + "/routes/" + s.newRoute("", gatewayID, "/a")
+	get := func(auth, tag string) string {
+		t.Helper()
+		r := s.do(request{method: "GET", path: path, header: map[string]string{"If-None-Match": tag}}).want(200)
+		if r.json["auth"] != auth {
+			t.Errorf("got auth %v, want %s", r.json["auth"], auth)
+		}
+		return r.header.Get("ETag")
+	}
+	first := get("key", `"0"`)
+	s.do(request{method: "PATCH", path: "/v1/gateways/" + gatewayID, body: `{"default_auth": "token"}`}).want(200)
+	second := get("token", first)
+	s.do(request{method: "GET", path: path, header: map[string]string{"If-None-Match": second}}).want(304)
+	s.do(request{method: "PATCH", path: path, body: `{"auth": "none"}`, header: map[string]string{"If-Match": `"9-token"`}}).refused(412, "precondition_failed", "")
+	s.do(request{method: "PATCH", path: path, body: `{"auth": "none"}`, header: map[string]string{"If-Match": second}}).want(200)
+	s.do(request{method: "PATCH", path: "/v1/gateways/" + gatewayID, body: `{"default_auth": "optional"}`}).refused(422, "validation_failed", "default_auth")
+}
+
 // Guarantee: the ETag of a record changes with each change and only then, and a call
 // whose If-Match does not match changes nothing.
 func TestETagChangesWithTheRecord(t *testing.T) {

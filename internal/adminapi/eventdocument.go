@@ -23,6 +23,21 @@ type keyEventRecord struct {
 	ExpiresAt *string `json:"expires_at" format:"date-time" doc:"When the key expires; null for never."`
 }
 
+type userEventRecord struct {
+	UserID string  `json:"user_id" doc:"Identifier of the user." example:"usr_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	Email  *string `json:"email" doc:"Email of the user; null if it is not known." example:"ada@example.com"`
+	Name   *string `json:"name" doc:"Name of the user; null if it is not known." example:"Ada Lovelace"`
+	Role   string  `json:"role" enum:"viewer,editor,admin" doc:"Role of the user."`
+}
+
+type userRoleEventRecord struct {
+	UserID       string  `json:"user_id" doc:"Identifier of the user." example:"usr_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	Email        *string `json:"email" doc:"Email of the user; null if it is not known." example:"ada@example.com"`
+	Name         *string `json:"name" doc:"Name of the user; null if it is not known." example:"Ada Lovelace"`
+	Role         string  `json:"role" enum:"viewer,editor,admin" doc:"Role that the user has now."`
+	PreviousRole string  `json:"previous_role" enum:"viewer,editor,admin" doc:"Role that it had before."`
+}
+
 type keyRotatedEventRecord struct {
 	KeyID       string `json:"key_id" doc:"Identifier of the old key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	KeyPrefix   string `json:"key_prefix" doc:"Start of the old key, for recognizing it." example:"kg_4tQx9Z"`
@@ -176,6 +191,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.CanaryPromoted, "onCanaryPromoted", "Canary promoted", "The routes of a canary have its upstream now.", reflect.TypeFor[canaryEventRecord]()},
 		{event.IssuerUnreachable, "onIssuerUnreachable", "Issuer unreachable", "The keys of an issuer could not be fetched. Those that were fetched before stay, so its tokens pass as before until it has others. There is one event until the keys can be fetched again.",
 			reflect.TypeFor[keysUnreachableEventRecord]()},
+		{event.UserRoleChanged, "onUserRoleChanged", "Role of a user changed", "A user has another role: an administrator has changed it, or the identity provider said so at a sign-in.", reflect.TypeFor[userRoleEventRecord]()},
+		{event.UserSuspended, "onUserSuspended", "User suspended", "A user was suspended. Its sessions have ended, and it cannot sign in.", reflect.TypeFor[userEventRecord]()},
 		{event.CanaryPaused, "onCanaryPaused", "Canary paused", "A canary was paused: by hand, because its routes or upstreams were changed, or because it had too few requests in 24 hours. Callers stay on their sides.", reflect.TypeFor[canaryEventRecord]()},
 		{event.CertificateRenewed, "onCertificateRenewed", "Certificate renewed", "A hostname has a new certificate by ACME, the first one or a renewal. It is in force on every node.", reflect.TypeFor[certificateEventRecord]()},
 		{event.CertificateFailed, "onCertificateFailed", "Certificate failed", "An attempt to get a certificate by ACME failed: the first one in a row, and then once a day. Keygate tries again.", reflect.TypeFor[certificateEventRecord]()},

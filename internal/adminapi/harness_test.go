@@ -50,6 +50,7 @@ type server struct {
 	close   func()
 	repos   *syncer
 	targets *knownTargets // nil for none; read by open
+	signIns *signIns      // nil for no identity provider; read by open
 }
 
 // readLevels calls the server's levels when levels of limits are read.
@@ -129,6 +130,9 @@ func (s *server) open() {
 	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost", Bounds: s.bounds, ACME: true}
 	s.repos = &syncer{}
 	cfg.Repositories = s.repos
+	if s.signIns != nil {
+		cfg.SignIn = s.signIns.policy
+	}
 	if s.targets != nil {
 		cfg.Targets = s.targets
 	}
@@ -143,6 +147,9 @@ func (s *server) open() {
 		Settings: func() []adminapi.Setting {
 			return []adminapi.Setting{{Name: "gateway-addr", Value: "127.0.0.1:8080", Source: "default"}}
 		},
+	}
+	if s.signIns != nil {
+		s.api.SSO = s.signIns.provider(s, box)
 	}
 	s.handler = must(adminapi.New(s.api))(s.t)
 	s.http = httptest.NewServer(s.handler)

@@ -38,7 +38,7 @@ func (c *call) replay() (replayed *response, release func(), err error) {
 		return nil, release, nil
 	}
 	key := c.request.Header.Get(idempotencyHeader)
-	release, acquired := c.api.running.acquire(c.principal.KeyID + " " + key)
+	release, acquired := c.api.running.acquire(c.principal.credentialID() + " " + key)
 	if !acquired {
 		return nil, release, &fault.Error{
 			Code: fault.Conflict, Field: idempotencyHeader,
@@ -46,7 +46,7 @@ func (c *call) replay() (replayed *response, release func(), err error) {
 		}
 	}
 	fingerprint := c.fingerprint()
-	stored, err := c.api.cfg.Control.StoredResponse(c.ctx, c.principal.KeyID, key, fingerprint)
+	stored, err := c.api.cfg.Control.StoredResponse(c.ctx, c.principal.credentialID(), key, fingerprint)
 	switch {
 	case err != nil:
 		return nil, release, withIdempotencyField(err)
@@ -54,7 +54,7 @@ func (c *call) replay() (replayed *response, release func(), err error) {
 		res := response{status: stored.Status, raw: stored.Body, header: stored.Header}.with("Idempotent-Replayed", "true")
 		return &res, release, nil
 	}
-	c.idem = &control.Idempotency{KeyID: c.principal.KeyID, Key: key, Fingerprint: fingerprint}
+	c.idem = &control.Idempotency{KeyID: c.principal.credentialID(), Key: key, Fingerprint: fingerprint}
 	return nil, release, nil
 }
 

@@ -75,7 +75,7 @@ func (l *callLimits) decide(c *ratelimit.Charge, key [16]byte, take bool) (s rat
 // headers.
 func (c *call) charge() error {
 	var charge ratelimit.Charge
-	status, refused := c.api.limits.decide(&charge, bucketKey(c.principal.KeyID), c.op != nil)
+	status, refused := c.api.limits.decide(&charge, bucketKey(&c.principal), c.op != nil)
 	c.setLimitHeaders(&charge)
 	if c.op == nil {
 		return c.noSuchCall()

@@ -18,6 +18,21 @@ func withETag(record any, version int64) response {
 
 func etag(version int64) string { return `"` + strconv.FormatInt(version, 10) + `"` }
 
+// etagBeside returns the ETag of a record that also has detail, a word that is not its own and that an If-Match does not
+// compare.
+func etagBeside(version int64, detail string) string {
+	return `"` + strconv.FormatInt(version, 10) + "-" + detail + `"`
+}
+
+// sameVersion reports whether a tag is an ETag of a record with the version.
+func sameVersion(tag string, version int64) bool {
+	own, _, beside := strings.Cut(tag, "-")
+	if beside {
+		own += `"`
+	}
+	return own == etag(version)
+}
+
 // parseMatch parses the values of If-Match (RFC 9110, section 13.1.1): "*" or a
 // list of entity tags. A weak tag matches nothing. The condition is nil if there
 // are no values. A syntax error is a 400.
@@ -29,7 +44,9 @@ func parseMatch(values []string) (control.Match, error) {
 	if !valid {
 		return nil, &fault.Error{Code: fault.InvalidRequest, Field: "If-Match", Message: `must be * or a list of ETags, each in double quotes, as in "3"`}
 	}
-	return func(version int64) bool { return slices.Contains(tags, "*") || slices.Contains(tags, etag(version)) }, nil
+	return func(version int64) bool {
+		return slices.ContainsFunc(tags, func(tag string) bool { return tag == "*" || sameVersion(tag, version) })
+	}, nil
 }
 
 // notModified reports whether the response to a GET is one that the client has: If-None-Match lists its

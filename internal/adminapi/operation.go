@@ -41,7 +41,9 @@ type operation struct {
 	hasLocation  bool         // the response has a Location
 	errors       []int        // error statuses besides those that follow from the other fields
 	public       bool         // needs no key
+	page         bool         // browsers go there, so that they get errors as a page
 	hook         bool         // takes a signed hook; see admitHook
+	anyQuery     bool         // takes further query parameters, which others choose, and passes over them
 	anyScope     bool         // any account-level key may call it
 	readScope    bool         // needs the scope read, whatever the method
 	allowOwnKey  bool         // a key may apply it to itself, whatever its scope
@@ -117,7 +119,7 @@ func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
 		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.upstreamOperations(), a.canaryOperations(), a.routeOperations(), a.tryOperations(),
-		a.keyOperations(), a.ownerOperations(), a.quotaOperations(), a.usageRecordOperations(), a.planOperations(), a.issuerOperations(), a.denialOperations(), a.certificateOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
+		a.keyOperations(), a.ownerOperations(), a.quotaOperations(), a.usageRecordOperations(), a.planOperations(), a.issuerOperations(), a.denialOperations(), a.certificateOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.signInOperations(), a.userOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {
 		ops = append(ops, group...)

@@ -36,9 +36,10 @@ type AccountRecord struct {
 // callingAccountRecord is the account of the calling key, with the key.
 type callingAccountRecord struct {
 	AccountRecord
-	DefaultPlanID *string          `json:"default_plan_id" doc:"Plan of owners that are created because a key names them; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	DefaultPlan   *string          `json:"default_plan" doc:"Name of that plan; null for none." example:"free"`
-	Key           accountKeyRecord `json:"key" doc:"The calling key."`
+	DefaultPlanID *string            `json:"default_plan_id" doc:"Plan of owners that are created because a key names them; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	DefaultPlan   *string            `json:"default_plan" doc:"Name of that plan; null for none." example:"free"`
+	Key           *accountKeyRecord  `json:"key" doc:"The calling key; null for a call with the session of a user."`
+	User          *callingUserRecord `json:"user" doc:"The calling user; null for a call with a key."`
 }
 
 // newAccountRecord is the only record that holds the string of an account's first key.

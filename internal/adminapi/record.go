@@ -42,7 +42,7 @@ type routeRecord struct {
 	Upstream    string             `json:"upstream" doc:"Name of the upstream that gets the requests." example:"default"`
 	Split       []SplitRecord      `json:"split" nullable:"true" doc:"Which requests go to another upstream; null for the split of the gateway, [] for none."`
 	HandlingRecord
-	Auth      string    `json:"auth" enum:"key,token,any,none" doc:"key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public."`
+	Auth      string    `json:"auth" enum:"key,token,any,none" doc:"key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public. It is default_auth of the gateway if the route does not say it."`
 	Source    string    `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt time.Time `json:"created_at" doc:"When the route was created."`
 	Warnings  []string  `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
@@ -151,15 +151,19 @@ type verificationRecord struct {
 }
 
 type accountKeyRecord struct {
-	KeyID string `json:"key_id" doc:"Identifier of the key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	Name  string `json:"name" doc:"Display name of the key." example:"admin"`
-	Scope string `json:"scope" doc:"Scopes of the key, separated by spaces." example:"admin"`
+	_     struct{} `nullable:"true"`
+	KeyID string   `json:"key_id" doc:"Identifier of the key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	Name  string   `json:"name" doc:"Display name of the key." example:"admin"`
+	Scope string   `json:"scope" doc:"Scopes of the key, separated by spaces." example:"admin"`
 }
 
 type sessionRecord struct {
-	AccountID string           `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
-	Key       accountKeyRecord `json:"key" doc:"The key that the session was created with. The session has its present scope, and ends with it."`
-	ExpiresAt time.Time        `json:"expires_at" doc:"When the session ends." example:"2026-07-01T21:00:00Z"`
+	AccountID string             `json:"account_id" doc:"Identifier of the account." example:"acct_01jz8y5c3te9b8r2m6q4v7x0ee"`
+	Key       *accountKeyRecord  `json:"key" doc:"The key that the session was created with. The session has its present scope, and ends with it. null for the session of a user."`
+	User      *callingUserRecord `json:"user" doc:"The user who has signed in. The session has its present role. null for the session of a key."`
+	ExpiresAt time.Time          `json:"expires_at" doc:"When the session ends. That of a user also ends after 2 hours without a call." example:"2026-07-01T21:00:00Z"`
+
+	SignOutURL *string `json:"sign_out_url,omitempty" doc:"After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page." example:"https://login.example.com/logout"`
 }
 
 type settingsRecord struct {
@@ -196,7 +200,7 @@ type errorRecord struct {
 	Field      string          `json:"field,omitempty" doc:"Dotted path of the invalid field, or the name of the query parameter or header." example:"rate_limit.burst"`
 	Errors     []problemRecord `json:"errors,omitempty" doc:"With 422, and with the 409 of an import: everything that is wrong, at most 50 items. The first has the same field and message as the error."`
 	LeftOut    int             `json:"errors_left_out,omitempty" doc:"How many problems of a document or an import there are beyond errors. They are counted up to 950." example:"12"`
-	Code       string          `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient" doc:"Only with 401 and 403: why the key was refused."`
+	Code       string          `json:"code,omitempty" enum:"key_invalid,key_expired,scope_insufficient,reauthentication_required" doc:"Only with 401 and 403: why the key was refused."`
 	Limit      *int64          `json:"limit,omitempty" doc:"Only with 429: capacity of the limit that was exceeded."`
 	Remaining  *int64          `json:"remaining,omitempty" doc:"Only with 429: remaining requests, which is 0."`
 	ResetAt    *int64          `json:"reset_at,omitempty" doc:"Only with 429: when the request would pass, as a Unix time in seconds."`

@@ -124,7 +124,7 @@ func TestAuditLogHasAuthenticationsAndChanges(t *testing.T) {
 		t.Errorf("got %v, want key_invalid without a key", r)
 	}
 	changes := s.get("/v1/audit-log?kind=management").want(200).data()
-	wantFields(t, changes[0], auditFields+tokenFields+" count action target actor_key_id diff")
+	wantFields(t, changes[0], auditFields+tokenFields+" count action target actor_key_id actor diff")
 	if r := changes[0]; r["action"] != "key.create" || r["target"] != p.key || r["method"] != "POST" || r["path"] != "/v1/keys" || r["actor_key_id"] != r["key_id"] ||
 		fmt.Sprint(r["diff"].(map[string]any)["name"]) != "[<nil> test]" {
 		t.Errorf("got %v, want the creation of key %s by the calling key", r, p.key)

@@ -22,7 +22,7 @@ type createRouteRequest struct {
 	Upstream    *string           `json:"upstream,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests. Default: default." example:"next"`
 	Split       []SplitInput      `json:"split,omitempty" nullable:"true" maxItems:"16" doc:"Which requests go to another upstream: the first entry whose when holds decides, else the one with a weight. null or absent means the split of the gateway, [] none."`
 	HandlingInput
-	Auth *string `json:"auth,omitempty" nullable:"true" enum:"key,token,any,none" doc:"key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public."`
+	Auth *string `json:"auth,omitempty" nullable:"true" enum:"key,token,any,none" doc:"key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public. If absent, the route requires what default_auth of the gateway says."`
 }
 
 type rateLimitInput struct {
@@ -58,7 +58,7 @@ type updateRouteRequest struct {
 type patchRouteRequest struct {
 	Path        *string                    `json:"path,omitempty" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`
 	Methods     *[]string                  `json:"methods,omitempty" minItems:"1" maxItems:"32" doc:"HTTP methods, in upper case; replaced as a whole." example:"GET,DELETE"`
-	Auth        optional[string]           `json:"auth,omitempty" enum:"key,token,any,none" doc:"key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key."`
+	Auth        optional[string]           `json:"auth,omitempty" enum:"key,token,any,none" doc:"key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means what default_auth of the gateway says."`
 	Concurrency optional[concurrencyInput] `json:"concurrency,omitempty" doc:"Bound of the requests of the route that are in flight; replaced as a whole. null removes it."`
 	Cost        optional[costListInput]    `json:"cost,omitempty" doc:"What a request costs, for each meter that limits of plans count; replaced as a whole. null removes it: then a request costs 1 of the meter requests."`
 	Upstream    optional[string]           `json:"upstream,omitempty" minLength:"1" maxLength:"64" doc:"Name of the upstream that gets the requests; null for default." example:"next"`

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -74,7 +73,15 @@ func (a *API) listRoutes(c *call) (response, error) {
 	}, func(r *gateway.Route) (string, routeRecord) { return r.ID, presentRoute(r) })
 }
 
-func routeResponse(r *gateway.Route) response { return withETag(presentRoute(r), r.Version) }
+// routeResponse returns a response with a route. What the route requires is in the ETag if the gateway says it, since a change
+// of the gateway does not change the route's version.
+func routeResponse(r *gateway.Route) response {
+	res := withETag(presentRoute(r), r.Version)
+	if r.AuthOfGateway && r.Auth != gateway.DefaultAuth {
+		res = res.with("ETag", etagBeside(r.Version, string(r.Auth)))
+	}
+	return res
+}
 
 func (a *API) getRoute(c *call) (response, error) {
 	return respond(routeResponse)(a.cfg.Control.Route(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"]))
@@ -82,7 +89,6 @@ func (a *API) getRoute(c *call) (response, error) {
 
 func (a *API) createRoute(c *call, req createRouteRequest) (response, error) {
 	in := gateway.RouteSpec{Path: req.Path, Methods: req.Methods, Auth: gateway.Auth(value(req.Auth))}
-	in.Auth = cmp.Or(in.Auth, gateway.AuthKey)
 	in.Upstream, in.Split, in.Handling = value(req.Upstream), splitOf(req.Split), req.handling()
 	in.Concurrency, in.Cost = req.Concurrency.concurrency(), c.costOf(req.Cost)
 	if req.RateLimit != nil {

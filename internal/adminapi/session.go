@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -57,11 +58,7 @@ func (a *API) createSession(c *call) (response, error) {
 		return refused != nil && !c.unconfirmed
 	})
 	if !until.IsZero() {
-		return response{}, &fault.Error{
-			Code:    fault.RateLimitExceeded,
-			Message: "too many failed attempts to sign in from this address: at most 10 in a minute; retry after the seconds in the Retry-After header",
-			Limit:   &fault.Limit{Limit: signInFailures, ResetAt: ceilSecond(until), Scope: "address"},
-		}
+		return response{}, tooManySignIns(until)
 	}
 	if refused != nil {
 		return response{}, refused
@@ -79,6 +76,14 @@ func (a *API) createSession(c *call) (response, error) {
 		return response{}, err
 	}
 	return ok(record).with("Set-Cookie", c.sessionCookie(value, control.SessionLifetime).String()), nil
+}
+
+func tooManySignIns(until time.Time) error {
+	return &fault.Error{
+		Code:    fault.RateLimitExceeded,
+		Message: "too many failed attempts to sign in from this address: at most 10 in a minute; retry after the seconds in the Retry-After header",
+		Limit:   &fault.Limit{Limit: signInFailures, ResetAt: ceilSecond(until), Scope: "address"},
+	}
 }
 
 func (a *API) getSession(c *call) (response, error) {
@@ -101,6 +106,9 @@ func (a *API) deleteSession(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	if a.cfg.SSO != nil && c.principal.User != nil {
+		record.SignOutURL = optionalText(a.cfg.SSO.SignOutURL())
+	}
 	if err := a.cfg.Control.SignOut(c.ctx, c.session); err != nil {
 		return response{}, err
 	}
@@ -109,13 +117,16 @@ func (a *API) deleteSession(c *call) (response, error) {
 
 // presentSession returns the record of the session of the calling key.
 func (c *call) presentSession(expiresAt time.Time) (sessionRecord, error) {
+	if u := c.principal.User; u != nil {
+		return sessionRecord{AccountID: c.actor.Account.ID, ExpiresAt: expiresAt, User: presentCallingUser(u)}, nil
+	}
 	k, err := c.api.cfg.Control.Key(c.ctx, &c.actor, c.actor.KeyID)
 	if err != nil {
 		return sessionRecord{}, err
 	}
 	return sessionRecord{
 		AccountID: c.actor.Account.ID, ExpiresAt: expiresAt,
-		Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
+		Key: &accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
 	}, nil
 }
 
@@ -156,6 +167,10 @@ func (c *call) useSession(value string) error {
 	if err != nil {
 		return err
 	}
+	if session.User != nil {
+		c.useUser(value, session)
+		return nil
+	}
 	p, found := c.api.cfg.Authenticate(session.KeyDigest, c.now)
 	if p.Unconfirmed {
 		return c.refuseUnconfirmed()
@@ -171,6 +186,17 @@ func (c *call) useSession(value string) error {
 	c.principal, c.keyDigest, c.session, c.sessionEnds = p, session.KeyDigest, value, session.ExpiresAt
 	c.setActor()
 	return nil
+}
+
+// useUser makes the user of a session, who is active, the actor of the call.
+func (c *call) useUser(value string, session *control.Session) {
+	c.presented = presentedKey{given: true, account: session.Account, userID: session.UserID}
+	c.principal = Principal{
+		Account: session.Account, Scope: session.User.Role.Scopes(), User: session.User,
+		Lately: !session.AuthTime.IsZero() && c.now.Sub(session.AuthTime) <= control.LatelyAuthenticated,
+	}
+	c.session, c.sessionEnds = value, session.ExpiresAt
+	c.setActor()
 }
 
 // checkOrigin checks that a page of this server made the call, which matters because a browser
@@ -274,6 +300,29 @@ func (s *signIns) attempt(client string, clock func() time.Time, check func() (f
 	}
 	s.failures[from] = append(recent, now)
 	return time.Time{}
+}
+
+// begin counts an attempt that takes longer as a failed one, until it has succeeded or is forgiven. If the address has too
+// many failures, it returns when the address may try again.
+func (s *signIns) begin(client string, clock func() time.Time) (at, refusedUntil time.Time) {
+	refusedUntil = s.attempt(client, func() time.Time {
+		at = clock()
+		return at
+	}, func() (failed bool) { return true })
+	return at, refusedUntil
+}
+
+// forgive removes a failure that begin has counted at a time.
+func (s *signIns) forgive(client string, at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := networkOf(client)
+	if i := slices.Index(s.failures[from], at); i >= 0 {
+		s.failures[from] = slices.Delete(slices.Clone(s.failures[from]), i, i+1)
+	}
+	if len(s.failures[from]) == 0 {
+		delete(s.failures, from)
+	}
 }
 
 func (s *signIns) succeeded(client string) {

@@ -53,7 +53,7 @@ func TestSession(t *testing.T) {
 	key := s.accountKey("read write:keys")
 	r, value := s.signIn(key)
 	r.want(200)
-	wantFields(t, r.json, "account_id key expires_at")
+	wantFields(t, r.json, "account_id key user expires_at")
 	if got, want := r.json["expires_at"], "2027-03-02T00:00:00Z"; got != want {
 		t.Errorf("got expires_at %v, want %v", got, want)
 	}

@@ -79,15 +79,20 @@ func (a *API) stream(w http.ResponseWriter, c *call, res response) {
 // recheck returns an error if the key or the session of the call would now be refused.
 func (c *call) recheck(now time.Time) error {
 	refused := fmt.Errorf("break off a stream: %w", errRefused)
-	if p, found := c.api.cfg.Authenticate(c.keyDigest, now); !found || p.Expired {
-		return refused
+	if c.principal.User == nil {
+		if p, found := c.api.cfg.Authenticate(c.keyDigest, now); !found || p.Expired {
+			return refused
+		}
 	}
 	if c.session == "" {
 		return nil
 	}
-	_, err := c.api.cfg.Control.SignedIn(c.ctx, c.session)
+	session, err := c.api.cfg.Control.SignedIn(c.ctx, c.session)
 	if fault.CodeOf(err) == fault.NotFound {
 		return refused
+	}
+	if err == nil && session.User != nil && session.User.Role != c.principal.User.Role {
+		return refused // it may see less now
 	}
 	return err
 }

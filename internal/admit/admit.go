@@ -269,9 +269,10 @@ func (a accepted) nothing() bool { return !a.keys && !a.tokens }
 func (m *match) takes(g *snapshot.Gateway, method string, searched bool) accepted {
 	if searched && m.node != nil {
 		if route := m.node.Route(method); route != nil {
-			return accepted{keys: route.Keys, tokens: route.Tokens}
+			keys, tokens := g.Takes(route)
+			return accepted{keys: keys, tokens: tokens}
 		}
-		if m.node.Public() {
+		if g.PublicNode(m.node) {
 			return accepted{}
 		}
 	}

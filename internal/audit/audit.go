@@ -14,7 +14,10 @@
 // Package audit/writer appends and seals. Stores implement Source.
 package audit
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Kind is the kind of a record: an authentication or a management action.
 type Kind string
@@ -107,8 +110,18 @@ const (
 	IssuerCreate Action = "issuer.create"
 	IssuerUpdate Action = "issuer.update"
 	IssuerDelete Action = "issuer.delete"
-	DenialCreate Action = "denial.create"
-	DenialDelete Action = "denial.delete"
+
+	UserCreate       Action = "user.create" // by the first sign-in
+	UserUpdate       Action = "user.update"
+	UserSuspend      Action = "user.suspend"
+	UserResume       Action = "user.resume"
+	UserDelete       Action = "user.delete"
+	UserSignIn       Action = "user.sign_in"
+	UserRefuse       Action = "user.sign_in_refused" // the identity provider knows who it is; the diff has the reason
+	InvitationCreate Action = "invitation.create"
+	InvitationDelete Action = "invitation.delete"
+	DenialCreate     Action = "denial.create"
+	DenialDelete     Action = "denial.delete"
 
 	CertificateRenew Action = "certificate.renew" // asked for by a call
 )
@@ -131,7 +144,8 @@ type Record struct {
 	KeyID     string
 	GatewayID string
 	// Token is set if the request had a token in the place of a key. IssuerID is then the issuer, if the token was known to
-	// be of one of the gateway's, and Subject is set if the token passed its checks.
+	// be of one of the gateway's, and Subject is set if the token passed its checks. For the session of a user, Token is set
+	// and Subject is the identifier of the user.
 	Token     bool
 	IssuerID  string
 	Subject   string
@@ -146,14 +160,19 @@ type Record struct {
 	Action     Action // for Management, with the three below
 	Target     string // identifier of the changed record
 	ActorKeyID string // "" if the actor is not a key
+	Actor      Actor  // if it is not a key
 	Diff       Diff
 }
 
-// Credential returns what the request had: key, token, or "" for nothing that is known.
-func (r *Record) Credential() string { return credentialOf(r.Token, r.KeyPrefix, r.KeyID) }
+// Credential returns what the request had: key, token, user for the session of one, or "" for nothing that is known.
+func (r *Record) Credential() string {
+	return credentialOf(r.Token, r.IssuerID, r.Subject, r.KeyPrefix, r.KeyID)
+}
 
-func credentialOf(token bool, prefix, keyID string) string {
+func credentialOf(token bool, issuerID, subject, prefix, keyID string) string {
 	switch {
+	case token && issuerID == "" && strings.HasPrefix(subject, userMark): // a token that was verified has an issuer
+		return "user"
 	case token:
 		return "token"
 	case prefix != "" || keyID != "":
@@ -171,7 +190,7 @@ type Filter struct {
 	KeyPrefix    string
 	KeyID        string
 	GatewayID    string
-	Actor        string // actor_key_id
+	Actor        string // identifier of the key or user, or the kind of another actor
 	Since, Until time.Time
 }
 

@@ -151,7 +151,7 @@ func (t *Table) Summary(number int64) *Summary {
 	actors := map[string]uint8{}
 	for i := range t.rows {
 		if n := t.rows[i].extra; n != 0 {
-			actors[t.extras[n-1].actor] |= 1 << t.calls.entries[t.rows[i].entry[callColumn]][0]
+			actors[actorID(t.extras[n-1].actor)] |= 1 << t.calls.entries[t.rows[i].entry[callColumn]][0]
 		}
 	}
 	for a, set := range actors {

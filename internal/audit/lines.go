@@ -56,7 +56,7 @@ func (e *LineEncoder) Header() []byte {
 	if e.format != CSV {
 		return nil
 	}
-	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff,count,credential,issuer_id,subject\n")
+	return []byte("time,kind,outcome,key_prefix,key_id,gateway_id,method,path,client_ip,request_id,action,target,actor_key_id,diff,count,credential,issuer_id,subject,actor_kind,actor_id,actor_name\n")
 }
 
 // flush emits the lines that are left.
@@ -128,10 +128,10 @@ func (e *LineEncoder) prepare(v *View) *lineTexts {
 		c := &v.callers[i]
 		prefix, gateway := readText(c.prefix, ""), readText(c.gateway, id.Gateway)
 		key, issuerID, subject, token := readCredential(c.key)
-		credential := credentialOf(token, prefix, key)
+		credential := credentialOf(token, issuerID, subject, prefix, key)
 		if e.format == CSV {
 			t.callers = append(t.callers, [2]string{text(prefix) + "," + text(key) + "," + text(gateway) + ",",
-				"," + credential + "," + text(issuerID) + "," + text(subject) + "\n"})
+				"," + credential + "," + text(issuerID) + "," + text(subject) + ",,,\n"})
 			continue
 		}
 		orNull := func(s string) string {
@@ -191,7 +191,7 @@ func (e *LineEncoder) append(r *Record) (err error) {
 	}
 	row := []string{
 		r.Time.UTC().Format(time.RFC3339Nano), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID, r.Method, r.Path,
-		r.ClientIP, r.RequestID, "", "", "", "", strconv.FormatInt(max(1, r.Count), 10), r.Credential(), r.IssuerID, r.Subject,
+		r.ClientIP, r.RequestID, "", "", "", "", strconv.FormatInt(max(1, r.Count), 10), r.Credential(), r.IssuerID, r.Subject, "", "", "",
 	}
 	if r.Kind == Management {
 		diff, err := plainDiff(r.Diff)
@@ -199,6 +199,8 @@ func (e *LineEncoder) append(r *Record) (err error) {
 			return err
 		}
 		copy(row[10:], []string{string(r.Action), r.Target, r.ActorKeyID, diff})
+		by := r.By()
+		copy(row[18:], []string{string(by.Kind), by.ID, by.Name})
 	}
 	for i, cell := range row {
 		if i > 0 {

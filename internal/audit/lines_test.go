@@ -139,7 +139,7 @@ func checkRows(t *rapid.T, text string, v *View) {
 			t.Fatal(err)
 		}
 		cell := func(text string) string { return strings.ReplaceAll(PlainCell(text), "\r\n", "\n") } // the reader does that
-		if len(row) != 18 || row[17] != cell(r.Subject) || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != cell(r.Path) || row[9] != r.RequestID {
+		if len(row) != 21 || row[17] != cell(r.Subject) || row[14] != strconv.FormatInt(max(1, r.Count), 10) || row[7] != cell(r.Path) || row[9] != r.RequestID {
 			t.Fatalf("got %q, want the path and the subject of %+v", row, r)
 		}
 	}

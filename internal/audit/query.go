@@ -69,7 +69,7 @@ func (q *query) matches(v *View, f func(i int) (bool, error)) error {
 			if err := v.All(); err != nil {
 				return err
 			}
-			if more := v.rest.extras[i]; more == nil || more.actor != q.filter.Actor {
+			if more := v.rest.extras[i]; more == nil || actorID(more.actor) != q.filter.Actor {
 				continue
 			}
 		}

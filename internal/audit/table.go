@@ -324,7 +324,7 @@ func (t *Table) Add(r *Record) error {
 	if !ok {
 		return fmt.Errorf("audit record has an unknown kind %q or outcome %q", r.Kind, r.Outcome)
 	}
-	x := extra{seq: r.Seq, action: string(r.Action), target: r.Target, actor: r.ActorKeyID}
+	x := extra{seq: r.Seq, action: string(r.Action), target: r.Target, actor: r.ActorText()}
 	if r.Kind == Authentication && r.Count > 0 {
 		x.seq = -r.Count
 	}

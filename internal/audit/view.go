@@ -322,7 +322,8 @@ func (v *View) Record(i int) (Record, error) {
 	if r.Seq = more.seq; r.Kind == Authentication && more.seq < 0 {
 		r.Seq, r.Count = 0, -more.seq
 	}
-	r.Action, r.Target, r.ActorKeyID = Action(more.action), more.target, more.actor
+	r.Action, r.Target = Action(more.action), more.target
+	r.SetActorText(more.actor)
 	if more.diff != "" {
 		var err error
 		if r.Diff, err = DecodeDiff([]byte(more.diff)); err != nil {

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"iter"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +59,10 @@ func named[T any](noun, ref, remedy string, records iter.Seq2[T, error], matches
 		return ref, nil
 	}
 	found, err := search(noun, records, matches, describe)
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusForbidden { // the call itself may be allowed
+		return "", fmt.Errorf("%w, or the identifier of the %s instead of %q", err, noun, ref)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -2,11 +2,13 @@ package cli_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/keygatetest/proctest"
+	"github.com/keygate/keygate/internal/keygatetest/providertest"
 )
 
 func TestMain(m *testing.M) {
@@ -45,9 +48,12 @@ func TestMain(m *testing.M) {
 //	eventually RE CMD... run a command until its standard output matches RE
 //	samehour          wait until the hour has a minute left, so that what follows is in one hour
 //	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command
+//	provider          start an identity provider for the script; sets ISSUER, CA and SECRET, the latter two files
+//	signsin NAME [URL] sign NAME in through it, in a browser of its own, at URL or at that of the server
 //	foreign           set FOREIGN to the address of a server that is not Keygate
 func TestScripts(t *testing.T) {
 	programs := scriptPrograms(t)
+	var providers sync.Map // *providertest.Provider by *testscript.TestScript
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -97,6 +103,23 @@ func TestScripts(t *testing.T) {
 			},
 			"await": await,
 			"get":   get,
+			"provider": func(ts *testscript.TestScript, _ bool, _ []string) {
+				tb := scriptTB{TB: t, ts: ts}
+				p := providertest.Start(tb)
+				providers.Store(ts, p)
+				ts.Setenv("ISSUER", p.URL)
+				for name, content := range map[string][]byte{"CA": p.CA, "SECRET": []byte(p.ClientSecret)} {
+					ts.Setenv(name, ts.MkAbs(name))
+					ts.Check(os.WriteFile(ts.MkAbs(name), content, 0o600))
+				}
+			},
+			"signsin": func(ts *testscript.TestScript, neg bool, args []string) {
+				p, ok := providers.Load(ts)
+				if !ok {
+					ts.Fatalf("the script has no provider")
+				}
+				signsIn(scriptTB{TB: t, ts: ts}, neg, args, p.(*providertest.Provider))
+			},
 			"foreign": func(ts *testscript.TestScript, _ bool, _ []string) {
 				s := httptest.NewServer(http.NotFoundHandler())
 				ts.Defer(s.Close)
@@ -104,6 +127,28 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// signsIn signs a user in. With neg it must be refused; the message is then on the standard error.
+func signsIn(tb scriptTB, neg bool, args []string, p *providertest.Provider) {
+	ts := tb.ts
+	at := ts.Getenv("URL") + "/v1/session/sso"
+	p.Register(at + "/callback")
+	p.SignsIn(map[string]any{"sub": args[0], "email": args[0] + "@example.com", "email_verified": true, "name": strings.ToUpper(args[0][:1]) + args[0][1:]})
+	if len(args) > 1 {
+		at = args[1]
+	}
+	r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, at, nil)
+	ts.Check(err)
+	r.Header.Set("Accept", "text/html")
+	res, err := p.Browser(tb).Do(r)
+	ts.Check(err)
+	body, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	ts.Check(res.Body.Close())
+	if neg != (res.StatusCode != http.StatusOK) {
+		ts.Fatalf("got %d %s", res.StatusCode, body)
+	}
 }
 
 // scriptTimeout is how long a script waits for a condition. It only bounds the time

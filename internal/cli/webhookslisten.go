@@ -71,7 +71,8 @@ func allEvents() []string {
 		"owner.suspended", "owner.resumed", "quota.threshold", "usage.finalized",
 		"upstream.target_down", "upstream.target_up",
 		"canary.advanced", "canary.aborted", "canary.promoted", "canary.paused",
-		"issuer.unreachable", "certificate.renewed", "certificate.failed", "certificate.expiring",
+		"issuer.unreachable", "user.role_changed", "user.suspended",
+		"certificate.renewed", "certificate.failed", "certificate.expiring",
 	}
 }
 

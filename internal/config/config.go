@@ -22,7 +22,11 @@ type Config struct {
 	// AdminBasePath is the path below which the management API and the dashboard are: "/", or a
 	// path without a slash at its end.
 	AdminBasePath string
-	OpsAddr       string // host:port of /livez, /readyz and /metrics
+	// AdminURL is the origin at which browsers reach the management API, or "" if it follows from the listener.
+	AdminURL string
+	// SSO is how users sign in.
+	SSO     SSO
+	OpsAddr string // host:port of /livez, /readyz and /metrics
 
 	// GatewayDomain is the base domain of the generated hostnames of gateways, in
 	// lower case.

@@ -18,6 +18,9 @@ type Value struct {
 func (c *Config) Values() []Value {
 	texts := map[string]string{
 		"data-dir": c.DataDir, "gateway-addr": c.GatewayAddr, "admin-addr": c.AdminAddr, "admin-base-path": c.AdminBasePath, "ops-addr": c.OpsAddr,
+		"admin-url": c.AdminURL, "sso-issuer": c.SSO.Issuer, "sso-client-id": c.SSO.ClientID, "sso-client-secret-file": c.SSO.ClientSecretFile,
+		"sso-scopes": strings.Join(c.SSO.Scopes, ","), "sso-roles-claim": c.SSO.RolesClaim, "sso-role-map": c.SSO.roleMap,
+		"sso-allowed-domains": strings.Join(c.SSO.Domains, ","), "sso-account": c.SSO.Account, "sso-ca": c.SSO.CAFile,
 		"pprof": boolText(c.Pprof), "gateway-domain": c.GatewayDomain, "secret-key-file": c.SecretKeyFile,
 		"tls-cert": c.TLSCert, "tls-key": c.TLSKey, "admin-tls-cert": c.AdminTLSCert, "admin-tls-key": c.AdminTLSKey,
 		"acme-email": c.ACME.Email, "acme-directory": c.ACME.Directory, "acme-eab-kid": c.ACME.BindingKeyID, "acme-eab-hmac-file": c.ACME.BindingFile, "acme-http-addr": c.ACME.HTTPAddr,

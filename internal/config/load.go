@@ -143,6 +143,9 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.completeACME(); err != nil {
 		return nil, err
 	}
+	if err := c.checkSSO(); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 

@@ -49,6 +49,36 @@ func settings() []setting {
 		{name: "admin-base-path", fallback: "/", usage: "`path` below which the management API and the dashboard are", parse: func(c *Config, s string) error {
 			return parseBasePath(&c.AdminBasePath, s)
 		}},
+		{name: "admin-url", usage: "`origin` at which browsers reach the management API, such as https://keygate.example.com; needed for single sign-on unless the listener is on loopback or has TLS", parse: func(c *Config, s string) error {
+			return parseOrigin(&c.AdminURL, s)
+		}},
+		{name: "sso-issuer", usage: "`URL` of the OpenID Connect provider through which users sign in to the dashboard, exactly as its tokens have it", parse: func(c *Config, s string) error {
+			return parseText(&c.SSO.Issuer, s)
+		}},
+		{name: "sso-client-id", usage: "`identifier` of Keygate as a client of that provider", parse: func(c *Config, s string) error {
+			return parseText(&c.SSO.ClientID, s)
+		}},
+		{name: "sso-client-secret-file", usage: "`file` with the secret of that client (default none, for a public client)", parse: func(c *Config, s string) error {
+			return parsePath(&c.SSO.ClientSecretFile, s)
+		}},
+		{name: "sso-scopes", fallback: "openid,email,profile", isJoined: true, usage: "`scopes` that are asked of the provider, separated by commas", parse: func(c *Config, s string) error {
+			return parseScopes(&c.SSO.Scopes, s)
+		}},
+		{name: "sso-roles-claim", usage: "`claim` with the roles or groups of a user, such as groups or realm_access.roles", parse: func(c *Config, s string) error {
+			return parseText(&c.SSO.RolesClaim, s)
+		}},
+		{name: "sso-role-map", isJoined: true, usage: "`roles` for values of that claim, as in platform=admin,dev=viewer", parse: func(c *Config, s string) error {
+			return parseRoleMap(&c.SSO, s)
+		}},
+		{name: "sso-allowed-domains", isJoined: true, usage: "`domains` of verified emails whose users may sign in, separated by commas (default any)", parse: func(c *Config, s string) error {
+			return parseDomains(&c.SSO.Domains, s)
+		}},
+		{name: "sso-account", fallback: "default", usage: "`name` of the account to which users sign in", parse: func(c *Config, s string) error {
+			return parseText(&c.SSO.Account, s)
+		}},
+		{name: "sso-ca", usage: "PEM `file` with certificates that replace the system's roots for the provider", parse: func(c *Config, s string) error {
+			return parsePath(&c.SSO.CAFile, s)
+		}},
 		{name: "ops-addr", fallback: "127.0.0.1:8082", usage: "`address` of /livez, /readyz and /metrics", parse: func(c *Config, s string) error {
 			return parseAddress(&c.OpsAddr, s)
 		}},

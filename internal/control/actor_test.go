@@ -71,7 +71,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 	p := control.Page{Limit: 1}
 	all := map[string]func(ctx context.Context) error{}
 	for _, some := range []map[string]func(ctx context.Context) error{
-		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), callsOnIssuers(h, c), callsOnCertificates(h, c), {
+		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), callsOnIssuers(h, c), callsOnCertificates(h, c), callsOnUsers(h, c), {
 			"AddAccount": func(ctx context.Context) error {
 				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Tier: "scale"}))
 			},

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -33,13 +34,16 @@ func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID 
 		return nil, err
 	}
 	defer release()
-	settings, err := compareSettings(before, after)
-	if err != nil {
-		return nil, err
+	var values [2]map[string]any
+	for i, r := range []*gateway.Revision{before, after} {
+		if values[i], err = settingsOf(r); err != nil {
+			return nil, err
+		}
 	}
-	d := compareTables(before.Routes, after.Routes)
+	d := delta{authBefore: defaultAuthOf(values[0]), authAfter: defaultAuthOf(values[1])}
+	d.compareTables(before.Routes, after.Routes)
 	return &PushResult{
-		Settings:  settings,
+		Settings:  compareSettings(values[0], values[1]),
 		Added:     routeChanges(d.added, true),
 		Removed:   routeChanges(d.removed, true),
 		Changed:   d.changes(),
@@ -48,32 +52,41 @@ func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID 
 	}, nil
 }
 
-// compareSettings returns the settings of after that before does not set or sets differently. A setting
-// that a file does not set stays as it is when the file is pushed.
-func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
-	var values [2]map[string]any
-	for i, r := range []*gateway.Revision{before, after} {
-		if r.Kind != gateway.ConfigDocument {
-			continue
-		}
-		var err error
-		if values[i], err = gateway.SettingValues(r.Content); err != nil {
-			return nil, fmt.Errorf("read the settings of revision %d of %s: %w", r.Number, r.GatewayID, err)
-		}
-		for _, setting := range gateway.Settings() {
-			if text, isText := values[i][setting.Name].(string); isText && setting.Kind == gateway.KindCertificate {
-				values[i][setting.Name] = digestOrNil(text)
-			}
+// settingsOf returns the settings that a revision sets, by name, with digests of certificates: none unless it is a
+// configuration file.
+func settingsOf(r *gateway.Revision) (map[string]any, error) {
+	if r.Kind != gateway.ConfigDocument {
+		return nil, nil
+	}
+	values, err := gateway.SettingValues(r.Content)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings of revision %d of %s: %w", r.Number, r.GatewayID, err)
+	}
+	for _, setting := range gateway.Settings() {
+		if text, isText := values[setting.Name].(string); isText && setting.Kind == gateway.KindCertificate {
+			values[setting.Name] = digestOrNil(text)
 		}
 	}
+	return values, nil
+}
+
+// defaultAuthOf returns what routes require that do not say it, as far as the settings of a revision say so.
+func defaultAuthOf(values map[string]any) gateway.Auth {
+	text, _ := values["default_auth"].(string)
+	return cmp.Or(gateway.Auth(text), gateway.DefaultAuth)
+}
+
+// compareSettings returns the settings that a revision sets, and the revision before it does not set or sets differently. A
+// setting that a file does not set stays as it is when the file is pushed.
+func compareSettings(was, is map[string]any) []SettingChange {
 	var changes []SettingChange
 	for _, name := range gateway.SettingNames() {
-		after, sets := values[1][name]
-		if before := values[0][name]; sets && !reflect.DeepEqual(before, after) {
+		after, sets := is[name]
+		if before := was[name]; sets && !reflect.DeepEqual(before, after) {
 			changes = append(changes, SettingChange{Field: name, Before: before, After: after})
 		}
 	}
-	return append(changes, compareUpstreams(values[0][upstreamsField], values[1][upstreamsField])...), nil
+	return append(changes, compareUpstreams(was[upstreamsField], is[upstreamsField])...)
 }
 
 // compareUpstreams returns the upstreams that a file adds, removes or changes against the file before it. A file without the
@@ -115,13 +128,12 @@ func upstreamsByName(list any) (byName map[string]any, given bool) {
 	return byName, given
 }
 
-// compareTables returns how two route tables differ, without a new table.
-func compareTables(before, after []gateway.Route) delta {
+// compareTables adds to d how two route tables differ, without a new table.
+func (d *delta) compareTables(before, after []gateway.Route) {
 	remaining := make(map[string]*gateway.Route, len(before))
 	for i := range before {
 		remaining[routeKey(&before[i])] = &before[i]
 	}
-	var d delta
 	for i := range after {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
@@ -133,7 +145,7 @@ func compareTables(before, after []gateway.Route) delta {
 		switch {
 		case was == nil:
 			d.added = append(d.added, *r)
-		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || was.Auth != r.Auth || was.Upstream != r.Upstream || !was.Split.Equal(r.Split) || !d.costs.same(was.Cost, r.Cost):
+		case was.RateLimit != r.RateLimit || was.Concurrency != r.Concurrency || d.changesAuth(was, r) || was.Upstream != r.Upstream || !was.Split.Equal(r.Split) || !d.costs.same(was.Cost, r.Cost):
 			d.changed, d.replaced = append(d.changed, *r), append(d.replaced, was)
 		default:
 			d.unchanged++
@@ -144,5 +156,4 @@ func compareTables(before, after []gateway.Route) delta {
 			d.removed = append(d.removed, before[i])
 		}
 	}
-	return d
 }

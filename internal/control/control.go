@@ -69,6 +69,8 @@ type Config struct {
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer
+	// SignIn says who may sign in as a user. Nil means nobody.
+	SignIn *SignInPolicy
 	// Issuers fetches the keys of issuers. If it is nil, this process fetches none.
 	Issuers IssuerFetcher
 	// ACME is set if servers of the installation get certificates by ACME. Otherwise no gateway can ask for one.
@@ -124,7 +126,7 @@ type LimitPatch struct {
 type RoutePatch struct {
 	Path        Optional[string]                // null is not allowed
 	Methods     Optional[[]string]              // replaced as a whole; null is not allowed
-	Auth        Optional[string]                // null means key
+	Auth        Optional[string]                // null means that of the gateway
 	RateLimit   Optional[RateLimitPatch]        // null removes the whole limit
 	Concurrency Optional[ratelimit.Concurrency] // replaced as a whole; null removes it
 	Handling    HandlingPatch

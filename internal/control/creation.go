@@ -84,7 +84,7 @@ func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGatewa
 			r.Settings[i].Before = nil
 		}
 		if n.doc != nil {
-			d := deltaOf(nil, n.doc, g.ID, g.CreatedAt)
+			d := deltaOf(nil, n.doc, g, g, g.CreatedAt)
 			r.Added = routeChanges(d.added, false)
 			if n.doc.warnings != nil {
 				r.Warnings = append(r.Warnings, n.doc.warnings(g.Upstream.URL)...)
@@ -271,7 +271,7 @@ func (s *Service) prepareFirst(ctx context.Context, actor *Actor, n *creation) (
 	}
 	defer release()
 	p := &pushChange{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(actor), author: author, now: s.now()}
-	p.delta = deltaOf(nil, n.doc, n.id, p.now)
+	p.delta = deltaOf(nil, n.doc, &p.after, &p.after, p.now)
 	return s.cfg.Store.Prepare(ctx, p.revision())
 }
 

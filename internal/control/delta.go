@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"runtime"
 	"slices"
 	"strings"
@@ -20,6 +21,8 @@ type delta struct {
 	unchanged int
 	table     []gateway.Route // the new table, in the document's order
 	costs     costComparer
+
+	authBefore, authAfter gateway.Auth // of routes that do not say it
 }
 
 func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.changed) == 0 }
@@ -28,32 +31,33 @@ func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.change
 const yieldEvery = 256
 
 // deltaOf compares the current routes with the routes of doc. A limit that was set through the API
-// stays if doc is a spec without a limit for the route, and so do a cost and a bound of requests in flight.
-func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
+// stays if doc is a spec without a limit for the route, and so do a cost and a bound of requests in flight. The gateway is
+// before, and will be after.
+func deltaOf(current []gateway.Route, doc *document, before, after *gateway.Gateway, now time.Time) delta {
 	remaining := make(map[string]*gateway.Route, len(current))
 	for i := range current {
 		remaining[routeKey(&current[i])] = &current[i]
 	}
-	var d delta
+	d := delta{authBefore: before.AuthOf(""), authAfter: after.AuthOf("")}
 	for i, r := range doc.table() {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
 		key := routeKey(&r)
-		before := remaining[key]
+		was := remaining[key]
 		delete(remaining, key)
-		if before == nil {
-			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.NewAt(id.Route, now), gatewayID, now, 1
+		if was == nil {
+			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.NewAt(id.Route, now), after.ID, now, 1
 			d.added = append(d.added, r)
 		} else {
 			var keep kept
 			if doc.kind == gateway.SpecDocument && !doc.rollback {
 				keep = kept{
-					limit: before.LimitByAPI && r.RateLimit.IsZero(), cost: before.CostByAPI && len(r.Cost) == 0,
-					concurrency: before.ConcurrencyByAPI && r.Concurrency.IsZero(),
+					limit: was.LimitByAPI && r.RateLimit.IsZero(), cost: was.CostByAPI && len(r.Cost) == 0,
+					concurrency: was.ConcurrencyByAPI && r.Concurrency.IsZero(),
 				}
 			}
-			r = d.update(before, r, keep)
+			r = d.update(was, r, keep)
 		}
 		d.table = append(d.table, r)
 	}
@@ -87,17 +91,31 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keep kept) gateway.R
 		after.CostByAPI = r.CostByAPI
 	}
 	switch {
-	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || after.Auth != before.Auth || after.Upstream != before.Upstream || !after.Split.Equal(before.Split) || !after.Handling.Equal(before.Handling):
+	case costs || after.RateLimit != before.RateLimit || after.Concurrency != before.Concurrency || d.changesAuth(was, &r) || after.Upstream != before.Upstream || !after.Split.Equal(before.Split) || !after.Handling.Equal(before.Handling):
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
-	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI || after.ConcurrencyByAPI != before.ConcurrencyByAPI:
-		// For its callers the route is unchanged: it only comes from another kind of document now.
+	case after.Source != before.Source || after.Auth != before.Auth || after.LimitByAPI != before.LimitByAPI || after.CostByAPI != before.CostByAPI || after.ConcurrencyByAPI != before.ConcurrencyByAPI:
+		// For its callers the route is unchanged: it only comes from another kind of document now, or
+		// leaves out what the gateway says.
 		after.Version++
 		d.unchanged++
 	default:
 		d.unchanged++
 	}
 	return after
+}
+
+// changesAuth reports whether a route says another thing about its callers than before. That it leaves out what the gateway
+// says anyway is no change, since earlier versions have stored "key" for that; that it says so is one, because it then keeps
+// it whatever becomes of the gateway.
+func (d *delta) changesAuth(before, after *gateway.Route) bool {
+	was, is := d.auths(before, after)
+	return before.Auth != after.Auth && (was != is || after.Auth != "")
+}
+
+// auths returns what a route required before, and what it requires after.
+func (d *delta) auths(before, after *gateway.Route) (was, is gateway.Auth) {
+	return cmp.Or(before.Auth, d.authBefore), cmp.Or(after.Auth, d.authAfter)
 }
 
 // routeKey returns a key that is equal for routes with the same path and methods.
@@ -124,8 +142,12 @@ func (d *delta) changes() []RouteChange {
 		if !d.costs.same(before.Cost, after.Cost) {
 			list[i].Changes = append(list[i].Changes, SettingChange{"cost", shown.of(before.Cost), shown.of(after.Cost)})
 		}
-		if before.Auth != after.Auth {
-			list[i].Changes = append(list[i].Changes, SettingChange{"auth", string(before.Auth), string(after.Auth)})
+		if d.changesAuth(before, after) {
+			was, is := d.auths(before, after)
+			if was == is {
+				was = "" // the gateway has said it
+			}
+			list[i].Changes = append(list[i].Changes, SettingChange{"auth", orNil(string(was)), string(is)})
 		}
 		if before.Upstream != after.Upstream {
 			list[i].Changes = append(list[i].Changes, SettingChange{"upstream", upstreamName(before), upstreamName(after)})

@@ -71,7 +71,7 @@ func routeFields(r *gateway.Route) fields {
 		return nil
 	}
 	f := fields{
-		"path": r.Path, "methods": r.Methods, "auth": string(r.Auth), "source": string(r.Source),
+		"path": r.Path, "methods": r.Methods, "auth": orNil(string(r.Auth)), "source": string(r.Source),
 		"rate_limit": limitOrNil(r.RateLimit), "concurrency": concurrencyOrNil(r.Concurrency), "cost": costOrNil(r.Cost),
 		"upstream": orNil(r.Upstream), "split": routeSplitOrNil(r.Split),
 	}

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -206,7 +205,6 @@ func (d *document) table() []gateway.Route {
 	}
 	table := make([]gateway.Route, len(d.routes))
 	for i, r := range d.routes {
-		r.Auth = cmp.Or(r.Auth, gateway.AuthKey)
 		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Concurrency: r.Concurrency, Cost: r.Cost, Upstream: r.Upstream, Split: r.Split, Handling: r.Handling, Auth: r.Auth, Source: source}
 	}
 	return table

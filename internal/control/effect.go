@@ -333,6 +333,7 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 // compare adds what changes for the requests of a route that would come to the routes in to.
 func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.ChangedRoute) {
 	auth, limit, keyless := false, false, len(to) > 0
+	authBefore := b.before.AuthOf(e.Auth)
 	upstream := slices.ContainsFunc(to, func(i int) bool { return b.delta.table[i].Upstream != e.Upstream })
 	split := slices.ContainsFunc(to, func(i int) bool {
 		return !b.pushChange.after.SplitOf(b.delta.table[i].Split).Equal(b.before.SplitOf(e.Split))
@@ -343,15 +344,16 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 	}
 	for _, i := range to {
 		r := &b.delta.table[i]
-		keyless = keyless && r.Auth == gateway.AuthNone
+		authAfter := b.pushChange.after.AuthOf(r.Auth)
+		keyless = keyless && authAfter == gateway.AuthNone
 		limit = limit || r.RateLimit != e.RateLimit || r.ID != e.ID && !r.RateLimit.IsZero()
-		if r.Auth == e.Auth {
+		if authAfter == authBefore {
 			continue
 		}
 		auth = true
 		// Whether a request to a public route has a key, and which credential one to a route with any has, is not recorded.
 		// Those of a credential that is not taken any more are refused.
-		if r.Auth != gateway.AuthNone && (r.Auth != gateway.AuthAny || e.Auth == gateway.AuthNone) {
+		if authAfter != gateway.AuthNone && (authAfter != gateway.AuthAny || authBefore == gateway.AuthNone) {
 			change.Lost, e.atMost = true, true
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/user"
 )
 
 // EndedGateway is a gateway whose deletion is not finished: it is gone, and the keys that are restricted to it are
@@ -24,6 +25,9 @@ type EndedGateway struct {
 type RecordedCall struct {
 	Kind                                                ActorKind
 	KeyID, KeyPrefix, Method, Path, ClientIP, RequestID string
+
+	UserID, UserName string    `json:",omitempty"`
+	UserRole         user.Role `json:",omitempty"`
 }
 
 // One transaction revokes up to endedKeys keys and writes the audit records of up to endedRoutes routes. The call that
@@ -44,6 +48,9 @@ const endedList = 100
 // When it returns, all of the keys are refused and are shown as revoked. If there are many keys or routes, their
 // events and audit records are still being written, some in each transaction; a crash only delays this.
 func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID string, m Match) (*gateway.Gateway, error) {
+	if err := actor.authenticatedLately(); err != nil {
+		return nil, err
+	}
 	more := false
 	g, err := inTx(Urgent(ctx), s, actor, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.gateway(ctx, w, actor, gatewayID)
@@ -151,15 +158,23 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 }
 
 func callOf(a *Actor) RecordedCall {
-	return RecordedCall{Kind: a.Kind, KeyID: a.KeyID, KeyPrefix: a.KeyPrefix, Method: a.Method, Path: a.Path, ClientIP: a.ClientIP, RequestID: a.RequestID}
+	c := RecordedCall{Kind: a.Kind, KeyID: a.KeyID, KeyPrefix: a.KeyPrefix, Method: a.Method, Path: a.Path, ClientIP: a.ClientIP, RequestID: a.RequestID}
+	if a.User != nil {
+		c.UserID, c.UserName, c.UserRole = a.User.ID, a.User.Label(), a.User.Role
+	}
+	return c
 }
 
 // actor returns who made the call.
 func (c *RecordedCall) actor(accountID string) *Actor {
-	return &Actor{
+	by := &Actor{
 		Kind: c.Kind, Account: &account.Account{ID: accountID}, KeyID: c.KeyID, KeyPrefix: c.KeyPrefix,
 		Method: c.Method, Path: c.Path, ClientIP: c.ClientIP, RequestID: c.RequestID,
 	}
+	if c.UserID != "" {
+		by.User = &user.User{ID: c.UserID, Name: c.UserName, Role: c.UserRole}
+	}
+	return by
 }
 
 // FinishDeletions goes on with the deletion of gateways, in turn one transaction for each, until all are finished.

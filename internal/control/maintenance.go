@@ -168,6 +168,9 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimSessions(ctx, now, trimBatch)
 	}))
+	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
+		return tx.TrimUsers(ctx, now, trimBatch)
+	}))
 	err = errors.Join(err, m.removeQuotas(ctx, now))
 	err = errors.Join(err, m.repeat(ctx, func(tx Tx, _ time.Time) (bool, error) {
 		return tx.TrimDenials(ctx, now.Add(-issuer.MaxLeeway), trimBatch)

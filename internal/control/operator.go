@@ -70,6 +70,9 @@ func (s *Service) AddAccount(ctx context.Context, actor *Actor, in AccountInput)
 	if !actor.isFullAdmin() {
 		return nil, fault.Denied("creating an account issues a key with the scope admin, which requires the scope admin without a resource")
 	}
+	if err := actor.authenticatedLately(); err != nil {
+		return nil, err
+	}
 	a := account.Account{Name: in.Name, Tier: account.Tier(in.Tier), Hosts: lowered(in.Hosts)}
 	if err := a.Validate(); err != nil {
 		return nil, err
@@ -217,6 +220,9 @@ func (w *work) setState(ctx context.Context, a *account.Account, values [2]any) 
 // fault.Conflict. If the account is large, records that are visible to nobody are still being
 // removed when the call returns; a crash or a restart only delays that.
 func (s *Service) DeleteAccount(ctx context.Context, actor *Actor, accountID string, m Match) (*account.Account, error) {
+	if err := actor.authenticatedLately(); err != nil {
+		return nil, err
+	}
 	deleted, err := inTx(ctx, s, actor, func(w *work) (*account.Account, error) {
 		before, err := existing(ctx, w, accountID)
 		if err != nil {

@@ -6,16 +6,23 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/user"
 )
 
-// OwnAccount is the account of the calling key, with the key.
+// OwnAccount is the account of the calling key or user, with one of them.
 type OwnAccount struct {
 	account.Account
-	Key apikey.Key
+	Key  *apikey.Key
+	User *user.User
 }
 
-// RecordVersion is the version of the account and the key together. Both only grow.
-func (a *OwnAccount) RecordVersion() int64 { return a.Account.Version + a.Key.Version }
+// RecordVersion is the version of the account and the key or user together. Both only grow.
+func (a *OwnAccount) RecordVersion() int64 {
+	if a.User != nil {
+		return a.Account.Version + a.User.Version
+	}
+	return a.Account.Version + a.Key.Version
+}
 
 // OwnAccountPatch is what an account may change about itself.
 type OwnAccountPatch struct{ DefaultPlan PlanChoice }
@@ -33,11 +40,14 @@ func ownAccount(ctx context.Context, tx ReadTx, actor *Actor) (*OwnAccount, erro
 	if err != nil {
 		return nil, err
 	}
-	k, err := tx.Key(ctx, actor.Account.ID, actor.KeyID)
-	if err != nil {
+	own := &OwnAccount{Account: *a}
+	if actor.Kind == UserActor {
+		if own.User, err = tx.User(ctx, actor.Account.ID, actor.User.ID); err != nil {
+			return nil, err
+		}
+	} else if own.Key, err = tx.Key(ctx, actor.Account.ID, actor.KeyID); err != nil {
 		return nil, err
 	}
-	own := &OwnAccount{Account: *a, Key: *k}
 	return own, namesOfPlans(tx, actor).put(ctx, own.DefaultPlanID, &own.DefaultPlan)
 }
 

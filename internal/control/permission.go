@@ -16,8 +16,11 @@ const keysPath = "/keys"
 // mayChange returns nil if a may update k, or revoke it if revoke is set. An account-level key
 // requires the scope admin without a resource, but every key may revoke itself.
 func (a *Actor) mayChange(k *apikey.Key, revoke bool) error {
-	if k.Level != apikey.AccountLevel || a.isFullAdmin() || revoke && a.KeyID == k.ID {
+	if k.Level != apikey.AccountLevel || revoke && a.KeyID == k.ID {
 		return nil
+	}
+	if a.isFullAdmin() {
+		return a.authenticatedLately()
 	}
 	return fault.Denied("changing an account-level key requires the scope admin without a resource")
 }
@@ -28,7 +31,7 @@ func (a *Actor) mayChange(k *apikey.Key, revoke bool) error {
 func (a *Actor) mayIssue(path string, level apikey.Level, scope apikey.Scopes) error {
 	if level == apikey.AccountLevel {
 		if a.isFullAdmin() {
-			return nil
+			return a.authenticatedLately()
 		}
 		return fault.Denied("issuing an account-level key requires the scope admin without a resource")
 	}

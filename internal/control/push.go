@@ -269,7 +269,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if p.follows, err = repositoryWarning(ctx, tx, actor, gatewayID, doc); err != nil {
 		return nil, err
 	}
-	p.delta = deltaOf(table, doc, gatewayID, p.now)
+	p.delta = deltaOf(table, doc, before, &p.after, p.now)
 	if err := s.roomFor(ctx, tx, actor, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
@@ -457,6 +457,9 @@ func (p *pushChange) revision() *gateway.Revision {
 // authorOf returns the author of a push that comes from no commit: the owner of the calling key, or the
 // key's name.
 func authorOf(ctx context.Context, tx KeyReader, actor *Actor) (string, error) {
+	if actor.Kind == UserActor {
+		return cmp.Or(actor.User.Email, actor.User.Label()), nil
+	}
 	if actor.Kind != KeyActor {
 		return "", nil
 	}

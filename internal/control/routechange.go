@@ -32,7 +32,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present || p.Cost.Present || p.Split.Present || p.Handling.isGiven() {
 		check = func(tx ReadTx) error {
-			before, err := route(ctx, tx, actor, gatewayID, routeID)
+			_, before, err := route(ctx, tx, actor, gatewayID, routeID)
 			if err != nil {
 				return err
 			}
@@ -42,7 +42,7 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		}
 	}
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
-		before, err := route(ctx, w, actor, gatewayID, routeID)
+		g, before, err := route(ctx, w, actor, gatewayID, routeID)
 		if err != nil {
 			return nil, err
 		}
@@ -53,20 +53,14 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 			return nil, err
 		}
 		var refused error
-		if p.Upstream.Present || p.Split.Present || p.Handling.isGiven() {
-			g, err := w.Gateway(ctx, actor.Account.ID, gatewayID)
-			if err != nil {
-				return nil, err
-			}
-			if p.Upstream.Present || p.Split.Present {
-				invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
-			}
-			if p.Handling.isGiven() {
-				invalid = fault.Join(invalid, checkHeadersOf(ctx, w, g, r.Handling))
-			}
-			if len(p.Split.Value) > 0 && inCanary(g.Canary, routeID) {
-				refused = refuseSplit(g.Canary)
-			}
+		if p.Upstream.Present || p.Split.Present {
+			invalid = fault.Join(invalid, checkUpstreamOf(g, r.Upstream, p.Split.Value))
+		}
+		if p.Handling.isGiven() {
+			invalid = fault.Join(invalid, checkHeadersOf(ctx, w, g, r.Handling))
+		}
+		if len(p.Split.Value) > 0 && inCanary(g.Canary, routeID) {
+			refused = refuseSplit(g.Canary)
 		}
 		invalid = fault.Join(misfit, invalid)
 		if invalid != nil {
@@ -78,7 +72,10 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 		if err := w.mayGrow(ctx); err != nil {
 			return nil, err
 		}
-		return &r, w.storeRoute(ctx, before, &r)
+		if err := w.storeRoute(ctx, before, &r); err != nil {
+			return nil, err
+		}
+		return inForce(g, &r), nil
 	})
 }
 

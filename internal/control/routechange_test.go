@@ -34,18 +34,18 @@ func TestUpdateRoute(t *testing.T) {
 		{
 			control.RoutePatch{Path: value("/orders/{name}"), Methods: value([]string{"PUT", "GET"}), Auth: value("none")},
 			func(r *gateway.Route) {
-				r.Path, r.Methods, r.Auth = "/orders/{name}", []string{"GET", "PUT"}, gateway.AuthNone
+				r.Path, r.Methods, r.Auth, r.AuthOfGateway = "/orders/{name}", []string{"GET", "PUT"}, gateway.AuthNone, false
 			},
-			"map[auth:[key none] methods:[[GET] [GET PUT]] path:[/orders/{id} /orders/{name}]]",
+			"map[auth:[<nil> none] methods:[[GET] [GET PUT]] path:[/orders/{id} /orders/{name}]]",
 		},
 		{control.RoutePatch{Methods: value([]string{"PUT", "GET"})}, func(*gateway.Route) {}, ""},
 		{control.RoutePatch{}, func(*gateway.Route) {}, ""},
 		{
 			control.RoutePatch{Auth: null[string](), RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})},
 			func(r *gateway.Route) {
-				r.Auth, r.RateLimit, r.LimitByAPI = gateway.AuthKey, ratelimit.Config{Sustained: rate("5/s")}, true
+				r.Auth, r.AuthOfGateway, r.RateLimit, r.LimitByAPI = gateway.AuthKey, true, ratelimit.Config{Sustained: rate("5/s")}, true
 			},
-			"map[auth:[none key] rate_limit:[<nil> map[sustained:5/s]]]",
+			"map[auth:[none <nil>] rate_limit:[<nil> map[sustained:5/s]]]",
 		},
 	} {
 		want := before

@@ -15,9 +15,18 @@ import (
 
 // Routes lists a gateway's routes, newest first.
 func (s *Service) Routes(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]gateway.Route, error) {
-	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) ([]gateway.Route, error) {
-		return tx.Routes(ctx, gatewayID, p)
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) ([]gateway.Route, error) {
+		routes, err := tx.Routes(ctx, gatewayID, p)
+		return authInForce(g, routes), err
 	})
+}
+
+// authInForce sets what each of the routes requires, which may be what g says, and returns them.
+func authInForce(g *gateway.Gateway, routes []gateway.Route) []gateway.Route {
+	for i := range routes {
+		routes[i] = g.AuthInForce(routes[i])
+	}
+	return routes
 }
 
 // RouteFilter selects routes; "" does not filter.
@@ -35,11 +44,13 @@ func (f *RouteFilter) matches(r *gateway.Route) bool {
 // SearchRoutes lists the routes that f selects. Its time grows with the number of routes of the gateway.
 func (s *Service) SearchRoutes(ctx context.Context, actor *Actor, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
 	return search(ctx, s, actor, func(tx ReadTx) ([]gateway.Route, error) {
-		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
+		if err != nil {
 			return nil, err
 		}
-		return selectPage(p, func(p Page) ([]gateway.Route, error) { return tx.Routes(ctx, gatewayID, p) },
+		routes, err := selectPage(p, func(p Page) ([]gateway.Route, error) { return tx.Routes(ctx, gatewayID, p) },
 			f.matches, func(r *gateway.Route) string { return r.ID })
+		return authInForce(g, routes), err
 	})
 }
 
@@ -73,15 +84,28 @@ func selectPage[T any](p Page, list func(Page) ([]T, error), matches func(*T) bo
 // Route returns one route.
 func (s *Service) Route(ctx context.Context, actor *Actor, gatewayID, routeID string) (*gateway.Route, error) {
 	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Route, error) {
-		return route(ctx, tx, actor, gatewayID, routeID)
+		g, r, err := route(ctx, tx, actor, gatewayID, routeID)
+		if err != nil {
+			return nil, err
+		}
+		return inForce(g, r), nil
 	})
 }
 
-func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID string) (*gateway.Route, error) {
-	if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
-		return nil, err
+// inForce returns r with what it requires, which may be what g says.
+func inForce(g *gateway.Gateway, r *gateway.Route) *gateway.Route {
+	shown := g.AuthInForce(*r)
+	return &shown
+}
+
+// route returns a gateway and one of its routes, as they are stored.
+func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID string) (*gateway.Gateway, *gateway.Route, error) {
+	g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
+	if err != nil {
+		return nil, nil, err
 	}
-	return tx.Route(ctx, gatewayID, routeID)
+	r, err := tx.Route(ctx, gatewayID, routeID)
+	return g, r, err
 }
 
 // CreateRoute adds a route to the gateway. If another route already has one of its methods for the same
@@ -118,7 +142,7 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 		if err := w.audit(ctx, audit.RouteCreate, r.ID, gatewayID, routeDiff(nil, r)); err != nil {
 			return nil, err
 		}
-		return r, w.routeChanged(ctx, r)
+		return inForce(g, r), w.routeChanged(ctx, r)
 	})
 }
 
@@ -126,13 +150,8 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 func checkRoute(in *gateway.RouteSpec) error {
 	in.Methods = sorted(in.Methods)
 	var badAuth, badLimit, badConcurrency error
-	switch in.Auth {
-	case "":
-		in.Auth = gateway.AuthKey
-	default:
-		if !slices.Contains(gateway.Auths(), in.Auth) {
-			badAuth = fault.Invalid("auth", "must be key, token, any or none")
-		}
+	if in.Auth != "" && !slices.Contains(gateway.Auths(), in.Auth) {
+		badAuth = fault.Invalid("auth", "must be key, token, any or none")
 	}
 	if !in.RateLimit.IsZero() {
 		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())
@@ -346,14 +365,14 @@ func (s *Service) DeleteRoute(ctx context.Context, actor *Actor, gatewayID, rout
 	}
 	defer unlock()
 	return inTx(ctx, s, actor, func(w *work) (*gateway.Route, error) {
-		r, err := route(ctx, w, actor, gatewayID, routeID)
+		g, r, err := route(ctx, w, actor, gatewayID, routeID)
 		if err != nil {
 			return nil, err
 		}
 		if err := require(m, r.Version); err != nil {
 			return nil, err
 		}
-		return r, w.besideCanary(ctx, r, "deleted", func() error {
+		return inForce(g, r), w.besideCanary(ctx, r, "deleted", func() error {
 			if err := w.DeleteRoutes(ctx, gatewayID, []string{r.ID}); err != nil {
 				return err
 			}

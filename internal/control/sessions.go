@@ -3,13 +3,14 @@ package control
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/base64"
+	"errors"
 	"fmt"
-	"io"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/user"
 )
 
 // What a session is (contract, 3.4). The bounds are numbers of sessions of a key and of an account:
@@ -22,17 +23,26 @@ const (
 	sessionBytes = 32 // of randomness in the value of the cookie
 )
 
-// Session is a browser that signed in with an account-level key (contract, 3.4).
+// Session is a browser that signed in with an account-level key (contract, 3.4) or as a user (identity.md, section 3).
 type Session struct {
 	Digest    [32]byte // SHA-256 of the value of the cookie
 	AccountID string
-	KeyID     string
+	KeyID     string // "" for that of a user
+	UserID    string // "" for that of a key
 	CreatedAt time.Time
 	ExpiresAt time.Time
 
 	// Of the key; only in results.
 	KeyDigest apikey.Digest
 	KeyPrefix string
+
+	// Only of a user.
+	UsedAt   time.Time // when it was used last, as far as that is noted
+	AuthTime time.Time // when the user has authenticated at the identity provider; zero if that is not known
+
+	// Of the user; only in results.
+	User    *user.User
+	Account *account.Account
 }
 
 // SessionReader finds sessions.
@@ -57,11 +67,9 @@ type SessionStore interface {
 // SignIn creates a session of a key, which must be the actor. It returns the value of the cookie, which nothing
 // else shows, and when it expires.
 func (s *Service) SignIn(ctx context.Context, actor *Actor) (value string, expiresAt time.Time, err error) {
-	random := make([]byte, sessionBytes)
-	if _, err := io.ReadFull(s.cfg.Random, random); err != nil {
+	if value, err = s.randomValue(); err != nil {
 		return "", time.Time{}, fmt.Errorf("create a session: %w", err)
 	}
-	value = base64.RawURLEncoding.EncodeToString(random)
 	made, err := inTx(ctx, s, actor, func(w *work) (*Session, error) {
 		if actor.Kind != KeyActor {
 			return nil, fault.Denied("only a key can sign in")
@@ -78,16 +86,30 @@ func (s *Service) SignIn(ctx context.Context, actor *Actor) (value string, expir
 }
 
 // SignedIn returns the session with the given value of the cookie. If there is none, or it has
-// expired, the error is fault.NotFound. The caller must check the present state of its key.
+// expired, the error is fault.NotFound. The caller must check the present state of its key. The user of a session, if it
+// has one, is as it is at present.
 func (s *Service) SignedIn(ctx context.Context, value string) (*Session, error) {
-	session, err := view(ctx, s, func(tx ReadTx) (*Session, error) { return tx.Session(ctx, sha256.Sum256([]byte(value))) })
+	digest := sha256.Sum256([]byte(value))
+	session, err := view(ctx, s, func(tx ReadTx) (*Session, error) {
+		session, err := tx.Session(ctx, digest)
+		if fault.CodeOf(err) == fault.NotFound {
+			return s.userSession(ctx, tx, digest)
+		}
+		return session, err
+	})
 	if err == nil && !s.now().Before(session.ExpiresAt) {
 		return nil, fault.Missing("session")
+	}
+	if err == nil && session.User != nil {
+		s.noteUse(ctx, session)
 	}
 	return session, err
 }
 
 // SignOut ends the session with the given value of the cookie, if there is one.
 func (s *Service) SignOut(ctx context.Context, value string) error {
-	return s.cfg.Store.Update(ctx, func(tx Tx) error { return tx.DeleteSession(ctx, sha256.Sum256([]byte(value))) })
+	digest := sha256.Sum256([]byte(value))
+	return s.cfg.Store.Update(ctx, func(tx Tx) error {
+		return errors.Join(tx.DeleteSession(ctx, digest), tx.DeleteUserSession(ctx, digest))
+	})
 }

@@ -58,6 +58,7 @@ type ReadTx interface {
 	IssuerReader
 	CertificateReader
 	SessionReader
+	UserReader
 	WebhookReader
 	EventReader
 	DeliveryReader
@@ -85,6 +86,7 @@ type Tx interface {
 	IssuerStore
 	CertificateStore
 	SessionStore
+	UserStore
 	WebhookStore
 	EventStore
 	DeliveryStore

@@ -248,6 +248,9 @@ func notInForce(changes []snapshot.Change) string {
 // admitActor looks at a calling key again. It may have been revoked after it was authenticated, or its account
 // suspended, and a key that it creates now would outlive it.
 func (w *work) admitActor(ctx context.Context) error {
+	if w.actor.Kind == UserActor {
+		return w.admitUser(ctx)
+	}
 	if w.actor.Kind != KeyActor && w.actor.Kind != HolderActor {
 		return nil
 	}
@@ -291,6 +294,7 @@ func (w *work) auditRecord(a audit.Action, target, gatewayID string, diff audit.
 		Action:     a,
 		Target:     target,
 		ActorKeyID: w.actor.KeyID,
+		Actor:      w.actor.other(),
 		Diff:       diff,
 	}
 }

@@ -11,6 +11,17 @@ const (
 	Secure  = "__Host-" + Session
 )
 
+// The names of the cookie of a sign-in through an identity provider, until it has ended.
+const (
+	SignIn       = Session + "_sign_in"
+	SecureSignIn = "__Host-" + SignIn
+)
+
+// isOwn reports whether name is that of a cookie of ours.
+func isOwn(name string) bool {
+	return name == Session || name == Secure || name == SignIn || name == SecureSignIn
+}
+
 // HasSession reports whether the value of a Cookie field may hold a session.
 func HasSession(value string) bool { return strings.Contains(value, Session) }
 
@@ -23,7 +34,7 @@ func SetsSession(value string) bool {
 	pair, _, _ := strings.Cut(value, ";")
 	name, _, _ := strings.Cut(strings.TrimLeft(pair, "= \t"), "=")
 	name = strings.TrimRight(name, " \t")
-	return name == Session || name == Secure
+	return isOwn(name)
 }
 
 // AppendOthers appends the value of a Cookie field without the cookies of sessions to dst. Other
@@ -33,7 +44,7 @@ func AppendOthers(dst []byte, value string) []byte {
 	for pair := range strings.SplitSeq(value, ";") {
 		pair = strings.Trim(pair, " \t")
 		name, _, _ := strings.Cut(pair, "=")
-		if name = strings.Trim(name, " \t"); name == Session || name == Secure || pair == "" {
+		if name = strings.Trim(name, " \t"); isOwn(name) || pair == "" {
 			continue
 		}
 		if len(dst) > start {

@@ -34,6 +34,8 @@ const (
 	CanaryPromoted       Type = "canary.promoted"
 	CanaryPaused         Type = "canary.paused"
 	IssuerUnreachable    Type = "issuer.unreachable"
+	UserRoleChanged      Type = "user.role_changed"
+	UserSuspended        Type = "user.suspended"
 	CertificateRenewed   Type = "certificate.renewed"
 	CertificateFailed    Type = "certificate.failed"
 	CertificateExpiring  Type = "certificate.expiring"
@@ -66,6 +68,20 @@ type Owner struct {
 	OwnerID string  `json:"owner_id"`
 	Owner   string  `json:"owner"` // the external ID
 	Name    *string `json:"name"`
+}
+
+// User is the data of user.suspended.
+type User struct {
+	UserID string  `json:"user_id"`
+	Email  *string `json:"email"`
+	Name   *string `json:"name"`
+	Role   string  `json:"role"`
+}
+
+// UserRole is the data of user.role_changed.
+type UserRole struct {
+	User
+	PreviousRole string `json:"previous_role"`
 }
 
 // Finalized is the data of usage.finalized. Records is the number of usage records that became final; their requests began

@@ -102,6 +102,8 @@ const (
 	UnderMaintenance  AuthCode = "maintenance"
 	TokenInvalid      AuthCode = "token_invalid"
 	TokenExpired      AuthCode = "token_expired"
+
+	ReauthenticationRequired AuthCode = "reauthentication_required"
 )
 
 // Limit describes the rate limit that refused a request (contract, 4.3).

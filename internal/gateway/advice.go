@@ -92,7 +92,7 @@ func (d *Document) Warnings() []string {
 		for _, m := range r.Methods {
 			warn(i, "methods", cmp.Or(MethodAdvice(m), MethodWarning(m)))
 		}
-		warn(i, "rate_limit", LimitAdvice(r.RateLimit, r.Auth))
+		warn(i, "rate_limit", LimitAdvice(r.RateLimit, cmp.Or(r.Auth, Auth(d.Gateway.DefaultAuth.Value))))
 	}
 	for i, text := range all {
 		for advice, n := range seen {

@@ -21,11 +21,11 @@ type Document struct {
 // ForwardEverything returns a configuration file without settings, with one route: it forwards the usual methods
 // on every path, also /, of callers with a key.
 func ForwardEverything() *Document {
-	return &Document{Routes: []RouteSpec{{Path: "/*", Methods: slices.Sorted(slices.Values(EverydayMethods())), Auth: AuthKey}}}
+	return &Document{Routes: []RouteSpec{{Path: "/*", Methods: slices.Sorted(slices.Values(EverydayMethods()))}}}
 }
 
 // ParseDocument parses a configuration file in YAML or JSON. The routes have passed
-// CheckTable, and each has sorted methods and an Auth. The error is a validation error that
+// CheckTable, and each has sorted methods. The error is a validation error that
 // lists everything that is wrong, in the order of the file. Each message starts with
 // "line 12, column 5: ", and each field is a dotted path, "" for the whole document.
 func ParseDocument(content []byte) (*Document, error) {
@@ -158,7 +158,7 @@ func (d *Document) readRoutes(n *document.Node) error {
 }
 
 func readRoute(n *document.Node, field string, costs *cost.Cache) (RouteSpec, error) {
-	r := RouteSpec{Auth: AuthKey}
+	r := RouteSpec{}
 	var handling Handling
 	missing := func(name string) func() error {
 		return func() error {

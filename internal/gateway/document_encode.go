@@ -42,7 +42,11 @@ func (d *Document) Encode() []byte {
 		return b.Bytes()
 	}
 	b.WriteString("routes:\n")
+	keyIsDefault := d.Gateway.DefaultAuth.Value == "" // of what is left out, earlier versions have stored "key"
 	for _, r := range d.Routes {
+		if r.Auth == AuthKey && keyIsDefault {
+			r.Auth = ""
+		}
 		r.encode(&b)
 	}
 	return b.Bytes()
@@ -73,7 +77,7 @@ func (r *RouteSpec) members() []member {
 	add(r.Upstream != "", member{"upstream", document.Scalar(r.Upstream), nil})
 	add(r.Split != nil, member{"split", flowSplit(r.Split), func(b *bytes.Buffer) { encodeSplit(b, r.Split, "      ") }})
 	list = append(list, handlingMembers(r.Handling)...)
-	add(r.Auth != AuthKey && r.Auth != "", member{"auth", string(r.Auth), nil})
+	add(r.Auth != "", member{"auth", string(r.Auth), nil})
 	return list
 }
 

@@ -48,7 +48,7 @@ routes:
 			GlobalLimit: gateway.Member[ratelimit.Config]{Present: true, Value: limit(t, "6000/min", "", "", "")},
 		},
 		Routes: []gateway.RouteSpec{{
-			Path: "/orders/{id}", Methods: []string{"DELETE", "GET"}, Auth: gateway.AuthKey,
+			Path: "/orders/{id}", Methods: []string{"DELETE", "GET"},
 			RateLimit: limit(t, "600/min", "50/s", "100000/day", ""),
 		}},
 	}
@@ -248,7 +248,7 @@ func routeSpecs() *rapid.Generator[gateway.RouteSpec] {
 		r := gateway.RouteSpec{
 			Path:    "/" + strings.Join(rapid.SliceOfN(segment, 0, 4).Draw(t, "segments"), "/"),
 			Methods: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "PUT", "ON", "NO", "Y", "X-A_1", "NULL"}), 1, 3, rapid.ID).Draw(t, "methods"),
-			Auth:    rapid.SampledFrom([]gateway.Auth{gateway.AuthKey, gateway.AuthNone}).Draw(t, "auth"),
+			Auth:    rapid.SampledFrom([]gateway.Auth{"", gateway.AuthToken, gateway.AuthNone}).Draw(t, "auth"),
 
 			Upstream: rapid.SampledFrom([]string{"", "next", "1"}).Draw(t, "upstream"),
 		}

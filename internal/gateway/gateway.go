@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/keygate/keygate/internal/cost"
@@ -82,13 +83,34 @@ const (
 	AuthToken Auth = "token" // of one of the gateway's issuers
 	AuthAny   Auth = "any"   // a key or a token
 	AuthNone  Auth = "none"  // nothing: a public route
+
+	// DefaultAuth is that of a gateway that sets none.
+	DefaultAuth = AuthKey
 )
 
 // Auths returns the kinds of authentication, the default first.
 func Auths() []Auth { return []Auth{AuthKey, AuthToken, AuthAny, AuthNone} }
 
+// authNames returns the names of Auths.
+func authNames() []string {
+	names := make([]string, len(Auths()))
+	for i, a := range Auths() {
+		names[i] = string(a)
+	}
+	return names
+}
+
 // TakesTokens reports whether requests may have a token.
 func (a Auth) TakesTokens() bool { return a == AuthToken || a == AuthAny }
+
+// AuthOf returns what a route of g requires that says auth, which may be "".
+func (g *Gateway) AuthOf(auth Auth) Auth { return cmp.Or(auth, g.Requests.DefaultAuth, DefaultAuth) }
+
+// AuthInForce returns r with what it requires, which may be what g says.
+func (g *Gateway) AuthInForce(r Route) Route {
+	r.Auth, r.AuthOfGateway = g.AuthOf(r.Auth), r.Auth == ""
+	return r
+}
 
 // Route is the stored record of a route.
 type Route struct {
@@ -108,7 +130,8 @@ type Route struct {
 	Upstream         string // by name; "" for DefaultUpstream
 	Split            Split  // nil for that of the gateway
 	Handling         *Handling
-	Auth             Auth
+	Auth             Auth // "" for that of the gateway
+	AuthOfGateway    bool // Auth is that of the gateway: what calls return, and nothing that is stored
 	Source           Source
 	CreatedAt        time.Time
 	Version          int64 // the ETag
@@ -124,7 +147,7 @@ type RouteSpec struct {
 	Upstream    string // by name; "" for DefaultUpstream
 	Split       Split  // nil for that of the gateway
 	Handling    *Handling
-	Auth        Auth
+	Auth        Auth // "" for that of the gateway
 }
 
 // Spec returns the route without its identifier.

@@ -150,7 +150,7 @@ func TestHandlingsInFiles(t *testing.T) {
 				h.Respond.Headers = map[string]string{"X-A": "1, {a}", "x.b": "yes"}
 			}
 		}
-		d := &Document{Routes: []RouteSpec{{Path: "/a/{b}/c", Methods: []string{"GET"}, Auth: AuthKey, Handling: h.Stored()}}}
+		d := &Document{Routes: []RouteSpec{{Path: "/a/{b}/c", Methods: []string{"GET"}, Handling: h.Stored()}}}
 		file := d.Encode()
 		got, err := ParseDocument(file)
 		if err != nil {

@@ -49,6 +49,9 @@ type Requests struct {
 	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
 	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
 
+	// DefaultAuth is what routes require that do not say it; "" means DefaultAuth.
+	DefaultAuth Auth `json:"default_auth,omitempty"`
+
 	// Issuers are the names of the issuers whose tokens the gateway takes; nil for none.
 	Issuers []string `json:"issuers,omitempty"`
 
@@ -91,6 +94,15 @@ func CheckDrainTimeout(s string) error {
 func CheckErrorFormat(s string) error {
 	if formats := fault.Formats(); !slices.Contains(formats, s) {
 		return fault.Invalid("error_format", "must be one of %s", strings.Join(formats, ", "))
+	}
+	return nil
+}
+
+// CheckDefaultAuth checks what routes require that do not say it (identity.md, section 1). The error is a validation error of
+// the field "default_auth".
+func CheckDefaultAuth(s string) error {
+	if !slices.Contains(Auths(), Auth(s)) {
+		return fault.Invalid("default_auth", "must be key, token, any or none")
 	}
 	return nil
 }

@@ -64,7 +64,7 @@ func routeSchema() schema {
 		"upstream": orNull(schema{"type": "string", "pattern": `^([a-z0-9_-]+|.*\$\{env:.*)$`, "maxLength": maxUpstreamName,
 			"description": "Name of the upstream that gets the requests. Default: the upstream with the name default.", "examples": []any{"next"}}),
 		splitField: routeSplitSchema(),
-		"auth":     schema{"enum": []any{string(AuthKey), string(AuthToken), string(AuthAny), string(AuthNone)}, "description": "key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public."},
+		"auth":     schema{"enum": []any{string(AuthKey), string(AuthToken), string(AuthAny), string(AuthNone)}, "description": "key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public. Default: default_auth of the gateway."},
 	}
 	handlingSchemas(properties)
 	return schema{"type": "object", "additionalProperties": false, "required": []any{"path", "methods"}, "properties": properties}

@@ -26,6 +26,7 @@ type Patch struct {
 	MaxBodyBytes        Member[int64]
 	KeyHeaders          Member[[]string]
 	Issuers             Member[[]string]
+	DefaultAuth         Member[string]
 	AllowEncodedSlashes Member[bool]
 	CutStreams          Member[bool]
 	DrainTimeout        Member[string]
@@ -538,6 +539,30 @@ func Settings() []Setting {
 			file:   boolValue(),
 			member: func(p *Patch) *Member[bool] { return &p.ACME },
 			field:  func(g *Gateway) *bool { return &g.Requests.ACME },
+		},
+	}, {
+		Name: "default_auth", Kind: KindText, Choices: authNames(), Example: string(AuthToken),
+		Doc: Doc{
+			File:   "What routes require that do not say it: key, token, any, or none for public routes. Default: key.",
+			Create: "What routes require that do not say it: key, token, any, or none for public routes.",
+			Update: "What routes require that do not say it: key, token, any, or none for public routes. A change is in force for all of them at once. Null, the default, means key.",
+			Record: "What routes require that do not say it.",
+			Patch:  "key, token, any or none; default: key",
+		},
+		Record: Record{Example: string(DefaultAuth)},
+		Flag:   Flag{Name: "default-auth", Usage: "what routes require that do not say it: `key`, token, any or none", Column: "DEFAULT AUTH"},
+		Form:   Form{Group: "Addressing", Rank: 1, Label: "Callers of routes", Hint: "What routes need that do not say it. With none they are public."},
+		values: access[string]{
+			file:   choiceValue(authNames()),
+			member: func(p *Patch) *Member[string] { return &p.DefaultAuth },
+			get:    func(g *Gateway) string { return string(g.AuthOf("")) },
+			set: func(g *Gateway, v string) {
+				if g.Requests.DefaultAuth = Auth(v); g.Requests.DefaultAuth == DefaultAuth {
+					g.Requests.DefaultAuth = ""
+				}
+			},
+			normal: string(DefaultAuth),
+			check:  CheckDefaultAuth,
 		},
 	}, {
 		Name: "allow_encoded_slashes", Kind: KindBool, Example: "false",

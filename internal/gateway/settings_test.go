@@ -151,6 +151,7 @@ const everySetting = `gateway:
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
   issuers: [login]
+  default_auth: token
 %s  drain_timeout: 5m
   allow_ips: ["203.0.113.0/24", "2001:db8::/32"]
   deny_ips: ["203.0.113.7/32"]

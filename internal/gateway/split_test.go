@@ -42,7 +42,7 @@ func TestSplitsRoundTrip(t *testing.T) {
 				split[i].Weight, split[i].Random, split[i].When = nil, false, &gateway.SplitWhen{Owner: []string{"a"}}
 			}
 		}
-		d := &gateway.Document{Routes: []gateway.RouteSpec{{Path: "/a", Methods: []string{"GET"}, Auth: gateway.AuthKey, Split: split}}}
+		d := &gateway.Document{Routes: []gateway.RouteSpec{{Path: "/a", Methods: []string{"GET"}, Split: split}}}
 		if len(split) > 0 {
 			d.Gateway.Split = gateway.Member[gateway.Split]{Present: true, Value: split}
 		}

@@ -216,7 +216,7 @@ func (g *Gateway) UpstreamNamed(name string) *Upstream {
 // NeedsUpstreams reports whether g has anything that a gateway with a single URL, and keys alone, does not have: named
 // upstreams, a default one with several targets or with settings of its own, or issuers.
 func (g *Gateway) NeedsUpstreams() bool {
-	return len(g.Others) > 0 || g.Upstream.isMore() || len(g.Requests.Issuers) > 0
+	return len(g.Others) > 0 || g.Upstream.isMore() || len(g.Requests.Issuers) > 0 || g.Requests.DefaultAuth != ""
 }
 
 // isMore reports whether u has anything that the upstream_ settings cannot say.

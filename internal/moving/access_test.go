@@ -1,6 +1,7 @@
 package moving_test
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -278,7 +279,7 @@ func (m *made) forward(t *rapid.T, host, method, path, key string, inside bool) 
 	if route == nil || route.Handling.Responds() {
 		return -1, ""
 	}
-	if route.Auth == gateway.AuthKey {
+	if cmp.Or(route.Auth, gateway.DefaultAuth) == gateway.AuthKey {
 		digest := sha256.Sum256([]byte(key))
 		scopes, known := m.scopes[hex.EncodeToString(digest[:])]
 		if !known || !scopes.Allows(method, path) {

@@ -307,7 +307,7 @@ func (r *reader) checkTable() {
 	for i := range r.doc.Routes {
 		p := r.origins[i].policy
 		route := &r.doc.Routes[i]
-		route.RateLimit, route.Concurrency, route.Cost, route.Auth, route.Handling = p.limit, p.concurrency, p.cost, p.authOrKey(), p.handling
+		route.RateLimit, route.Concurrency, route.Cost, route.Auth, route.Handling = p.limit, p.concurrency, p.cost, p.auth, p.handling
 		if route.Upstream = gateway.StoredUpstreamName(p.upstream); route.Upstream != "" {
 			if r.doc.Upstreams == nil {
 				r.doc.Upstreams = map[int]Reference{}

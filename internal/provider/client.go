@@ -57,6 +57,7 @@ type Keys struct {
 type Error struct {
 	Message string
 	Err     error // the cause; it may have details that are not for tenants
+	Refused bool  // the provider has refused a code
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -70,21 +71,26 @@ func problem(format string, args ...any) *Error { return &Error{Message: fmt.Spr
 // Keys fetches the keys of a source within issuer.FetchTime. public allows only addresses that are public, or of the
 // configured networks. The error is an *Error, or that of ctx if the caller gave up.
 func (c *Client) Keys(ctx context.Context, s issuer.Source, public bool) (*Keys, error) {
+	return with(ctx, c, s.CA, public, func(f *fetch) (*Keys, error) { return f.keys(&s) })
+}
+
+// with runs a fetch within issuer.FetchTime. ca has the roots in PEM, or is "". The error is an *Error, or that of ctx.
+func with[T any](ctx context.Context, c *Client, ca string, public bool, do func(f *fetch) (*T, error)) (*T, error) {
 	within, cancel := context.WithTimeout(ctx, issuer.FetchTime)
 	defer cancel()
 	f := &fetch{ctx: within}
 	roots := c.cfg.Roots
-	if s.CA != "" {
+	if ca != "" {
 		roots = x509.NewCertPool()
-		if !roots.AppendCertsFromPEM([]byte(s.CA)) {
+		if !roots.AppendCertsFromPEM([]byte(ca)) {
 			return nil, problem("ca has no certificate: give certificates in PEM, or set it to null")
 		}
 	}
 	f.client = c.newClient(roots, public)
 	defer f.client.CloseIdleConnections()
-	keys, err := f.keys(&s)
+	result, err := do(f)
 	if err == nil {
-		return keys, nil
+		return result, nil
 	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -160,31 +166,55 @@ func (f *fetch) keys(s *issuer.Source) (*Keys, error) {
 	return &Keys{Set: set, Life: lifeOf(header)}, nil
 }
 
-// discover returns the URL of the keys, as OpenID Connect Discovery has it. Its document must be one of this issuer: the
-// server of another one must not decide about its keys.
-func (f *fetch) discover(iss string) (string, error) {
+// discovery is what Keygate reads of the document of OpenID Connect Discovery.
+type discovery struct {
+	Issuer        string   `json:"issuer"`
+	KeysURL       string   `json:"jwks_uri"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	EndSession    string   `json:"end_session_endpoint"`
+	TokenMethods  []string `json:"token_endpoint_auth_methods_supported"`
+	SendsIssuer   bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// document returns the document of discovery, which must be one of this issuer: the server of another one must not decide
+// about its keys.
+func (f *fetch) document(iss string) (*discovery, error) {
 	at := strings.TrimSuffix(iss, "/") + discoveryPath
 	body, _, err := f.get(at, "the document of discovery")
 	if err != nil {
+		return nil, err
+	}
+	var d discovery
+	if err := json.Unmarshal(body, &d); err != nil {
+		return nil, problem("the document of discovery at %s is not a JSON object with the texts issuer and jwks_uri: set jwks_url, if the provider has no discovery", shown(at))
+	}
+	if d.Issuer != iss {
+		return nil, problem("the document of discovery at %s is one of the issuer %s, and not of %s: set issuer to exactly what tokens have in the claim iss", shown(at), shown(d.Issuer), shown(iss))
+	}
+	return &d, nil
+}
+
+// discover returns the URL of the keys, as OpenID Connect Discovery has it.
+func (f *fetch) discover(iss string) (string, error) {
+	d, err := f.document(iss)
+	if err != nil {
 		return "", err
 	}
-	var document struct {
-		Issuer string `json:"issuer"`
-		URL    string `json:"jwks_uri"`
-	}
-	if err := json.Unmarshal(body, &document); err != nil {
-		return "", problem("the document of discovery at %s is not a JSON object with the texts issuer and jwks_uri: set jwks_url, if the provider has no discovery", shown(at))
-	}
-	u, err := url.Parse(document.URL)
+	at := strings.TrimSuffix(iss, "/") + discoveryPath
 	switch {
-	case document.Issuer != iss:
-		return "", problem("the document of discovery at %s is one of the issuer %s, and not of %s: set issuer to exactly what tokens have in the claim iss", shown(at), shown(document.Issuer), shown(iss))
-	case document.URL == "":
+	case d.KeysURL == "":
 		return "", problem("the document of discovery at %s has no jwks_uri: set jwks_url", shown(at))
-	case err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil:
-		return "", problem("the document of discovery at %s has the jwks_uri %s, which is not a URL with https: set jwks_url", shown(at), shown(document.URL))
+	case !isSecure(d.KeysURL):
+		return "", problem("the document of discovery at %s has the jwks_uri %s, which is not a URL with https: set jwks_url", shown(at), shown(d.KeysURL))
 	}
-	return document.URL, nil
+	return d.KeysURL, nil
+}
+
+// isSecure reports whether s is a URL with https.
+func isSecure(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme == "https" && u.Host != "" && u.User == nil
 }
 
 // get returns the body of a response with the status 200. what names the document.

@@ -68,6 +68,9 @@ func Examine(ctx context.Context, settings *config.Config) []Finding {
 	if settings.Redis != nil {
 		within(ctx, func(ctx context.Context) { f.examineLimitStore(ctx, settings) })
 	}
+	if settings.SSO.Issuer != "" {
+		within(ctx, func(ctx context.Context) { f.examineSSO(ctx, settings) })
+	}
 	f.examineAddresses(ctx, settings, running)
 	f.examineCertificates(settings)
 	if settings.ACME.On() && settings.ServesAdmin() {

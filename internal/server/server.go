@@ -411,7 +411,12 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	if s.gateway != nil {
 		dial, reach = s.gateway.Dial, s.reach
 	}
+	signIn, err := s.buildSSO(box)
+	if err != nil {
+		return err
+	}
 	api, err := adminapi.New(adminapi.Config{
+		SSO:  signIn,
 		Dial: dial, Reach: reach, Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Now: s.clock.WallTime, Clock: s.clock.Now,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})

@@ -54,7 +54,7 @@ func (g *Gateway) AddAnonymousLimit(c *ratelimit.Charge, client clientip.Group) 
 // CountsAddress reports whether a limit of the route or, if it is public, of the gateway depends on the client's
 // address.
 func (g *Gateway) CountsAddress(r *Route) bool {
-	return r.Public && g.anonymous != nil || r.limits != nil && r.limits.byAddress
+	return g.Public(r) && g.anonymous != nil || r.limits != nil && r.limits.byAddress
 }
 
 // anonymousLevels calls yield with the level of each address that has used some of the gateway's anonymous limit.

@@ -104,15 +104,12 @@ func (g *Gateway) compileRoutes(routes []gateway.Route, shared *sharedParts) err
 	return nil
 }
 
-// count counts the public routes, those that take tokens, and those with a split that falls back, when was, which may be nil, becomes now, which may be
-// nil.
+// count counts the routes by what they say of auth, and those with a split that falls back, when was, which may be nil,
+// becomes now, which may be nil.
 func (g *Gateway) count(was, now *Route) {
 	add := func(r *Route, n int) {
-		if r != nil && r.Public {
-			g.public += n
-		}
-		if r != nil && r.Tokens {
-			g.tokens += n
+		if r != nil {
+			g.authCounts[r.auth] += n
 		}
 		if r != nil && r.split.hasFallback() {
 			g.fallbacks += n

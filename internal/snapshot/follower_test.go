@@ -143,8 +143,8 @@ func TestCompiledRoutes(t *testing.T) {
 	h.catchUp()
 	c := h.follower.Current().GatewayByID(g.ID)
 	n := c.FindNode("/a/1")
-	if n.Allow() != "GET, HEAD, POST" || n.Public() {
-		t.Errorf("got Allow %q, public %v, want GET, HEAD, POST, false", n.Allow(), n.Public())
+	if n.Allow() != "GET, HEAD, POST" || c.PublicNode(n) {
+		t.Errorf("got Allow %q, public %v, want GET, HEAD, POST, false", n.Allow(), c.PublicNode(n))
 	}
 	get, post := n.Route("GET"), n.Route("POST")
 	if get == nil || post == nil || get == post {
@@ -156,7 +156,7 @@ func TestCompiledRoutes(t *testing.T) {
 	if n.Route("PUT") != nil {
 		t.Error("PUT leads to a route, want none")
 	}
-	if !c.FindNode("/open").Public() || !c.FindNode("/open").Route("GET").Public {
+	if !c.PublicNode(c.FindNode("/open")) || !c.Public(c.FindNode("/open").Route("GET")) {
 		t.Error("a public route is not public")
 	}
 }

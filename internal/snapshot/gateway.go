@@ -24,6 +24,24 @@ type Settings struct {
 	others map[string]*Upstream // by name
 	split  *Split               // of routes that have none; nil for none
 	canary *Canary              // that has not ended; nil without one
+	auth   auth                 // of routes that do not say it; never authOfGateway
+}
+
+// authOf returns what a route of the gateway requires.
+func (s *Settings) authOf(r *Route) auth {
+	if r.auth == authOfGateway {
+		return s.auth
+	}
+	return r.auth
+}
+
+// Public reports whether a route of the gateway requires no credential.
+func (s *Settings) Public(r *Route) bool { return s.authOf(r) == authNone }
+
+// Takes reports whether a request to a route of the gateway may have a key, or a token: neither if the route is public.
+func (s *Settings) Takes(r *Route) (keys, tokens bool) {
+	a := s.authOf(r)
+	return a == authKey || a == authAny, a == authToken || a == authAny
 }
 
 // Gateway is a compiled gateway: its settings and its routes. It is immutable.
@@ -42,8 +60,7 @@ type Gateway struct {
 	isDefault   bool
 	read        int64      // grows with the moment at which the record was read
 	routes      routeTable // by identifier
-	public      int        // number of public routes
-	tokens      int        // number of routes that take tokens
+	authCounts  [auths]int // number of routes that say each
 	fallbacks   int        // number of routes with a split that falls back
 	tree        *gateway.Tree[Node]
 	global      ratelimit.Limit
@@ -78,10 +95,15 @@ func (g *Gateway) Find(path string) (n *Node, ok bool) { return g.tree.Search(pa
 func (g *Gateway) FindOpen(path string) (n *Node, ok bool) { return g.tree.Search(path, openSteps) }
 
 // HasPublic reports whether any route is public.
-func (g *Gateway) HasPublic() bool { return g.public > 0 }
+func (g *Gateway) HasPublic() bool { return g.requires(authNone) }
 
 // TakesTokens reports whether any route takes tokens.
-func (g *Gateway) TakesTokens() bool { return g.tokens > 0 }
+func (g *Gateway) TakesTokens() bool { return g.requires(authToken) || g.requires(authAny) }
+
+// requires reports whether any route requires a.
+func (g *Gateway) requires(a auth) bool {
+	return g.authCounts[a] > 0 || g.auth == a && g.authCounts[authOfGateway] > 0
+}
 
 // AddLimit adds the gateway's global limit, its own or the default, to c.
 func (g *Gateway) AddLimit(c *ratelimit.Charge) { c.Add(g.global, 1) }

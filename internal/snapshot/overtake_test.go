@@ -225,7 +225,7 @@ func (h *harness) describe(f *snapshot.Follower, gateways []string, paths []stri
 			if n == nil {
 				continue
 			}
-			fmt.Fprintf(&b, "  %s public %t allow %s", p, n.Public(), n.Allow())
+			fmt.Fprintf(&b, "  %s public %t allow %s", p, g.PublicNode(n), n.Allow())
 			for _, m := range []string{"DELETE", "GET", "PUT"} {
 				if r := n.Route(m); r != nil {
 					fmt.Fprintf(&b, " %s %s %v", m, r.ID(), r.Config())

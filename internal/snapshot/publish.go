@@ -98,7 +98,7 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 // table must be read.
 func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta, shared *sharedParts) (changes []routeChange, ok bool) {
 	defer shared.forget()
-	g.tree, g.routes, g.public, g.tokens, g.fallbacks = old.tree, old.routes, old.public, old.tokens, old.fallbacks
+	g.tree, g.routes, g.authCounts, g.fallbacks = old.tree, old.routes, old.authCounts, old.fallbacks
 	if len(d.RouteIDs) == 0 {
 		return nil, true
 	}

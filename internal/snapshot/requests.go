@@ -51,7 +51,7 @@ type KeyHeader struct {
 
 // compileRequests sets what follows from the settings of requests.
 func (g *Settings) compileRequests(r *gateway.Requests) {
-	g.SelfService = r.SelfService
+	g.SelfService, g.auth = r.SelfService, compileAuth(cmp.Or(r.DefaultAuth, gateway.DefaultAuth))
 	g.RequestHeaders, g.ResponseHeaders = CompileHeaderRules(r.RequestHeaders), CompileHeaderRules(r.ResponseHeaders)
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	g.ErrorFormat = cmp.Or(fault.Format(r.ErrorFormat), fault.FormatKeygate)

@@ -23,18 +23,43 @@ type Route struct {
 	split    *Split    // nil for that of the gateway
 	handling *Handling // nil for none
 
-	UUID   [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
-	Path   string   // the template as stored
-	Public bool     // auth: none
-	// Tokens and Keys are set if a request may have a token, or a key.
-	Tokens, Keys bool
+	UUID [16]byte // the bytes that the identifier encodes, or zeros if it is not valid
+	Path string   // the template as stored
+	auth auth
+}
+
+// auth is what a route requires, in a byte. The zero value is what the gateway says.
+type auth uint8
+
+const (
+	authOfGateway auth = iota
+	authKey
+	authToken
+	authAny
+	authNone
+	auths // their number
+)
+
+// compileAuth returns the compiled form of what a route or a gateway says; "" is authOfGateway.
+func compileAuth(a gateway.Auth) auth {
+	switch a {
+	case "":
+		return authOfGateway
+	case gateway.AuthToken:
+		return authToken
+	case gateway.AuthAny:
+		return authAny
+	case gateway.AuthNone:
+		return authNone
+	default:
+		return authKey
+	}
 }
 
 // compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
 // routes.
 func compileRoute(s *gateway.Route, shared *sharedParts) *Route {
-	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
-	r.Tokens, r.Keys = s.Auth.TakesTokens(), !r.Public && s.Auth != gateway.AuthToken
+	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), auth: compileAuth(s.Auth)}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if config := (limitConfig{s.RateLimit, s.Concurrency}); config != (limitConfig{}) {
 		r.limits = &routeLimits{config: unique.Make(config)}
@@ -154,7 +179,6 @@ type Node struct {
 type nodeRoutes struct {
 	routes []*Route
 	allow  unique.Handle[string]
-	public bool
 }
 
 // newNode returns the node of routes, of which there must be one.
@@ -163,10 +187,7 @@ func newNode(routes []*Route) *Node {
 	if len(routes) == 1 {
 		return n
 	}
-	n.more = &nodeRoutes{routes: routes, allow: unique.Make(allowOf(routes)), public: true}
-	for _, r := range routes {
-		n.more.public = n.more.public && r.Public
-	}
+	n.more = &nodeRoutes{routes: routes, allow: unique.Make(allowOf(routes))}
 	return n
 }
 
@@ -202,12 +223,12 @@ func (n *Node) Route(method string) *Route {
 	return nil
 }
 
-// Public reports whether all of the node's routes are public.
-func (n *Node) Public() bool {
+// PublicNode reports whether all of the routes of a node of g are public.
+func (g *Gateway) PublicNode(n *Node) bool {
 	if n.more == nil {
-		return n.first.Public
+		return g.Public(n.first)
 	}
-	return n.more.public
+	return !slices.ContainsFunc(n.more.routes, func(r *Route) bool { return !g.Public(r) })
 }
 
 // Allow returns the value of the Allow header of a 405.

@@ -17,7 +17,7 @@ func EventTypes() []event.Type {
 		event.OwnerSuspended, event.OwnerResumed, event.QuotaThreshold, event.UsageFinalized,
 		event.UpstreamTargetDown, event.UpstreamTargetUp,
 		event.CanaryAdvanced, event.CanaryAborted, event.CanaryPromoted, event.CanaryPaused,
-		event.IssuerUnreachable,
+		event.IssuerUnreachable, event.UserRoleChanged, event.UserSuspended,
 		event.CertificateRenewed, event.CertificateFailed, event.CertificateExpiring,
 	}
 }

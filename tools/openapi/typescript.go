@@ -22,7 +22,7 @@ const (
 
 // leftOut reports whether the client has no method for a call: those without a key, and those of the dashboard's sessions.
 func leftOut(operation string) bool {
-	return slices.Contains([]string{"createSession", "getSession", "deleteSession", "receivePushHook", "getOpenAPIJSON", "getOpenAPIYAML"}, operation)
+	return slices.Contains([]string{"createSession", "getSession", "deleteSession", "beginSignIn", "finishSignIn", "getSignInProvider", "receivePushHook", "getOpenAPIJSON", "getOpenAPIYAML"}, operation)
 }
 
 // call is a call of the management API.

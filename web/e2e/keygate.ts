@@ -185,7 +185,8 @@ export class Watch {
     });
     page.on('pageerror', (e) => this.problems.push(`page: ${e.stack ?? e.message}`));
     page.on('request', (r) => {
-      if (!/^(http:\/\/(127\.0\.0\.1|localhost)[:/]|data:|blob:)/.test(r.url())) this.problems.push(`request to another host: ${r.url()}`);
+      if (!/^(https?:\/\/(127\.0\.0\.1|localhost)[:/]|data:|blob:)/.test(r.url()))
+        this.problems.push(`request to another host: ${r.url()}`);
     });
   }
 

@@ -171,6 +171,8 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['events', 'events'],
   ['catalogue', 'events/catalogue'],
   ['requests-live', 'requests?live=1'],
+  ['users', 'users'],
+  ['invitations', 'users/invitations'],
   ['audit', 'audit'],
   ['settings', 'settings'],
   ['help', 'help'],

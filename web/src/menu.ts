@@ -22,6 +22,7 @@ export const menu: MenuItem[] = [
   { to: '/usage-records', label: 'Usage records', icon: 'usage', key: 'u', search: { since: '24h' } },
   { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },
   { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
+  { to: '/users', label: 'Users', icon: 'user', key: 'e' },
   { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },
   { to: '/settings', label: 'Settings', icon: 'settings', key: 's' },
   { to: '/help', label: 'Help', icon: 'help', key: 'h' },

@@ -249,6 +249,24 @@ const event = createRoute({
   component: lazyRouteComponent(() => import('./screens/webhooks/event')),
 });
 
+const users = createRoute({
+  getParentRoute: at,
+  path: '/users',
+  validateSearch: pick('q', 'state', 'role', 'email', 'cursor', 'invite'),
+  component: lazyRouteComponent(() => import('./screens/users/list')),
+});
+const invitations = createRoute({
+  getParentRoute: at,
+  path: '/users/invitations',
+  validateSearch: pick('cursor'),
+  component: lazyRouteComponent(() => import('./screens/users/invitations')),
+});
+const user = createRoute({
+  getParentRoute: at,
+  path: '/users/$userId',
+  component: lazyRouteComponent(() => import('./screens/users/detail')),
+});
+
 const audit = createRoute({
   getParentRoute: at,
   path: '/audit',
@@ -319,6 +337,9 @@ export const router = createRouter({
     events,
     catalogue,
     event,
+    users,
+    invitations,
+    user,
     audit,
     settings,
     docs,

@@ -575,6 +575,43 @@ export class UsageRecords extends Resource {
   }
 }
 
+export class Users extends Resource {
+  /** Invite a user. */
+  createInvitation(body: Body<'createInvitation'>, options?: Update<'createInvitation'>): Promise<Result<'createInvitation'>> {
+    return this.client.call('POST', '/v1/users/invitations', { ...options, body }, true);
+  }
+
+  /** Delete a user. */
+  delete(userID: string, options?: Update<'deleteUser'>): Promise<Result<'deleteUser'>> {
+    return this.client.call('DELETE', path`/v1/users/${userID}`, options);
+  }
+
+  /** Delete an invitation. */
+  deleteInvitation(invitationID: string, options?: Update<'deleteInvitation'>): Promise<Result<'deleteInvitation'>> {
+    return this.client.call('DELETE', path`/v1/users/invitations/${invitationID}`, options);
+  }
+
+  /** Get a user. */
+  get(userID: string, options?: Options): Promise<Result<'getUser'>> {
+    return this.client.call('GET', path`/v1/users/${userID}`, options);
+  }
+
+  /** List users. */
+  list(query?: Query<'listUsers'>, options?: Options): Pages<Result<'listUsers'>> {
+    return this.client.list('/v1/users', query, options);
+  }
+
+  /** List invitations. */
+  listInvitations(query?: Query<'listInvitations'>, options?: Options): Pages<Result<'listInvitations'>> {
+    return this.client.list('/v1/users/invitations', query, options);
+  }
+
+  /** Change the role of a user, suspend or resume it. */
+  update(userID: string, body: Body<'updateUser'>, options?: Update<'updateUser'>): Promise<Result<'updateUser'>> {
+    return this.client.call('PATCH', path`/v1/users/${userID}`, { ...options, body });
+  }
+}
+
 export class WebhookDeliveries extends Resource {
   /** Get a webhook delivery. */
   get(deliveryID: string, options?: Options): Promise<Result<'getDelivery'>> {
@@ -656,6 +693,7 @@ export class Keygate extends Client {
   readonly traffic = new Traffic(this);
   readonly upstreams = new Upstreams(this);
   readonly usageRecords = new UsageRecords(this);
+  readonly users = new Users(this);
   readonly webhookDeliveries = new WebhookDeliveries(this);
   readonly webhooks = new Webhooks(this);
 }

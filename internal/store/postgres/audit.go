@@ -24,6 +24,6 @@ func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 			SELECT $1, audit_seq, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 FROM numbered RETURNING 1)
 		SELECT 1 / count(*) FROM changed`, args: []any{
 		r.AccountID, rows.Micros(r.Time), string(r.Kind), string(r.Outcome), []byte(r.KeyPrefix), r.KeyID, r.GatewayID,
-		[]byte(r.Method), []byte(r.Path), r.ClientIP, []byte(r.RequestID), string(r.Action), []byte(r.Target), r.ActorKeyID, diff,
+		[]byte(r.Method), []byte(r.Path), r.ClientIP, []byte(r.RequestID), string(r.Action), []byte(r.Target), r.ActorText(), diff,
 	}})
 }

@@ -16,6 +16,7 @@ const (
 	responseWeight = 2 // including what triggers count
 	keyWeight      = 4 // with its entries in the search index
 	ownerWeight    = 2
+	userWeight     = 1
 	denialWeight   = 2
 	quotaWeight    = 8 // with its windows, their shares and grants
 
@@ -67,7 +68,10 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.deliveries,
 		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY events_list WHERE listed = true AND account_id = $1 LIMIT $2)`),
 		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 LIMIT $2)`),
-		r.keys,
+		r.rowsOf("sessions of users", 1, `DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_account WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("invitations", 1, `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations INDEXED BY invitations_list WHERE account_id = $1 LIMIT $2)`),
+		r.callers("users", "id", "users_list", userWeight),
+		r.callers("keys", "n", "keys_list", keyWeight),
 		r.quotas,
 		r.rowsOf("owners", ownerWeight, `DELETE FROM owners WHERE id IN (SELECT id FROM owners INDEXED BY owners_list WHERE account_id = $1 ORDER BY id LIMIT $2)`),
 		r.rowsOf("plans", 1, `DELETE FROM plans WHERE id IN (SELECT id FROM plans INDEXED BY plans_list WHERE account_id = $1 LIMIT $2)`),
@@ -152,20 +156,22 @@ func (r *removal) deliveries(ctx context.Context) error {
 	return err
 }
 
-// keys removes keys, and before them the responses that are stored for them.
-func (r *removal) keys(ctx context.Context) error {
-	found, err := r.Delete(ctx, "remove stored responses of a deleted account", someResponses(
-		`FROM answers a WHERE a.key_id = ANY (ARRAY(SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2))`, `$3`),
-		r.accountID, r.Most(keyWeight), r.Most(responseWeight))
-	if err != nil {
+// callers removes keys or users, and before them the responses that are stored for them.
+func (r *removal) callers(table, column, index string, weight int) func(context.Context) error {
+	return func(ctx context.Context) error {
+		found, err := r.Delete(ctx, "remove stored responses of a deleted account", someResponses(
+			`FROM answers a WHERE a.key_id = ANY (ARRAY(SELECT id FROM `+table+` INDEXED BY `+index+` WHERE account_id = $1 ORDER BY id LIMIT $2))`, `$3`),
+			r.accountID, r.Most(weight), r.Most(responseWeight))
+		if err != nil {
+			return err
+		}
+		if found > 0 { // there may be others
+			r.Removed(r.Most(1), 1)
+			return nil
+		}
+		n, err := r.Delete(ctx, "remove "+table+" of a deleted account", `DELETE FROM `+table+` WHERE `+column+` IN
+			(SELECT `+column+` FROM `+table+` INDEXED BY `+index+` WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(weight))
+		r.Removed(int(n), weight)
 		return err
 	}
-	if found > 0 { // there may be others
-		r.Removed(r.Most(1), 1)
-		return nil
-	}
-	n, err := r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
-		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
-	r.Removed(int(n), keyWeight)
-	return err
 }

@@ -32,12 +32,14 @@ func (t *Reader) auditRecords(ctx context.Context, accountID, rest string, args 
 func scanAudit(row *Row) (r audit.Record, err error) {
 	var at int64
 	var diff borrowed
+	var actor string
 	err = row.Scan(&r.AccountID, &r.Seq, &at, &r.Kind, &r.Outcome, (*text)(&r.KeyPrefix), &r.KeyID, &r.GatewayID, (*text)(&r.Method), (*text)(&r.Path),
-		&r.ClientIP, (*text)(&r.RequestID), &r.Action, (*text)(&r.Target), &r.ActorKeyID, &diff)
+		&r.ClientIP, (*text)(&r.RequestID), &r.Action, (*text)(&r.Target), &actor, &diff)
 	if err != nil {
 		return r, err
 	}
 	r.Time = Instant(at)
+	r.SetActorText(actor)
 	if diff == nil {
 		return r, nil
 	}

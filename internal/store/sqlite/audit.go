@@ -32,6 +32,6 @@ func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 		method, path, client_ip, request_id, action, target, actor_key_id, diff)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.AccountID, seq, rows.Micros(r.Time), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID,
-		r.Method, r.Path, r.ClientIP, r.RequestID, string(r.Action), r.Target, r.ActorKeyID, diff)
+		r.Method, r.Path, r.ClientIP, r.RequestID, string(r.Action), r.Target, r.ActorText(), diff)
 	return err
 }

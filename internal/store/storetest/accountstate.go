@@ -139,6 +139,14 @@ func testRemoveAccount(h *harness) {
 	ended, kept := h.newSession(a.ID, h.insertKey(a, nil).ID, 0), h.newSession(b.ID, h.insertKey(b, nil).ID, 0)
 	h.insertSession(ended, 1, 1)
 	h.insertSession(kept, 1, 1)
+	for _, of := range []*account.Account{a, b} {
+		u := h.insertUser(of, "ada", nil)
+		h.insertUserSession(newUserSession(u, 0), 1, 1)
+		h.insertInvitation(of, of.ID, epoch())
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			return tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: u.ID, Key: "x", CreatedAt: epoch()})
+		})
+	}
 	h.setState(a, account.Suspended)
 	h.rejected(fault.Internal, func(ctx context.Context, tx control.Tx) error {
 		_, err := tx.RemoveAccount(ctx, a.ID, 100)
@@ -199,11 +207,14 @@ func testRemoveAccount(h *harness) {
 		canaries := get(h, func(ctx context.Context, tx control.ReadTx) ([]canary.Canary, error) {
 			return tx.Canaries(ctx, g.ID, page)
 		})
-		return []int{len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
+		people := get(h, func(ctx context.Context, tx control.ReadTx) (control.UserCounts, error) {
+			return tx.UserCounts(ctx, of.ID)
+		})
+		return []int{int(people.Users + people.Invitations), int(counts.Responses), len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
 			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), denials, len(certificates), len(h.auditLog(of.ID))}
 	}
-	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1})
+	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	same(h, "of the other account", left(b, theirs), []int{2, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1})
 	h.wantSession(ended, false)
 	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })

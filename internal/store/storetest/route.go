@@ -48,7 +48,7 @@ func testRoutes(h *harness) {
 
 	changed := full
 	changed.Path, changed.Methods, changed.RateLimit = "/new", []string{"PUT"}, ratelimit.Config{}
-	changed.LimitByAPI, changed.Auth, changed.Source, changed.Version = false, gateway.AuthKey, gateway.Config, 8
+	changed.LimitByAPI, changed.Auth, changed.Source, changed.Version = false, "", gateway.Config, 8
 	changed.Cost, changed.CostByAPI = costOf(h, `[{meter: tokens, max: 5, from: {header: X-Tokens}, unknown: reserve}]`), false
 	changed.Concurrency, changed.ConcurrencyByAPI = ratelimit.Concurrency{Max: 1}, false
 	changed.Upstream, changed.Split = "other", gateway.Split{}

@@ -71,8 +71,14 @@ export function url(template: string, path: Record<string, string | number> = {}
   return base + filled.slice(1) + (text ? `?${text}` : '');
 }
 
+// throughProvider is the address of a sign-in through the identity provider that comes back to this page.
+export function throughProvider(again: boolean): string {
+  const page = location.pathname.startsWith(base) ? `/${location.pathname.slice(base.length)}` : '/';
+  return url('/v1/session/sso', {}, { return_to: page + location.search, reauthenticate: again || undefined });
+}
+
 async function call<T>(method: string, template: string, o: CallOptions = {}): Promise<Answer<T>> {
-  const isSignIn = template === '/v1/session';
+  const isSignIn = template === '/v1/session' || template === '/v1/session/sso/provider';
   if (signedOut && !isSignIn) throw new ApiError(401, 'unauthorized', 'Your session has ended. Sign in to go on.');
   const headers: Record<string, string> = { Accept: 'application/json', 'X-Keygate-Source': 'dashboard' };
   let body: string | undefined;

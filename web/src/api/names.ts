@@ -61,6 +61,12 @@ const kinds: Record<string, Kind> = {
     part: 'issuers',
     named: (r) => ({ name: text(r.name), mark: text(r.issuer_id).slice(-6) }),
   },
+  usr: {
+    path: '/v1/users/{user_id}',
+    of: (id) => ({ user_id: id }),
+    part: '', // for administrators of everything
+    named: (r) => ({ name: text(r.name) || text(r.email) || text(r.subject), mark: text(r.user_id).slice(-6) }),
+  },
   wh: {
     path: '/v1/webhooks/{webhook_id}',
     of: (id) => ({ webhook_id: id }),

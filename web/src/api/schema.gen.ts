@@ -13,7 +13,7 @@ export interface paths {
         };
         /**
          * Get the account
-         * @description Returns the account and the calling key. Any account-level key may make this call.
+         * @description Returns the account and the calling key or user. Any account-level key and any user may make this call.
          */
         get: operations["getAccount"];
         put?: never;
@@ -1524,6 +1524,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/session/sso": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Sign in through the identity provider
+         * @description For browsers: sends them to the identity provider, which sends them back to the callback. 404 if the server has no --sso-issuer. Needs no key.
+         */
+        get: operations["beginSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/sso/callback": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Finish a sign-in through the identity provider
+         * @description For browsers, which come from the identity provider: creates a session in place of a former one, and goes to return_to. Who may not sign in gets 403, and the message and the audit log say why. Failed attempts count as those with a key do. Needs no key.
+         */
+        get: operations["finishSignIn"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/sso/provider": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get the identity provider
+         * @description Returns through which identity provider users sign in. Needs no key.
+         */
+        get: operations["getSignInProvider"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/settings": {
         parameters: {
             query?: never;
@@ -1562,6 +1622,98 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/v1/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List users
+         * @description Returns the people who sign in through the identity provider, newest first. Needs the scope admin without a resource, or the role admin.
+         */
+        get: operations["listUsers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/invitations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List invitations
+         * @description Returns the invitations that can still be used, newest first, without their links. Needs the scope admin without a resource, or the role admin.
+         */
+        get: operations["listInvitations"];
+        put?: never;
+        /**
+         * Invite a user
+         * @description Creates an invitation for one email. Its link lets an account of the identity provider with that verified email sign in for the first time, once, within 72 hours. Only this response has the link. Needs the scope admin without a resource, or the role admin. A user who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
+         */
+        post: operations["createInvitation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/invitations/{invitation_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete an invitation
+         * @description Deletes an invitation. Its link no longer works when the call returns. Needs the scope admin without a resource, or the role admin. A user who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
+         */
+        delete: operations["deleteInvitation"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a user
+         * @description Returns one user. Needs the scope admin without a resource, or the role admin.
+         */
+        get: operations["getUser"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a user
+         * @description Deletes a user and ends its sessions. Who it was stays barred, whatever role the identity provider gives it, until it is invited. The last active user with the role admin cannot be deleted (409). Returns the record as it was before. Needs the scope admin without a resource, or the role admin. A user who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
+         */
+        delete: operations["deleteUser"];
+        options?: never;
+        head?: never;
+        /**
+         * Change the role of a user, suspend or resume it
+         * @description Changes the given fields. When the call returns, the change is in force on every node: a user that was suspended has no session, and one that was demoted is refused what its new role does not allow. The last active user with the role admin stays one (409). Needs the scope admin without a resource, or the role admin. A user who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
+         */
+        patch: operations["updateUser"];
         trace?: never;
     };
     "/v1/webhook-deliveries": {
@@ -2178,6 +2330,46 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "user.role_changed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Role of a user changed
+         * @description A user has another role: an administrator has changed it, or the identity provider said so at a sign-in.
+         */
+        post: operations["onUserRoleChanged"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "user.suspended": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * User suspended
+         * @description A user was suspended. Its sessions have ended, and it cannot sign in.
+         */
+        post: operations["onUserSuspended"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export interface components {
     schemas: {
@@ -2237,7 +2429,7 @@ export interface components {
              * @example admin
              */
             scope: string;
-        };
+        } | null;
         AccountList: {
             /** @description One page of records, newest first. */
             data: components["schemas"]["Account"][];
@@ -2310,12 +2502,31 @@ export interface components {
              */
             status: number | null;
         };
+        AuditActor: {
+            /**
+             * @description Name of the user at the time of the change; null for others.
+             * @example Ada Lovelace
+             */
+            name: string | null;
+            /**
+             * @description Identifier of the key or user; null for others.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            id: string | null;
+            /**
+             * @description What made the change: a key, a user, a command on the server's machine, the repository that a gateway follows, Keygate as it judges a canary, or Keygate itself.
+             * @enum {string}
+             */
+            kind: "key" | "user" | "offline" | "repository" | "canary" | "system";
+        } | null;
         AuditEntry: {
             /**
              * @description Only in management records: what was done.
              * @example key.create
              */
             action?: string;
+            /** @description Only in management records: who made the change; null in records of versions that did not store it. */
+            actor?: components["schemas"]["AuditActor"];
             /**
              * @description Only in management records: identifier of the calling key; null for a command run on the server's machine, and for a change that the server made itself.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -2333,11 +2544,11 @@ export interface components {
              */
             count: number;
             /**
-             * @description What the request had: key, or token for a token of an issuer of the gateway; null for neither. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests.
+             * @description What the request had: key, token for a token of an issuer of the gateway, or user for the session of one; null for none of them. A token that failed a check has the outcome key_expired if it had expired, and otherwise key_invalid; the reason is in GET /v1/requests.
              * @example key
              * @enum {string|null}
              */
-            credential: "key" | "token" | null;
+            credential: "key" | "token" | "user" | null;
             /** @description Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space. */
             diff?: {
                 [key: string]: unknown[] | null;
@@ -2388,7 +2599,7 @@ export interface components {
              */
             request_id: string;
             /**
-             * @description Subject of the token; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256.
+             * @description Subject of the token, or identifier of the user; null without a token, and for one that was refused. A subject of more than 255 bytes is shown as its SHA-256.
              * @example ada
              */
             subject: string | null;
@@ -2484,7 +2695,7 @@ export interface components {
              *     ]
              */
             hosts: string[];
-            /** @description The calling key. */
+            /** @description The calling key; null for a call with the session of a user. */
             key: components["schemas"]["AccountKey"];
             /**
              * @description Plan of the account.
@@ -2496,7 +2707,63 @@ export interface components {
              * @enum {string}
              */
             state: "active" | "suspended";
+            /** @description The calling user; null for a call with a key. */
+            user: components["schemas"]["CallingUser"];
         };
+        CallingUser: {
+            /**
+             * @description Name at the last sign-in, for display; null if the provider did not say it.
+             * @example Ada Lovelace
+             */
+            name: string | null;
+            /**
+             * @description Identifier of the account.
+             * @example acct_01jz8y5c3te9b8r2m6q4v7x0ee
+             */
+            account_id: string;
+            /**
+             * Format: date-time
+             * @description When the user signed in first.
+             */
+            created_at: string;
+            /**
+             * @description Email at the last sign-in, for display; null if the provider did not say it.
+             * @example ada@example.com
+             */
+            email: string | null;
+            /** @description Whether the user came by an invitation. */
+            invited: boolean;
+            /**
+             * @description URL of the identity provider. It and subject say who the user is.
+             * @example https://login.example.com
+             */
+            issuer: string;
+            /**
+             * Format: date-time
+             * @description When the user made a call last, to the minute; null for never.
+             */
+            last_seen_at: string | null;
+            /**
+             * @description What the user may do: viewer has the scope read, editor write, admin admin.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+            /**
+             * @description State of the user. One that is suspended has no session and cannot sign in.
+             * @enum {string}
+             */
+            state: "active" | "suspended";
+            /**
+             * @description What the identity provider calls the user.
+             * @example 00u1a2b3c4
+             */
+            subject: string;
+            /**
+             * @description Identifier of the user.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            user_id: string;
+        } | null;
         Canary: {
             abort: components["schemas"]["CanaryAbort"];
             /**
@@ -3095,6 +3362,12 @@ export interface components {
             /** @description true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field. */
             default?: boolean | null;
             /**
+             * @description What routes require that do not say it: key, token, any, or none for public routes.
+             * @example token
+             * @enum {string|null}
+             */
+            default_auth?: "key" | "token" | "any" | "none" | null;
+            /**
              * @description Name of the plan of keys that have none, and whose owner has none.
              * @example free
              */
@@ -3227,6 +3500,18 @@ export interface components {
              * @example 5000
              */
             units: number;
+        };
+        CreateInvitationRequest: {
+            /**
+             * @description Email of the one account of the identity provider that may use the invitation. The provider must have verified it.
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * @description Role of the user, unless a claim of the identity provider is mapped to another.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
         };
         CreateIssuerRequest: {
             /**
@@ -3468,7 +3753,7 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key (the default) requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public.
+             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public. If absent, the route requires what default_auth of the gateway says.
              * @enum {string|null}
              */
             auth?: "key" | "token" | "any" | "none" | null;
@@ -3539,7 +3824,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -3820,7 +4105,7 @@ export interface components {
              * @description Only with 401 and 403: why the key was refused.
              * @enum {string}
              */
-            code?: "key_invalid" | "key_expired" | "scope_insufficient";
+            code?: "key_invalid" | "key_expired" | "scope_insufficient" | "reauthentication_required";
             /**
              * @description Machine-readable error code.
              * @example validation_failed
@@ -3875,7 +4160,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -3936,6 +4221,12 @@ export interface components {
             cut_streams: boolean;
             /** @description Whether this is the default gateway, which requests for unknown hosts reach. */
             default: boolean;
+            /**
+             * @description What routes require that do not say it.
+             * @example key
+             * @enum {string}
+             */
+            default_auth: "key" | "token" | "any" | "none";
             /**
              * @description Name of the plan of keys that have none, and whose owner has none. Absent if there is none.
              * @example free
@@ -4531,6 +4822,39 @@ export interface components {
             in_flight: {
                 [key: string]: number | null;
             };
+        };
+        Invitation: {
+            /**
+             * Format: date-time
+             * @description When the invitation was created.
+             */
+            created_at: string;
+            /**
+             * @description Email that the user must have.
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * Format: date-time
+             * @description Until when it can be used.
+             */
+            expires_at: string;
+            /**
+             * @description Identifier of the invitation.
+             * @example inv_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            invitation_id: string;
+            /**
+             * @description Role of the user.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+        };
+        InvitationList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Invitation"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
         };
         Issuer: {
             /**
@@ -5236,6 +5560,40 @@ export interface components {
              */
             state: "active" | "suspended";
         };
+        NewInvitation: {
+            /**
+             * Format: date-time
+             * @description When the invitation was created.
+             */
+            created_at: string;
+            /**
+             * @description Email that the user must have.
+             * @example ada@example.com
+             */
+            email: string;
+            /**
+             * Format: date-time
+             * @description Until when it can be used.
+             */
+            expires_at: string;
+            /**
+             * @description Identifier of the invitation.
+             * @example inv_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            invitation_id: string;
+            /**
+             * @description Link for the user, which works once. It is returned only once, and is absent from a replayed response. Keygate sends no mail.
+             * @example https://keygate.example.com/v1/session/sso?invitation=…
+             */
+            link?: string;
+            /** @description In a replayed response: why link is absent. */
+            message?: string;
+            /**
+             * @description Role of the user.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+        };
         NewKey: {
             /**
              * @description Display name.
@@ -5581,7 +5939,7 @@ export interface components {
              */
             allow_ips?: string[] | null;
             /**
-             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means key.
+             * @description key requires an API key, token a token of one of the gateway's issuers, any either of them; none makes the route public; null means what default_auth of the gateway says.
              * @enum {string|null}
              */
             auth?: "key" | "token" | "any" | "none" | null;
@@ -6750,7 +7108,7 @@ export interface components {
              */
             allow_ips: string[] | null;
             /**
-             * @description key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public.
+             * @description key if the route requires an API key, token if it requires a token of one of the gateway's issuers, any if it takes either; none if it is public. It is default_auth of the gateway if the route does not say it.
              * @enum {string}
              */
             auth: "key" | "token" | "any" | "none";
@@ -6934,12 +7292,19 @@ export interface components {
             account_id: string;
             /**
              * Format: date-time
-             * @description When the session ends.
+             * @description When the session ends. That of a user also ends after 2 hours without a call.
              * @example 2026-07-01T21:00:00Z
              */
             expires_at: string;
-            /** @description The key that the session was created with. The session has its present scope, and ends with it. */
+            /** @description The key that the session was created with. The session has its present scope, and ends with it. null for the session of a user. */
             key: components["schemas"]["AccountKey"];
+            /**
+             * @description After the session of a user has ended: where the browser signs out at the identity provider too; absent if the provider has no such page.
+             * @example https://login.example.com/logout
+             */
+            sign_out_url?: string;
+            /** @description The user who has signed in. The session has its present role. null for the session of a key. */
+            user: components["schemas"]["CallingUser"];
         };
         Setting: {
             /**
@@ -6983,6 +7348,18 @@ export interface components {
              * @example v0.1.0
              */
             version: string;
+        };
+        SignInProvider: {
+            /**
+             * @description Name of the identity provider: the host of its URL; null if users do not sign in through one.
+             * @example login.example.com
+             */
+            name: string | null;
+            /**
+             * @description Redirect URI of Keygate, which has to be registered at the provider; null without one.
+             * @example https://keygate.example.com/v1/session/sso/callback
+             */
+            redirect_uri: string | null;
         };
         SimulateRequest: {
             /**
@@ -7959,6 +8336,12 @@ export interface components {
             /** @description true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it. */
             default?: boolean;
             /**
+             * @description What routes require that do not say it: key, token, any, or none for public routes. A change is in force for all of them at once. Null, the default, means key.
+             * @example token
+             * @enum {string|null}
+             */
+            default_auth?: "key" | "token" | "any" | "none" | null;
+            /**
              * @description Name of the plan of keys that have none, and whose owner has none; null for none.
              * @example free
              */
@@ -8314,6 +8697,18 @@ export interface components {
              */
             weight?: number | null;
         };
+        UpdateUserRequest: {
+            /**
+             * @description What the user may do from now on. If roles are mapped from a claim of the identity provider, the next sign-in sets it again.
+             * @enum {string}
+             */
+            role?: "viewer" | "editor" | "admin";
+            /**
+             * @description suspended ends the sessions of the user before the response is sent, and bars it; active lets it sign in again.
+             * @enum {string}
+             */
+            state?: "active" | "suspended";
+        };
         UpdateWebhookRequest: {
             /**
              * @description Allow a new URL that another endpoint of the account has. Otherwise it is a 409.
@@ -8327,7 +8722,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -8836,6 +9231,115 @@ export interface components {
              * @example 312
              */
             records: number;
+        };
+        User: {
+            /**
+             * @description Name at the last sign-in, for display; null if the provider did not say it.
+             * @example Ada Lovelace
+             */
+            name: string | null;
+            /**
+             * @description Identifier of the account.
+             * @example acct_01jz8y5c3te9b8r2m6q4v7x0ee
+             */
+            account_id: string;
+            /**
+             * Format: date-time
+             * @description When the user signed in first.
+             */
+            created_at: string;
+            /**
+             * @description Email at the last sign-in, for display; null if the provider did not say it.
+             * @example ada@example.com
+             */
+            email: string | null;
+            /** @description Whether the user came by an invitation. */
+            invited: boolean;
+            /**
+             * @description URL of the identity provider. It and subject say who the user is.
+             * @example https://login.example.com
+             */
+            issuer: string;
+            /**
+             * Format: date-time
+             * @description When the user made a call last, to the minute; null for never.
+             */
+            last_seen_at: string | null;
+            /**
+             * @description What the user may do: viewer has the scope read, editor write, admin admin.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+            /**
+             * @description State of the user. One that is suspended has no session and cannot sign in.
+             * @enum {string}
+             */
+            state: "active" | "suspended";
+            /**
+             * @description What the identity provider calls the user.
+             * @example 00u1a2b3c4
+             */
+            subject: string;
+            /**
+             * @description Identifier of the user.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            user_id: string;
+        };
+        UserEvent: {
+            /**
+             * @description Name of the user; null if it is not known.
+             * @example Ada Lovelace
+             */
+            name: string | null;
+            /**
+             * @description Email of the user; null if it is not known.
+             * @example ada@example.com
+             */
+            email: string | null;
+            /**
+             * @description Role of the user.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+            /**
+             * @description Identifier of the user.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            user_id: string;
+        };
+        UserList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["User"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
+        UserRoleEvent: {
+            /**
+             * @description Name of the user; null if it is not known.
+             * @example Ada Lovelace
+             */
+            name: string | null;
+            /**
+             * @description Email of the user; null if it is not known.
+             * @example ada@example.com
+             */
+            email: string | null;
+            /**
+             * @description Role that it had before.
+             * @enum {string}
+             */
+            previous_role: "viewer" | "editor" | "admin";
+            /**
+             * @description Role that the user has now.
+             * @enum {string}
+             */
+            role: "viewer" | "editor" | "admin";
+            /**
+             * @description Identifier of the user.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            user_id: string;
         };
         Verification: {
             /**
@@ -9704,7 +10208,7 @@ export interface operations {
                  */
                 gateway_id?: string;
                 /**
-                 * @description Only management records of this calling key.
+                 * @description Only changes by this key or user (an identifier), or by this kind of another actor (offline, repository, canary, system).
                  * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
                  */
                 actor?: string;
@@ -9931,7 +10435,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -15101,6 +15605,105 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    beginSignIn: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Path of the dashboard to go to afterwards, with one slash at its beginning.
+                 * @example /keys
+                 */
+                return_to?: string;
+                /** @description If true, the user has to authenticate anew, as changes of users and keys of the level account require. */
+                reauthenticate?: boolean;
+                /**
+                 * @description Secret of an invitation.
+                 * @example …
+                 */
+                invitation?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Found */
+            302: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    finishSignIn: {
+        parameters: {
+            query?: {
+                /** @description Which sign-in it is. */
+                state?: string;
+                /** @description What the provider gives a token for. */
+                code?: string;
+                /** @description The identity provider. */
+                iss?: string;
+                /** @description Why the provider refuses. */
+                error?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Found */
+            302: {
+                headers: {
+                    Location: components["headers"]["Location"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getSignInProvider: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInProvider"];
+                };
+            };
+            422: components["responses"]["UnprocessableEntity"];
+            500: components["responses"]["InternalServerError"];
+        };
+    };
     getSettings: {
         parameters: {
             query?: never;
@@ -15208,6 +15811,344 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listUsers: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /** @description Only users with this state. */
+                state?: "active" | "suspended";
+                /** @description Only users with this role. */
+                role?: "viewer" | "editor" | "admin";
+                /**
+                 * @description Only users with this email.
+                 * @example ada@example.com
+                 */
+                email?: string;
+                /**
+                 * @description Only users whose email or name contains this text.
+                 * @example ada
+                 */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listInvitations: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InvitationList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createInvitation: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateInvitationRequest"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    Location: components["headers"]["Location"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewInvitation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteInvitation: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the invitation.
+                 * @example inv_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                invitation_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Invitation"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getUser: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteUser: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateUser: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is not among them, the call changes nothing and the response is a 412.
+                 * @example "3"
+                 */
+                "If-Match"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UpdateUserRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listDeliveries: {
         parameters: {
             query?: {
@@ -15228,7 +16169,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "certificate.renewed" | "certificate.failed" | "certificate.expiring" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -17358,6 +18299,148 @@ export interface operations {
                     /** @enum {string} */
                     type?: "usage.finalized";
                     data?: components["schemas"]["UsageFinalizedEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onUserRoleChanged: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "user.role_changed";
+                    data?: components["schemas"]["UserRoleEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onUserSuspended: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "user.suspended";
+                    data?: components["schemas"]["UserEvent"];
                 };
             };
         };

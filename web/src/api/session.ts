@@ -1,4 +1,4 @@
-import { useSyncExternalStore } from 'react';
+import { useMemo, useSyncExternalStore } from 'react';
 import { type Answer, api, base, listen, type Schemas, setSignedOut } from './client';
 import { queries, useRecord } from './hooks';
 
@@ -13,6 +13,12 @@ interface State {
 // Where the browser keeps the account of a session that may be open. Without it, the page asks for a key at once: a
 // call would be refused, and be recorded in the audit log. The session itself is in a cookie that no script can read.
 const mark = 'keygate-session';
+
+// A sign-in through the identity provider ends on a page with this fragment. Its cookie is there, but no mark yet.
+if (location.hash === '#signed-in') {
+  localStorage.setItem(mark, 'signed-in');
+  history.replaceState(history.state, '', location.pathname + location.search);
+}
 
 let state: State = { ended: localStorage.getItem(mark) === null, unreachable: false };
 setSignedOut(state.ended);
@@ -93,31 +99,55 @@ export async function signOut(): Promise<void> {
   queries.clear();
 }
 
-// useAccount returns the account and key of the session.
+const scopes = { viewer: 'read', editor: 'write', admin: 'admin' };
+
+// credential returns the key of the session or, for that of a user, what stands for it: the name and the scope of the role.
+export function credential(of: Pick<Schemas['CallingAccount'], 'key' | 'user'>): NonNullable<Schemas['AccountKey']> {
+  if (of.key) return of.key;
+  const { user } = of;
+  return { key_id: user?.user_id ?? '', name: user?.name ?? user?.email ?? user?.subject ?? '', scope: user ? scopes[user.role] : '' };
+}
+
+// useAccount returns the account of the session, with its key or what stands for it.
 export function useAccount() {
   const { ended } = useConnection();
-  return useRecord('/v1/account', {}, { staleTime: 30_000, enabled: !ended }).data?.data;
+  const account = useRecord('/v1/account', {}, { staleTime: 30_000, enabled: !ended }).data?.data;
+  return useMemo(() => account && { ...account, key: credential(account) }, [account]);
+}
+
+// useProvider returns the name of the identity provider through which users sign in, and why there is none. While that is not known,
+// provider is undefined.
+export function useProvider(): { provider: string | null | undefined; none: string | null } {
+  const query = useRecord('/v1/session/sso/provider', {}, { staleTime: Number.POSITIVE_INFINITY });
+  const provider = query.data?.data.name ?? (query.isPending ? undefined : null);
+  return { provider, none: provider === null ? 'The server has no --sso-issuer, so nobody can sign in by invitation.' : null };
 }
 
 export type Word = 'read' | 'write' | 'admin';
 const rank: Record<string, number> = { read: 1, write: 2, admin: 3 };
 
+const roleOf = { read: 'viewer', write: 'editor', admin: 'admin' };
+
 // refusal says why the scope of a key forbids an action under a path, such as "keys" or
-// "gateways/gw_1/routes", or returns null if it allows it. Contract, sections 3 and 4.2.
-export function refusal(scope: string, word: Word, path: string): string | null {
+// "gateways/gw_1/routes", or returns null if it allows it; the path "" is everything. A user has a role in place of a key. Contract,
+// sections 3 and 4.2.
+export function refusal(scope: string, word: Word, path: string, role?: string): string | null {
   const allowed = scope.split(' ').some((one) => {
     const [has, resource] = [one.split(':', 1)[0] ?? '', one.includes(':') ? one.slice(one.indexOf(':') + 1) : ''];
     if ((rank[has] ?? 0) < (rank[word] ?? 0)) return false;
     const clean = resource.replace(/^\/|\/$/g, '');
     return clean === '' || path === clean || path.startsWith(`${clean}/`);
   });
-  return allowed ? null : `Your key has the scope “${scope}”. This needs “${word}” or “${word}:${path.split('/')[0]}”.`;
+  if (allowed) return null;
+  if (role) return `You have the role “${role}”. This needs “${roleOf[word]}”.`;
+  if (path === '') return `Your key has the scope “${scope}”. This needs “${word}” without a resource.`;
+  return `Your key has the scope “${scope}”. This needs “${word}” or “${word}:${path.split('/')[0]}”.`;
 }
 
 // useRefusal is refusal for the key of the session; while the scope is not known, it is null.
 export function useRefusal(word: Word, path: string): string | null {
   const account = useAccount();
-  return account ? refusal(account.key.scope, word, path) : null;
+  return account ? refusal(account.key.scope, word, path, account.user?.role) : null;
 }
 
 // wordOf returns the greatest word of a scope. A key with it can only be issued by a key whose own scopes have that

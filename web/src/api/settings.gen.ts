@@ -145,6 +145,19 @@ export const groups: Group[] = [
         "hint": "Names of the issuers whose tokens routes with auth token or any take, separated by commas.",
         "placeholder": "login",
         "maximum": 16
+      },
+      {
+        "name": "default_auth",
+        "kind": "text",
+        "flag": "default-auth",
+        "label": "Callers of routes",
+        "hint": "What routes need that do not say it. With none they are public.",
+        "choices": [
+          "key",
+          "token",
+          "any",
+          "none"
+        ]
       }
     ]
   },

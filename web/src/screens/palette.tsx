@@ -30,6 +30,7 @@ const actions: Item[] = [
   { id: 'new-owner', icon: 'plus', label: 'Create an owner', to: '/owners', search: { create: '1' }, needs: ['write', 'owners'] },
   { id: 'new-plan', icon: 'plus', label: 'Create a plan', to: '/plans/new', needs: ['write', 'plans'] },
   { id: 'new-issuer', icon: 'plus', label: 'Create an issuer', to: '/issuers/new', needs: ['admin', 'issuers'] },
+  { id: 'new-user', icon: 'plus', label: 'Invite a user', to: '/users', search: { invite: '1' }, needs: ['admin', ''] },
   { id: 'new-gateway', icon: 'plus', label: 'Create a gateway', to: '/gateways/new', needs: ['write', 'gateways'] },
   {
     id: 'new-webhook',
@@ -232,11 +233,12 @@ function byIdentifier(text: string): Item[] {
     plan: ['/plans', 'plan'],
     iss: ['/issuers', 'issuer'],
     req: ['/requests', 'request'],
+    usr: ['/users', 'user'],
     wh: ['/webhooks', 'webhook'],
     dlv: ['/deliveries', 'webhook'],
     evt: ['/events', 'webhook'],
   };
-  const kind = /^(gw|key|own|plan|iss|req|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
+  const kind = /^(gw|key|own|plan|iss|req|usr|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
   const found = kind && kinds[kind];
   return found ? [{ id: text, icon: found[1], label: `Open ${text}`, to: `${found[0]}/${text}` }] : [];
 }

@@ -1,6 +1,6 @@
 import { useState } from 'react';
-import { ApiError } from '../api/client';
-import { signIn, useConnection } from '../api/session';
+import { ApiError, throughProvider } from '../api/client';
+import { signIn, useConnection, useProvider } from '../api/session';
 import { Button, Failure } from '../ui/basic';
 import { Dialog } from '../ui/dialog';
 import { Form, TextField } from '../ui/form';
@@ -36,6 +36,7 @@ export function SignIn({ over }: { over?: boolean }) {
 
 function KeyForm() {
   const { unreachable } = useConnection();
+  const { provider } = useProvider();
   const [key, setKey] = useState('');
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
@@ -69,6 +70,11 @@ function KeyForm() {
       <Button type="submit" kind="primary" busy={busy}>
         Sign in
       </Button>
+      {provider && (
+        <a href={throughProvider(false)} className="link self-center">
+          Continue with {provider}
+        </a>
+      )}
     </Form>
   );
 }

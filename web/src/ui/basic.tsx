@@ -1,5 +1,5 @@
 import { type ComponentProps, type ReactNode, useEffect, useId, useState } from 'react';
-import { ApiError, serverNow } from '../api/client';
+import { ApiError, serverNow, throughProvider } from '../api/client';
 import { exact, momentOf, relative } from '../lib/time';
 import { Icon, type IconName } from './icon';
 
@@ -346,6 +346,11 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
               </li>
             ))}
           </ul>
+        )}
+        {e?.code === 'reauthentication_required' && (
+          <a href={throughProvider(true)} className="link">
+            Sign in once more
+          </a>
         )}
         {e?.retryAfter && <p className="text-sm text-muted">Try again in {e.retryAfter} s.</p>}
         {e?.requestId && (

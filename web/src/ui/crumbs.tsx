@@ -18,6 +18,8 @@ const words: Record<string, string> = {
   deliveries: 'Deliveries',
   events: 'Events',
   catalogue: 'Catalogue',
+  users: 'Users',
+  invitations: 'Invitations',
   audit: 'Audit log',
   settings: 'Settings',
   help: 'Help',

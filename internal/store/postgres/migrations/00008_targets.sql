@@ -286,6 +286,74 @@ CREATE TABLE certificate_accounts (
     location  text  COLLATE "C" NOT NULL
 );
 
+-- People who sign in through an identity provider (package user). A deleted user stays, since it is barred.
+CREATE TABLE users (
+    id           text   COLLATE "C" NOT NULL CONSTRAINT "users.id" PRIMARY KEY,
+    account_id   text   COLLATE "C" NOT NULL REFERENCES accounts (id),
+    issuer       text   COLLATE "C" NOT NULL,
+    subject      text   COLLATE "C" NOT NULL,
+    email        text   COLLATE "C" NOT NULL,
+    name         text   COLLATE "C" NOT NULL,
+    role         text   COLLATE "C" NOT NULL,
+    state        text   COLLATE "C" NOT NULL,  -- active, suspended, deleted
+    invited      bigint NOT NULL,
+    last_seen_at bigint,
+    created_at   bigint NOT NULL,
+    version      bigint NOT NULL,
+    CONSTRAINT "users.subject" UNIQUE (account_id, issuer, subject)
+) WITH (fillfactor = 80);
+CREATE INDEX users_list ON users (account_id, id);
+
+CREATE TABLE invitations (
+    id         text   COLLATE "C" NOT NULL CONSTRAINT "invitations.id" PRIMARY KEY,
+    account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),
+    digest     bytea  NOT NULL CONSTRAINT "invitations.digest" UNIQUE, -- SHA-256 of the secret in the link
+    email      text   COLLATE "C" NOT NULL,
+    role       text   COLLATE "C" NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL
+);
+CREATE INDEX invitations_list ON invitations (account_id, id);
+CREATE INDEX invitations_expiry ON invitations (expires_at);
+
+-- The sessions of users. Each use is checked against the present state and role of the user.
+CREATE TABLE user_sessions (
+    digest     bytea  NOT NULL CONSTRAINT "user_sessions.digest" PRIMARY KEY, -- SHA-256 of the value of the cookie
+    account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),
+    user_id    text   COLLATE "C" NOT NULL,
+    created_at bigint NOT NULL,
+    expires_at bigint NOT NULL,
+    used_at    bigint NOT NULL,
+    auth_time  bigint                          -- when the user has authenticated; NULL if that is not known
+) WITH (fillfactor = 80);
+CREATE INDEX user_sessions_user ON user_sessions (user_id, created_at);
+CREATE INDEX user_sessions_account ON user_sessions (account_id, created_at);
+CREATE INDEX user_sessions_expiry ON user_sessions (expires_at);
+
+-- A stored response belongs to the account of its key or user.
+CREATE OR REPLACE FUNCTION count_answer() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    number bigint := 1;
+    bytes  bigint := coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0);
+BEGIN
+    IF TG_OP = 'UPDATE' THEN
+        number := 0;
+        bytes := bytes - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0);
+    END IF;
+    UPDATE account_counts SET responses = responses + number, response_bytes = response_bytes + bytes
+    WHERE account_id = coalesce((SELECT account_id FROM keys WHERE id = new.key_id), (SELECT account_id FROM users WHERE id = new.key_id));
+    RETURN NULL;
+END $$;
+CREATE OR REPLACE FUNCTION count_deleted_answers() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE account_counts c SET responses = c.responses - d.responses, response_bytes = c.response_bytes - d.bytes
+    FROM (SELECT account_id, count(*) AS responses, sum(bytes) AS bytes
+        FROM (SELECT coalesce((SELECT account_id FROM keys WHERE id = r.key_id), (SELECT account_id FROM users WHERE id = r.key_id)) AS account_id,
+            coalesce(length(r.body), 0) + coalesce(octet_length(r.header), 0) AS bytes FROM deleted r) AS removed GROUP BY account_id) d
+    WHERE c.account_id = d.account_id;
+    RETURN NULL;
+END $$;
+
 -- What refuses tokens of issuers before they expire. One of subject, jti and issued_before is not empty.
 CREATE TABLE denials (
     id            text   COLLATE "C" NOT NULL CONSTRAINT "denials.id" PRIMARY KEY,

@@ -229,6 +229,72 @@ CREATE TABLE certificate_accounts (
     location  TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- People who sign in through an identity provider (package user). A deleted user stays, since it is barred.
+CREATE TABLE users (
+    id           TEXT    NOT NULL PRIMARY KEY,
+    account_id   TEXT    NOT NULL REFERENCES accounts (id),
+    issuer       TEXT    NOT NULL,
+    subject      TEXT    NOT NULL,
+    email        TEXT    NOT NULL,
+    name         TEXT    NOT NULL,
+    role         TEXT    NOT NULL,
+    state        TEXT    NOT NULL,          -- active, suspended, deleted
+    invited      INTEGER NOT NULL,
+    last_seen_at INTEGER,
+    created_at   INTEGER NOT NULL,
+    version      INTEGER NOT NULL
+) STRICT;
+CREATE INDEX users_list ON users (account_id, id);
+CREATE UNIQUE INDEX users_subject ON users (account_id, issuer, subject);
+
+CREATE TABLE invitations (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    account_id TEXT    NOT NULL REFERENCES accounts (id),
+    digest     BLOB    NOT NULL,            -- SHA-256 of the secret in the link
+    email      TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX invitations_list ON invitations (account_id, id);
+CREATE UNIQUE INDEX invitations_digest ON invitations (digest);
+CREATE INDEX invitations_expiry ON invitations (expires_at);
+
+-- The sessions of users. Each use is checked against the present state and role of the user.
+CREATE TABLE user_sessions (
+    digest     BLOB    NOT NULL PRIMARY KEY, -- SHA-256 of the value of the cookie
+    account_id TEXT    NOT NULL REFERENCES accounts (id),
+    user_id    TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    expires_at INTEGER NOT NULL,
+    used_at    INTEGER NOT NULL,
+    auth_time  INTEGER                      -- when the user has authenticated; NULL if that is not known
+) STRICT, WITHOUT ROWID;
+CREATE INDEX user_sessions_user ON user_sessions (user_id, created_at);
+CREATE INDEX user_sessions_account ON user_sessions (account_id, created_at);
+CREATE INDEX user_sessions_expiry ON user_sessions (expires_at);
+
+-- A stored response belongs to the account of its key or user.
+DROP TRIGGER answers_counted;
+CREATE TRIGGER answers_counted AFTER INSERT ON answers BEGIN
+    UPDATE account_counts SET responses = responses + 1,
+        response_bytes = response_bytes + coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0)
+    WHERE account_id = coalesce((SELECT account_id FROM keys WHERE id = new.key_id), (SELECT account_id FROM users WHERE id = new.key_id));
+END;
+DROP TRIGGER answers_recounted;
+CREATE TRIGGER answers_recounted AFTER UPDATE OF body, header ON answers BEGIN
+    UPDATE account_counts SET response_bytes = response_bytes
+        + coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0)
+        - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0)
+    WHERE account_id = coalesce((SELECT account_id FROM keys WHERE id = new.key_id), (SELECT account_id FROM users WHERE id = new.key_id));
+END;
+DROP TRIGGER answers_uncounted;
+CREATE TRIGGER answers_uncounted AFTER DELETE ON answers BEGIN
+    UPDATE account_counts SET responses = responses - 1,
+        response_bytes = response_bytes - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0)
+    WHERE account_id = coalesce((SELECT account_id FROM keys WHERE id = old.key_id), (SELECT account_id FROM users WHERE id = old.key_id));
+END;
+
 -- What refuses tokens of issuers before they expire. One of subject, jti and issued_before is not empty.
 CREATE TABLE denials (
     id            TEXT    NOT NULL PRIMARY KEY,

@@ -35,6 +35,7 @@ export function RecordLink({ id }: { id: string }) {
     own: '/owners/$ownerId',
     plan: '/plans/$planId',
     iss: '/issuers/$issuerId',
+    usr: '/users/$userId',
     wh: '/webhooks/$webhookId',
   };
   const { nameOf, known } = useNames([{ id }]);
@@ -44,7 +45,7 @@ export function RecordLink({ id }: { id: string }) {
     <span className="flex max-w-full items-center gap-1">
       <Link
         to={page as '/'}
-        params={{ keyId: id, gatewayId: id, ownerId: id, planId: id, issuerId: id, webhookId: id } as never}
+        params={{ keyId: id, gatewayId: id, ownerId: id, planId: id, issuerId: id, userId: id, webhookId: id } as never}
         className={`link wrap-anywhere ${known(id) ? '' : 'font-mono text-sm'}`}
         title={id}>
         {nameOf(id)}
@@ -52,6 +53,27 @@ export function RecordLink({ id }: { id: string }) {
       <CopyButton text={id} label={`Copy ${id}`} />
     </span>
   );
+}
+
+const actors: Partial<Record<NonNullable<Entry['actor']>['kind'], string>> = {
+  offline: 'a command on the machine of the server',
+  repository: 'the repository that the gateway follows',
+  canary: 'Keygate, as it judged a canary',
+  system: 'Keygate itself',
+};
+
+// ActorName says who made a change: a key or a user, with its name of that time, or what else.
+function ActorName({ entry }: { entry: Entry }) {
+  const { actor, actor_key_id } = entry;
+  const id = actor?.id ?? actor_key_id;
+  if (id)
+    return (
+      <>
+        {actor?.name && <bdi>{actor.name} </bdi>}
+        <RecordLink id={id} />
+      </>
+    );
+  return <>{(actor && actors[actor.kind]) ?? 'the server itself, or a command on its machine'}</>;
 }
 
 // EntryDialog shows everything of a record, with the values before and after a change.
@@ -92,12 +114,7 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
             ...(entry.gateway_id ? [['Gateway', <RecordLink key="g" id={entry.gateway_id} />] as [string, React.ReactNode]] : []),
             ...(entry.target ? [['Target', <RecordLink key="t" id={entry.target} />] as [string, React.ReactNode]] : []),
             ...(entry.kind === 'management' && entry.action
-              ? [
-                  [
-                    'Actor',
-                    entry.actor_key_id ? <RecordLink key="a" id={entry.actor_key_id} /> : 'the server itself, or a command on its machine',
-                  ] as [string, React.ReactNode],
-                ]
+              ? [['Actor', <ActorName key="a" entry={entry} />] as [string, React.ReactNode]]
               : []),
           ]}
         />

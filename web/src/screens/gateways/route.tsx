@@ -100,7 +100,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
           />
         </Panel>
       </div>
-      {editing && <AuthEditor first={query.data} issuers={gateway && (gateway.issuers ?? [])} onClose={() => setEditing(false)} />}
+      {editing && <AuthEditor first={query.data} gateway={gateway} onClose={() => setEditing(false)} />}
       {deleting && <DeleteRoute record={r} onClose={() => setDeleting(false)} />}
     </>
   );

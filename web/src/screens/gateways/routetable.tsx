@@ -160,7 +160,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
   const form = useForm({
     path: '',
     methods: ['GET'] as string[],
-    auth: 'key',
+    auth: '', // that of the gateway
     per: 'shared',
     limit: noLimit,
     in_flight: anyInFlight,
@@ -175,7 +175,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
   const body = {
     path: v.path.trim(),
     methods: v.methods,
-    ...(v.auth !== 'key' && { auth: v.auth }),
+    ...(v.auth && { auth: v.auth }),
     ...(rate && { rate_limit: rate }),
     ...(concurrency && { concurrency }),
     ...(v.upstream !== defaultUpstream && { upstream: v.upstream }),
@@ -185,7 +185,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
     `--gateway ${gatewayId}`,
     `--path ${quote(body.path || 'PATH')}`,
     v.methods.length > 0 && `--method ${v.methods.join(',')}`,
-    v.auth !== 'key' && `--auth ${v.auth}`,
+    v.auth && `--auth ${v.auth}`,
     ...routeFlags(v.limit, v.per),
     concurrency && `--concurrency ${quote(inFlightFlag(v.in_flight))}`,
     v.upstream !== defaultUpstream && `--upstream ${v.upstream}`,
@@ -225,12 +225,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
         error={form.fieldError('methods')}
       />
       <div className="grid gap-4 sm:grid-cols-2">
-        <AuthField
-          value={v.auth}
-          onChange={(t) => form.set('auth', t)}
-          error={form.fieldError('auth')}
-          issuers={gateway && (gateway.issuers ?? [])}
-        />
+        <AuthField value={v.auth} onChange={(t) => form.set('auth', t)} error={form.fieldError('auth')} gateway={gateway} />
         <SelectField label="Limit counts" value={v.per} onChange={(t) => form.set('per', t)} options={perChoices} />
       </div>
       <LimitFields

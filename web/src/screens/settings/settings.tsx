@@ -25,6 +25,7 @@ export default function SettingsPage() {
   const [choosing, setChoosing] = useState(false);
   const noAccount = useRefusal('write', 'account');
   const look = useTheme();
+  const ends = account?.user ? 'or after 2 hours without a call' : 'or with the key';
   return (
     <Page title="Settings">
       {failed !== null && <Failure error={failed} />}
@@ -75,9 +76,13 @@ export default function SettingsPage() {
               rows={[
                 [
                   'Signed in with',
-                  <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
-                    {account.key.name}
-                  </Link>,
+                  account.user ? (
+                    <bdi key="u">{account.key.name}</bdi>
+                  ) : (
+                    <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
+                      {account.key.name}
+                    </Link>
+                  ),
                 ],
                 [
                   'Scope',
@@ -89,10 +94,10 @@ export default function SettingsPage() {
                   'Ends',
                   session.data ? (
                     <span key="e">
-                      <Time at={session.data.data.expires_at} />, or with the key
+                      <Time at={session.data.data.expires_at} />, {ends}
                     </span>
                   ) : (
-                    'After 12 hours, or with the key'
+                    `After 12 hours, ${ends}`
                   ),
                 ],
                 [

@@ -109,6 +109,8 @@ const canary: Schemas['CanaryEvent'] = {
   explanation: '5 % of the callers go to next. At 1 %: 2 of 1,204 failed on next (0.2 %), 180 of 119,100 on default (0.2 %)',
 };
 
+const person = { user_id: 'usr_01jz8y5c3te9b8r2m6q4v7x0dd', email: 'ada@example.com', name: 'Ada Lovelace', role: 'viewer' };
+
 const unreachable: Schemas['KeysUnreachableEvent'] = {
   issuer_id: 'iss_01jz8y5c3te9b8r2m6q4v7x0aa',
   name: 'login',
@@ -204,6 +206,16 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Certificate expiring',
     text: 'A certificate ends within 14 days and could not be renewed so far.',
     data: { ...certificate, error: 'the certificate authority says: too many failed validations' },
+  },
+  'user.role_changed': {
+    title: 'Role of a user changed',
+    text: 'A user has another role: an administrator has changed it, or the identity provider said so at a sign-in.',
+    data: { ...person, previous_role: 'admin' },
+  },
+  'user.suspended': {
+    title: 'User suspended',
+    text: 'A user was suspended. Its sessions have ended, and it cannot sign in.',
+    data: { ...person },
   },
   'gateway.spec_pushed': { title: 'Routes changed', text: 'A push or rollback changed the routes of a gateway.', data: { ...pushed } },
   'gateway.sync_failed': {
