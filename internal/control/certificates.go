@@ -83,7 +83,7 @@ func (s *Service) putACME(e *gatewayEdit, o Optional[bool]) error {
 	}
 	on := o.Value && !o.Null
 	if on && !s.cfg.ACME {
-		return fault.Invalid("acme", "%s", noACME)
+		return fault.Invalid("acme", "needs a server that gets certificates: start the server with --acme-email")
 	}
 	e.put(func(g *gateway.Gateway) { g.Requests.ACME = on })
 	return nil

@@ -80,7 +80,7 @@ export default function Certificates() {
     { title: 'Ends', className: 'hidden @lg:table-cell', cell: (c) => <Time at={c.not_after} /> },
     { title: 'Next attempt', className: 'hidden @2xl:table-cell', cell: (c) => <Time at={c.next_attempt_at} /> },
     {
-      title: '',
+      title: <span className="sr-only">Action</span>,
       cell: (c) => (
         <Button icon="refresh" why={refused} onClick={() => setRenewed(c)}>
           Renew
