@@ -34,7 +34,7 @@ func (s *Service) RenewCertificate(ctx context.Context, actor *Actor, certificat
 			return nil, err
 		}
 		if !s.cfg.ACME {
-			return nil, fault.New(fault.Conflict, "%s", noACME)
+			return nil, fault.New(fault.Conflict, "no certificates are obtained by ACME here: start the server with --acme-email")
 		}
 		if !c.NextAt.After(w.now) {
 			return c, nil
@@ -73,9 +73,6 @@ func tooManyNames(most int64, first time.Time, format string, args ...any) error
 		Limit: &fault.Limit{Limit: most, ResetAt: first.Add(acme.Week).Unix() + 1, Scope: "account", Window: int64(acme.Week / time.Second)},
 	}
 }
-
-// noACME says why no server gets certificates.
-const noACME = "no certificates are obtained by ACME here: start the server with --acme-email"
 
 func (s *Service) putACME(e *gatewayEdit, o Optional[bool]) error {
 	if !o.Present {
