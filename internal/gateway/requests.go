@@ -32,6 +32,9 @@ type Requests struct {
 	// ErrorFormat is the fault.Format of the gateway's own errors; "" means fault.Keygate.
 	ErrorFormat string `json:"error_format,omitempty"`
 
+	// Validate says whether requests are held against the OpenAPI document; "" means ValidateOff.
+	Validate ValidateMode `json:"validate,omitempty"`
+
 	// AnonymousLimit limits each client address on public routes.
 	AnonymousLimit AnonymousLimit `json:"anonymous_limit,omitzero"`
 

@@ -38,6 +38,9 @@ type Result struct {
 	Operation *Operation
 	// Reason says why the operation is unchecked, with the line and column where that is.
 	Reason string
+	// Schemas is the number of schemas of the document that were compiled for this source and those before it. Compiling
+	// these sources alone has the same results.
+	Schemas int
 }
 
 // Compile compiles operations of an OpenAPI document of version 3.minor. The results are in the order of the sources.
@@ -55,6 +58,7 @@ func Compile(root *document.Node, minor byte, sources []Source, expired func() b
 	for i := range sources {
 		operations[i] = c.readOperation(&sources[i])
 		c.compileParts()
+		results[i].Schemas = c.schemas
 	}
 	c.settle()
 	for i, o := range operations {
