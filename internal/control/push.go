@@ -270,6 +270,9 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p.delta = deltaOf(table, doc, gatewayID, p.now)
+	if err := p.chooseChecks(ctx, tx, &s.cfg.Bounds); err != nil {
+		return nil, err
+	}
 	if err := s.roomFor(ctx, tx, actor, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
@@ -366,6 +369,7 @@ func (p *pushChange) result(dryRun bool) *PushResult {
 	if p.follows != "" {
 		r.Warnings = append(r.Warnings, p.follows)
 	}
+	r.Warnings = append(r.Warnings, p.uncheckedWarnings()...)
 	if p.doc.warnings != nil {
 		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.Upstream.URL)...)
 	}
@@ -379,6 +383,9 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 		return err
 	}
 	if err := w.roomForUpstreams(ctx, p.before, g); err != nil {
+		return err
+	}
+	if err := p.confirmChecks(ctx, w, w.bounds); err != nil {
 		return err
 	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {

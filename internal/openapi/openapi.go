@@ -49,8 +49,8 @@ type Document struct {
 
 // Compile compiles the checks of requests against the document, one for each of the first n Routes, in their order
 // (validate.Compile).
-func (d *Document) Compile(n int, expired func() bool) []validate.Result {
-	return validate.Compile(d.root, d.minor, d.operations[:min(n, len(d.operations))], expired)
+func (d *Document) Compile(n int) []validate.Result {
+	return validate.Compile(d.root, d.minor, d.operations[:min(n, len(d.operations))], nil)
 }
 
 // SplitReference is where a document names the upstreams of a split.

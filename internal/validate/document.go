@@ -38,9 +38,9 @@ type Result struct {
 	Operation *Operation
 	// Reason says why the operation is unchecked, with the line and column where that is.
 	Reason string
-	// Schemas is the number of schemas of the document that were compiled for this source and those before it. Compiling
-	// these sources alone has the same results.
-	Schemas int
+	// Bytes is about how much memory the checks of this source and of those before it take. Compiling these sources alone has
+	// the same results.
+	Bytes int64
 }
 
 // Compile compiles operations of an OpenAPI document of version 3.minor. The results are in the order of the sources.
@@ -58,7 +58,7 @@ func Compile(root *document.Node, minor byte, sources []Source, expired func() b
 	for i := range sources {
 		operations[i] = c.readOperation(&sources[i])
 		c.compileParts()
-		results[i].Schemas = c.schemas
+		results[i].Bytes = c.bytes
 	}
 	c.settle()
 	for i, o := range operations {
@@ -81,6 +81,7 @@ type compiler struct {
 	expired  func() bool
 	stopped  error // why nothing is compiled any more
 	schemas  int
+	bytes    int64
 	patterns patterns
 	programs int // instructions of patterns
 
@@ -259,6 +260,7 @@ func (c *compiler) translate(p *part, n *document.Node, here string, depth int) 
 		return nil, c.stopped
 	}
 	p.size++
+	c.bytes += schemaBytes
 	schema := map[string]any{}
 	if ref := n.Member("$ref"); ref != nil {
 		to, pointer, err := c.resolve(ref)
@@ -319,6 +321,7 @@ func (c *compiler) keyword(p *part, schema map[string]any, m *document.Node, her
 		of := make(map[string]any, len(m.Nodes))
 		for i := range m.Nodes {
 			one := &m.Nodes[i]
+			c.bytes += int64(nameBytes + len(one.Name))
 			if m.Name == "patternProperties" {
 				if err := c.pattern(one.NamePosition, one.Name); err != nil {
 					return err
@@ -338,8 +341,18 @@ func (c *compiler) keyword(p *part, schema map[string]any, m *document.Node, her
 	case 0:
 	default:
 		schema[m.Name], err = c.scalar(m)
+		c.bytes += textBytes(m)
 	}
 	return err
+}
+
+// textBytes is about how much memory the texts below a node take.
+func textBytes(n *document.Node) int64 {
+	size := int64(nameBytes + len(n.Name) + len(n.Text))
+	for i := range n.Nodes {
+		size += textBytes(&n.Nodes[i])
+	}
+	return size
 }
 
 // pattern checks that a pattern is supported.
@@ -351,6 +364,7 @@ func (c *compiler) pattern(p document.Position, text string) error {
 	}
 	if !known {
 		c.programs += compiled.size
+		c.bytes += int64(instructionBytes*compiled.size + len(text))
 	}
 	if c.programs > maxPrograms {
 		return at(p, "the patterns of the document are too many or too large")

@@ -18,6 +18,14 @@ const (
 	maxParameters = 1000
 )
 
+// What the parts of compiled checks take in memory, in bytes: about, and rather more than less.
+const (
+	schemaBytes      = 640
+	nameBytes        = 64
+	instructionBytes = 48
+	parameterBytes   = 256
+)
+
 // maxFields is the number of the fields of a form, and of the parts of a query.
 const maxFields = 10_000
 

@@ -135,6 +135,7 @@ func (o *operationReader) readParameters(source *Source) error {
 				continue // OpenAPI gives a parameter of these three names no meaning
 			}
 			seen[id] = true
+			o.compiler.bytes += int64(parameterBytes + len(p.name) + len(p.pointer))
 			if o.operation.parameters = append(o.operation.parameters, p); len(o.operation.parameters) > maxParameters {
 				return at(n.Position, "an operation has more than %d parameters", maxParameters)
 			}
@@ -237,6 +238,7 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 				return err
 			}
 		}
+		o.compiler.bytes += int64(parameterBytes + len(t.name) + len(t.pointer))
 		b.types = append(b.types, t)
 	}
 	o.operation.body = b
