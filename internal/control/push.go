@@ -84,6 +84,13 @@ func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc 
 		if err != nil {
 			return nil, err
 		}
+		warning, err := s.enforceWarning(ctx, p.before, &p.after)
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" {
+			p.warnings = append(p.warnings, warning)
+		}
 		r := p.result(true)
 		r.push = p
 		return r, nil

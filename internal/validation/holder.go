@@ -29,6 +29,13 @@ func NewHolder() *Holder {
 	return &Holder{checking: make(chan struct{}, runtime.GOMAXPROCS(0)), ofAccount: map[string]int64{}}
 }
 
+// Bytes returns how many bytes are held.
+func (h *Holder) Bytes() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes
+}
+
 // take reserves so many bytes for a body of the account. If that would exceed a bound, it reserves none and reports false.
 func (h *Holder) take(accountID string, size int64) bool {
 	h.mu.Lock()

@@ -29,6 +29,22 @@ type Reports struct {
 	byGateway map[string]*Report
 	problems  int
 	ofAccount map[string]int
+
+	requests, mismatches int64
+}
+
+// Requests returns the number of requests that were held against a document, and Mismatches of those that did not meet it.
+func (r *Reports) Requests() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.requests
+}
+
+// Mismatches returns the number of requests that did not meet their document.
+func (r *Reports) Mismatches() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mismatches
 }
 
 // Add counts a request.
@@ -37,6 +53,9 @@ func (r *Reports) Add(e *Entry) {
 	defer r.mu.Unlock()
 	if r.byGateway == nil {
 		r.byGateway, r.ofAccount = map[string]*Report{}, map[string]int{}
+	}
+	if r.requests++; len(e.Problems) > 0 {
+		r.mismatches++
 	}
 	of := r.byGateway[e.GatewayID]
 	if of == nil {
@@ -47,6 +66,24 @@ func (r *Reports) Add(e *Entry) {
 	of.add(e, r.problems < maxPending && r.ofAccount[e.AccountID] < maxPendingOfAccount)
 	r.problems += len(of.Rows) - before
 	r.ofAccount[e.AccountID] += len(of.Rows) - before
+}
+
+// giveBack adds a report that Take has returned and that could not be stored.
+func (r *Reports) giveBack(o *Report) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byGateway == nil {
+		r.byGateway, r.ofAccount = map[string]*Report{}, map[string]int{}
+	}
+	of := r.byGateway[o.GatewayID]
+	if of == nil {
+		of = &Report{AccountID: o.AccountID, GatewayID: o.GatewayID}
+		r.byGateway[o.GatewayID] = of
+	}
+	before := len(of.Rows)
+	of.Merge(o)
+	r.problems += len(of.Rows) - before
+	r.ofAccount[o.AccountID] += len(of.Rows) - before
 }
 
 // Take returns what was counted since the last call.

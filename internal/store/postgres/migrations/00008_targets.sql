@@ -185,6 +185,16 @@ BEGIN
 END $$;
 CREATE TRIGGER requests_uncounted AFTER DELETE ON requests REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION uncount_requests();
 
+-- What the requests of a gateway did otherwise than its OpenAPI document says.
+CREATE TABLE validation_reports (
+    gateway_id text   COLLATE "C" NOT NULL CONSTRAINT "validation_reports.gateway_id" PRIMARY KEY,
+    account_id text   COLLATE "C" NOT NULL,
+    data       bytea  NOT NULL,                -- JSON, see package validation
+    updated_at bigint NOT NULL
+);
+CREATE INDEX validation_reports_account ON validation_reports (account_id);
+CREATE INDEX validation_reports_updated ON validation_reports (updated_at);
+
 CREATE TABLE issuers (
     id         text   COLLATE "C" NOT NULL CONSTRAINT "issuers.id" PRIMARY KEY,
     account_id text   COLLATE "C" NOT NULL REFERENCES accounts (id),

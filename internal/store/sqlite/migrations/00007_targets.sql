@@ -146,6 +146,16 @@ CREATE TRIGGER requests_uncounted AFTER DELETE ON requests WHEN old.size > 0 BEG
     DELETE FROM request_bytes WHERE account_id = old.account_id AND day = old.time / 86400000000 AND bytes <= 0;
 END;
 
+-- What the requests of a gateway did otherwise than its OpenAPI document says.
+CREATE TABLE validation_reports (
+    gateway_id TEXT    NOT NULL PRIMARY KEY,
+    account_id TEXT    NOT NULL,
+    data       BLOB    NOT NULL,            -- JSON, see package validation
+    updated_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX validation_reports_account ON validation_reports (account_id);
+CREATE INDEX validation_reports_updated ON validation_reports (updated_at);
+
 CREATE TABLE issuers (
     id         TEXT    NOT NULL PRIMARY KEY,
     account_id TEXT    NOT NULL REFERENCES accounts (id),
