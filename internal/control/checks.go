@@ -28,9 +28,6 @@ func checksOf(spec *openapi.Document) []documentCheck {
 
 // otherChecks returns how many bytes the checks of the account's gateways take, except for one.
 func otherChecks(ctx context.Context, tx GatewayReader, accountID, exceptID string) (n int64, err error) {
-	if several, err := tx.HasGateways(ctx, accountID, 2); err != nil || !several {
-		return 0, err
-	}
 	for page := (Page{Limit: 1000}); ; {
 		list, err := tx.Gateways(ctx, accountID, page)
 		if err != nil {
@@ -48,24 +45,23 @@ func otherChecks(ctx context.Context, tx GatewayReader, accountID, exceptID stri
 	}
 }
 
-// chooseChecks sets which operations of the document are checked: as many as the account has room for. A configuration file has
+// chooseChecks sets which operations of the document of g are checked: as many as the account has room for. A configuration file has
 // none.
-func (p *pushChange) chooseChecks(ctx context.Context, tx GatewayReader, bounds *AccountBounds) error {
-	p.after.Requests.Checks = gateway.Checks{}
-	list := p.doc.checks
-	if len(list) == 0 {
+func (d *document) chooseChecks(ctx context.Context, tx GatewayReader, bounds *AccountBounds, g *gateway.Gateway) error {
+	g.Requests.Checks = gateway.Checks{}
+	if len(d.checks) == 0 {
 		return nil
 	}
-	others, err := otherChecks(ctx, tx, p.before.AccountID, p.before.ID)
+	others, err := otherChecks(ctx, tx, g.AccountID, g.ID)
 	if err != nil {
 		return err
 	}
 	room := cmp.Or(bounds.CheckBytes, MaxAccountCheckBytes) - others
-	for i := range list {
-		if list[i].bytes > room {
+	for i := range d.checks {
+		if d.checks[i].bytes > room {
 			break
 		}
-		p.after.Requests.Checks = gateway.Checks{Operations: i + 1, Bytes: list[i].bytes}
+		g.Requests.Checks = gateway.Checks{Operations: i + 1, Bytes: d.checks[i].bytes}
 	}
 	return nil
 }

@@ -246,6 +246,11 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
 		return nil, err
 	}
+	if n.doc != nil {
+		if err := n.doc.chooseChecks(ctx, tx, &s.cfg.Bounds, g); err != nil {
+			return nil, err
+		}
+	}
 	s.setHostname(g)
 	g.SharesName = n.sharesName
 	return g, checkName(ctx, tx, "", g, "name")

@@ -277,7 +277,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p.delta = deltaOf(table, doc, gatewayID, p.now)
-	if err := p.chooseChecks(ctx, tx, &s.cfg.Bounds); err != nil {
+	if err := doc.chooseChecks(ctx, tx, &s.cfg.Bounds, &p.after); err != nil {
 		return nil, err
 	}
 	if err := s.roomFor(ctx, tx, actor, len(p.delta.table)-len(table), doc.routesField()); err != nil {

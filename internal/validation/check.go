@@ -71,8 +71,10 @@ func (k *Check) WantsBody() bool {
 func (k *Check) Hold(size, memory int64) bool {
 	k.size = size
 	switch {
-	case size > validate.MaxBody || memory > maxFramed:
+	case size > validate.MaxBody:
 		k.large = true
+	case memory > maxFramed:
+		k.size, k.large = validate.MaxBody+1, true
 	case !k.held.Grow(k.checker.Holder, k.target.Document.accountID, memory):
 		k.crowded = true
 	default:

@@ -76,23 +76,22 @@ func (x *exchange) valuesOf(name string) []string {
 // holdBody receives the body of a request, which stays in the input as it came, with blocking calls. It stops when the check does not
 // want more of it: end is then not behind x.after, and body nil. Otherwise the input behind the body begins at end.
 func (c *conn) holdBody(x *exchange) (body []byte, end int, err error) {
-	in := http1.ByLength
-	if x.req.Chunked() {
-		in = http1.ByChunks
-	}
 	if x.req.ExpectsContinue() && x.after == x.stop && x.req.Minor > 0 {
 		x.continued = true
 		if err := c.write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
 			return nil, x.after, err
 		}
 	}
+	if !x.req.Chunked() {
+		return c.holdLength(x, int(x.req.ContentLength()))
+	}
 	var decoder message.Decoder
-	decoder.Start(in, x.req.ContentLength())
+	decoder.Start(http1.ByChunks, 0)
 	b := c.engine.buffers.Get()
 	defer c.engine.buffers.Put(b)
 	for at := x.after; !decoder.Done(); {
 		if at == x.stop {
-			if err := c.receiveHeld(x); err != nil {
+			if err := c.receiveHeld(x, inputSize); err != nil {
 				return nil, x.after, err
 			}
 		}
@@ -106,29 +105,42 @@ func (c *conn) holdBody(x *exchange) (body []byte, end int, err error) {
 			at += p.Used - message.Front - n
 		}
 		end = at
-		memory := int64(len(body))
-		if in == http1.ByChunks {
-			memory += int64(at - x.after)
-		}
 		if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 && decoder.Moved() > bound { // forwarding refuses it
 			return nil, x.after, nil
 		}
-		if !x.Check().Hold(decoder.Moved(), memory) {
+		if !x.Check().Hold(decoder.Moved(), int64(len(body)+at-x.after)) {
 			return nil, x.after, nil
 		}
 	}
 	return body, end, nil
 }
 
-// receiveHeld receives a further part of a body that is held. What has come stays where it is, because the head is there too.
-func (c *conn) receiveHeld(x *exchange) error {
-	if x.stop == len(x.in) {
+// holdLength is holdBody for a body with a declared length, which is then part of the input.
+func (c *conn) holdLength(x *exchange, length int) (body []byte, end int, err error) {
+	for {
+		size := min(x.stop-x.after, length)
+		if !x.Check().Hold(int64(size), int64(size)) {
+			return nil, x.after, nil
+		}
+		if size == length {
+			return x.in[x.after : x.after+length : x.after+length], x.after + length, nil
+		}
+		if err := c.receiveHeld(x, length-size); err != nil {
+			return nil, x.after, err
+		}
+	}
+}
+
+// receiveHeld receives a further part, of at most so many bytes, of a body that is held. What has come stays where it is, because the head
+// is there too.
+func (c *conn) receiveHeld(x *exchange, most int) error {
+	if x.stop >= len(x.in)-1 { // free space stays: see input.space
 		grown := make([]byte, 2*len(x.in))
 		copy(grown, x.in[:x.stop])
 		x.in = grown
 	}
-	space := x.in[x.stop:]
-	space = space[:min(len(space), inputSize)]
+	space := x.in[x.stop : len(x.in)-1]
+	space = space[:min(len(space), most)]
 	c.reading.enter(phaseReading, c.engine.clock.In(stallTime))
 	n, err := c.nc.Read(space)
 	c.reading.enter(phaseNone, 0)
@@ -142,8 +154,8 @@ func (c *conn) receiveHeld(x *exchange) error {
 // dropHeld gives up a body that was held, once nothing of it is sent any more.
 func (x *exchange) dropHeld() {
 	x.ReleaseBody()
-	if len(x.in) <= inputSize || !x.body.Done() {
-		return
+	if len(x.in) <= inputSize || x.upload != nil || !x.body.Done() {
+		return // an upload may still use it
 	}
 	rest := slices.Clone(x.in[x.after:x.stop])
 	x.in = make([]byte, max(inputSize, len(rest)+1))
