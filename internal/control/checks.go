@@ -90,15 +90,15 @@ const maxUncheckedWarnings = 20
 // noCheckRoom is why an operation is unchecked for which the account has no room.
 const noCheckRoom = "the documents of the account's gateways have more schemas than an account may have in memory: remove schemas, or gateways that are not used"
 
-// unchecked returns the operations that are not checked, of those that the gateway holds against the document.
-func (p *pushChange) unchecked() (list []Unchecked) {
-	for i := range p.doc.checks {
-		c := &p.doc.checks[i]
+// unchecked returns the operations that are not checked, of those that g holds against the document.
+func (d *document) unchecked(g *gateway.Gateway) (list []Unchecked) {
+	for i := range d.checks {
+		c := &d.checks[i]
 		reason := c.reason
-		if i >= p.after.Requests.Checks.Operations {
+		if i >= g.Requests.Checks.Operations {
 			reason = noCheckRoom
 		}
-		if reason != "" && p.after.Requests.ModeOf(c.route.Handling).Looks() {
+		if reason != "" && g.Requests.ModeOf(c.route.Handling).Looks() {
 			list = append(list, Unchecked{c.route.Methods[0], c.route.Path, reason})
 		}
 	}
@@ -106,11 +106,11 @@ func (p *pushChange) unchecked() (list []Unchecked) {
 }
 
 // uncheckedWarnings returns the warnings about them, and about a gateway without a document.
-func (p *pushChange) uncheckedWarnings() (list []string) {
-	if p.doc.kind == gateway.ConfigDocument && p.after.Validates(p.delta.table) {
+func (d *document) uncheckedWarnings(g *gateway.Gateway) (list []string) {
+	if d.kind == gateway.ConfigDocument && g.Validates(d.table()) {
 		return []string{"validate has no effect: the routes come from a configuration file, so there is no OpenAPI document to hold requests against"}
 	}
-	unchecked := p.unchecked()
+	unchecked := d.unchecked(g)
 	for i := range unchecked[:min(len(unchecked), maxUncheckedWarnings)] {
 		u := &unchecked[i]
 		list = append(list, fmt.Sprintf("%s %s is unchecked: %s", u.Method, u.Path, u.Reason))

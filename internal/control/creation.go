@@ -86,6 +86,7 @@ func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGatewa
 		if n.doc != nil {
 			d := deltaOf(nil, n.doc, g.ID, g.CreatedAt)
 			r.Added = routeChanges(d.added, false)
+			r.Warnings = append(r.Warnings, n.doc.uncheckedWarnings(g)...)
 			if n.doc.warnings != nil {
 				r.Warnings = append(r.Warnings, n.doc.warnings(g.Upstream.URL)...)
 			}

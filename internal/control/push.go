@@ -286,7 +286,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if err := s.roomForRoutes(ctx, tx, actor, gateway.RouteBytes(p.delta.table)-gateway.RouteBytes(table)); err != nil {
 		return nil, err
 	}
-	if p.delta.isEmpty() && len(p.settings) == 0 {
+	if p.delta.isEmpty() && len(p.settings) == 0 && (doc.kind == gateway.ConfigDocument || p.after.Requests.Checks == before.Requests.Checks) {
 		if p.idle, err = repeats(ctx, tx, before, doc); err != nil {
 			return nil, err
 		}
@@ -376,7 +376,7 @@ func (p *pushChange) result(dryRun bool) *PushResult {
 	if p.follows != "" {
 		r.Warnings = append(r.Warnings, p.follows)
 	}
-	r.Warnings = append(r.Warnings, p.uncheckedWarnings()...)
+	r.Warnings = append(r.Warnings, p.doc.uncheckedWarnings(&p.after)...)
 	if p.doc.warnings != nil {
 		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.Upstream.URL)...)
 	}
