@@ -135,7 +135,7 @@ type Server struct {
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	documents   *validation.Documents
 	checker     *validation.Checker
-	reporter    *validation.Reporter
+	mismatches  *validation.Reporter
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
@@ -391,7 +391,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
-		validation: s.reporter, documents: s.documents,
+		validation: s.mismatches, documents: s.documents,
 		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, issuers: s.issuerKeys, everywhere: s.node.everywhere(), quotas: s.quotas, targets: s.targetView(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Usage: s.db, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},

@@ -18,13 +18,13 @@ func (s *Server) openDocuments(ctx context.Context) (err error) {
 		return err
 	}
 	s.checker = &validation.Checker{Holder: validation.NewHolder(), Reports: &validation.Reports{}, Now: s.clock.WallTime}
-	if s.reporter, err = validation.NewReporter(validation.ReporterConfig{Reports: s.checker.Reports, Store: s.db, Now: s.clock.WallTime, Log: s.log}); err != nil {
+	if s.mismatches, err = validation.NewReporter(validation.ReporterConfig{Reports: s.checker.Reports, Store: s.db, Now: s.clock.WallTime, Log: s.log}); err != nil {
 		return err
 	}
 	s.metrics.Counter("keygate_validation_requests_total", "Requests that were held against the OpenAPI document of their gateway.", func() float64 { return float64(s.checker.Reports.Requests()) })
 	s.metrics.Counter("keygate_validation_mismatches_total", "Requests that did not meet the OpenAPI document of their gateway.", func() float64 { return float64(s.checker.Reports.Mismatches()) })
 	s.metrics.Gauge("keygate_validation_held_bytes", "Bytes of request bodies that are held until they are checked.", func() float64 { return float64(s.checker.Holder.Bytes()) })
-	return s.running.Start(ctx, s.reporter)
+	return s.running.Start(ctx, s.mismatches)
 }
 
 // readDocument returns the content of a revision of a gateway; nil if it did not come from an OpenAPI document.
