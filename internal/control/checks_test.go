@@ -23,7 +23,7 @@ func checked(n int, x string) []byte {
 // last operation on, and the push says so; and what other gateways give up can be used. A configuration file has no checks.
 func TestChecksOfAnAccountAreBounded(t *testing.T) {
 	h := newHarness(t)
-	c := h.caller("a", "*")
+	c := h.caller("a", "admin")
 	one, two := h.gateway(c), h.gateway(c)
 	for _, g := range []*gateway.Gateway{one, two} {
 		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), c, g.ID, gateway.Patch{Validate: gateway.Member[string]{Present: true, Value: "report"}}, nil))
