@@ -5,6 +5,7 @@ package addrlist
 import (
 	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -31,6 +32,18 @@ type Lists struct {
 
 // IsZero reports whether there are no lists, so that every address is allowed.
 func (l Lists) IsZero() bool { return len(l.Allow) == 0 && len(l.Deny) == 0 }
+
+// Bytes returns how many bytes the lists have as JSON, as they are stored; 0 without lists.
+func (l Lists) Bytes() int {
+	if l.IsZero() {
+		return 0
+	}
+	text, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // it consists of texts
+	}
+	return len(text)
+}
 
 // Equal reports whether both have the same networks in the same order.
 func (l Lists) Equal(o Lists) bool {

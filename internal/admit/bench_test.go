@@ -320,7 +320,7 @@ func BenchmarkDecideToken(b *testing.B) {
 	h := newHarness(b)
 	s := h.issuer("login", nil)
 	limit := config(b, "1000000000/s", "1000000000/s", "", "")
-	h.gateway(func(g *gateway.Gateway) { g.Requests.Issuers = []string{"login"} }, withAuth(limited(route("/users/{id}", "GET"), limit), gateway.AuthAny))
+	h.gateway(func(g *gateway.Gateway) { g.Requests.Issuers, g.GlobalLimit = []string{"login"}, limit }, withAuth(limited(route("/users/{id}", "GET"), limit), gateway.AuthAny))
 	var requests [2][]Request
 	for i := range 64 {
 		_, key := h.key(nil)

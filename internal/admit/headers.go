@@ -69,12 +69,13 @@ func (v *Verdict) appendVariable(dst []byte, variable gateway.HeaderVariable, re
 	return dst, len(dst) > start
 }
 
-// subject returns the subject of the caller's token. A key has none.
+// subject returns the subject of the caller's token, as records have it: a long one, of which a message could have as many as it has
+// variables, is its SHA-256. A key has none.
 func (v *Verdict) subject() string {
 	if v.Principal == nil {
 		return ""
 	}
-	return v.Principal.Subject
+	return v.Principal.RecordedSubject()
 }
 
 // appendEncoded appends text, with what is not visible ASCII, and what separates parts of values, percent-encoded.

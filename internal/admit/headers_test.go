@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/token"
 )
 
 // Guarantee: edge.md, 2: whatever the value of a variable is, it is in a header as visible ASCII, without what ends a value or a part of
@@ -45,5 +47,24 @@ func TestEachHeader(t *testing.T) {
 	}
 	if v.ResponseEdits() != nil {
 		t.Error("got rules for the response, want none")
+	}
+}
+
+// Guarantee: what the variables of all rules become has a bound, whatever a token says: a subject of more than 255 bytes is its SHA-256, as
+// in records.
+func TestLongSubjectsInHeaders(t *testing.T) {
+	set := map[string]string{}
+	for i := range 32 {
+		set[fmt.Sprint("X-", i)] = "${subject}"
+	}
+	rules := snapshot.CompileHeaderRules(&gateway.HeaderRules{Set: set})
+	for length, want := range map[int]int{255: 3 * 255, 5_000: 64} {
+		v := &Verdict{Gateway: &snapshot.Settings{ID: "gw_1"}, Principal: &token.Principal{Subject: strings.Repeat(",", length)}}
+		v.requestEdits = snapshot.Edits{Gateway: rules}
+		size := 0
+		v.EachHeader(v.RequestEdits(), "req_1", func(_, value string) { size += len(value) })
+		if size != 32*want {
+			t.Errorf("a subject of %d bytes: got %d bytes of values, want %d", length, size, 32*want)
+		}
 	}
 }

@@ -160,7 +160,7 @@ func keyBytes(k *apikey.Key) int64 {
 			n += len(scope.String()) - len(scope.Resource) + 1
 		}
 	}
-	return int64(n)
+	return int64(n + k.Addresses.Bytes())
 }
 
 // roomForResponse checks that one more response may be stored for the calling account. Otherwise the error is
@@ -243,7 +243,7 @@ func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
 	if n.ConfigurationBytes() <= most {
 		return nil
 	}
-	return fault.New(fault.Conflict, "the configuration of the account would take %s, and may take %s (--account-config-max-bytes). It consists of the settings of gateways, such as certificates and cors (%s), routes (%s), scopes of keys that are not revoked (%s), owners (%s), plans (%s), and webhook endpoints (%s): remove what is not needed, or ask the operator for more",
+	return fault.New(fault.Conflict, "the configuration of the account would take %s, and may take %s (--account-config-max-bytes). It consists of the settings of gateways, such as certificates and cors (%s), routes with what they do (%s), scopes and address lists of keys that are not revoked (%s), owners (%s), plans (%s), and webhook endpoints (%s): remove what is not needed, or ask the operator for more",
 		sizeText(n.ConfigurationBytes()), sizeText(most), sizeText(n.GatewayBytes), sizeText(n.RouteBytes), sizeText(n.KeyBytes), sizeText(n.OwnerBytes), sizeText(n.PlanBytes), sizeText(n.WebhookBytes))
 }
 

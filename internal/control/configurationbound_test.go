@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -32,6 +33,10 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 	for i := range 9 {
 		paths = append(paths, fmt.Sprintf("/%d/%s", i, long[:100]))
 	}
+	var networks []string
+	for i := range 40 {
+		networks = append(networks, fmt.Sprintf("192.0.2.%d/32", i))
+	}
 	grow := map[string]func() error{
 		"gateway": func() error {
 			return second(h.CreateGateway(ctx(), caller, gateway.Patch{Name: text(long), UpstreamURL: text("https://example.com/" + long)}, ""))
@@ -42,6 +47,20 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 		},
 		"path": func() error {
 			return second(h.UpdateRoute(ctx(), caller, g.ID, route.ID, control.RoutePatch{Path: text("/" + long + long)}, nil))
+		},
+		"response of a route": func() error {
+			respond := gateway.Respond{Status: 200, ContentType: "text/plain", Body: long + long}
+			return second(h.UpdateRoute(ctx(), caller, g.ID, route.ID, control.RoutePatch{Handling: control.HandlingPatch{Respond: value(respond)}}, nil))
+		},
+		"headers of a route": func() error {
+			rules := &gateway.HeaderRules{Set: map[string]string{"X-A": "a", "X-B": "b", "X-C": "c", "X-D": "d"}}
+			return second(h.CreateRoute(ctx(), caller, g.ID, gateway.RouteSpec{Path: "/h", Methods: []string{"GET"}, Handling: &gateway.Handling{ResponseHeaders: rules}}))
+		},
+		"addresses of a key": func() error {
+			return second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{AllowIPs: value(networks)}, nil))
+		},
+		"key with addresses": func() error {
+			return second(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read", Addresses: addrlist.Lists{Deny: networks}}))
 		},
 		"push":    func() error { return second(h.PushSpec(ctx(), caller, g.ID, spec(paths...), false, nil)) },
 		"dry run": func() error { return second(h.PushSpec(ctx(), caller, g.ID, spec(paths...), true, nil)) },
@@ -72,7 +91,7 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 		h.wantNoRecords(caller.Account.ID, func() {
 			var f2 *fault.Error
 			err := f()
-			if errors.As(err, &f2); fault.CodeOf(err) != fault.Conflict || !strings.Contains(f2.Message, "scopes of keys that are not revoked (") {
+			if errors.As(err, &f2); fault.CodeOf(err) != fault.Conflict || !strings.Contains(f2.Message, "scopes and address lists of keys that are not revoked (") {
 				t.Errorf("%s: got %v, want a conflict that says what keys take", name, err)
 			}
 		})

@@ -9,7 +9,6 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/issuer"
 )
 
 // protectedHeaders returns the headers that no rule of g and of its routes may name. It is the one place that says so. claims are the
@@ -27,11 +26,9 @@ func claimHeaders(ctx context.Context, tx IssuerReader, g *gateway.Gateway) (nam
 	if len(g.Requests.Issuers) == 0 {
 		return nil, nil
 	}
-	all, err := tx.Issuers(ctx, g.AccountID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
+	all, err := tx.IssuersNamed(ctx, g.AccountID, g.Requests.Issuers)
 	for i := range all {
-		if slices.Contains(g.Requests.Issuers, all[i].Name) {
-			names = slices.AppendSeq(names, maps.Keys(all[i].ClaimHeaders))
-		}
+		names = slices.AppendSeq(names, maps.Keys(all[i].ClaimHeaders))
 	}
 	return names, err
 }

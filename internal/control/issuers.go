@@ -208,7 +208,7 @@ func (w *work) issuerIsUnused(ctx context.Context, name, what string) error {
 	}
 	named := make([]string, len(users))
 	for n := range users {
-		named[n] = fmt.Sprintf("%s (%s)", users[n].Name, users[n].ID)
+		named[n] = fmt.Sprintf("%s (%s)", users[n].Gateway, users[n].GatewayID)
 	}
 	if len(named) > maxNamed {
 		named[maxNamed] = "others"
@@ -225,16 +225,14 @@ func (w *work) issuersDiffer(ctx context.Context, name, url string) error {
 	if err != nil || len(users) == 0 {
 		return err
 	}
-	all, err := w.Issuers(ctx, w.actor.Account.ID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
+	others, err := w.IssuersOfURL(ctx, w.actor.Account.ID, url)
 	if err != nil {
 		return err
 	}
-	for i := range all {
-		if other := &all[i]; other.Name != name && other.URL == url {
-			for n := range users {
-				if slices.Contains(users[n].Requests.Issuers, other.Name) {
-					return fault.New(fault.Conflict, "the gateway %s also names the issuer %s, which has the same value of issuer: a gateway cannot tell their tokens apart", users[n].ID, other.Name)
-				}
+	for n := range users {
+		for _, other := range users[n].Issuers {
+			if other != name && slices.Contains(others, other) {
+				return fault.New(fault.Conflict, "the gateway %s also names the issuer %s, which has the same value of issuer: a gateway cannot tell their tokens apart", users[n].GatewayID, other)
 			}
 		}
 	}
@@ -254,7 +252,7 @@ func checkIssuers(ctx context.Context, tx IssuerReader, before, g *gateway.Gatew
 	if before != nil && slices.Equal(before.Requests.Issuers, g.Requests.Issuers) {
 		return checkClaimHeaders(ctx, tx, before, g)
 	}
-	all, err := tx.Issuers(ctx, g.AccountID, IssuerFilter{}, Page{Limit: issuer.MaxIssuers})
+	all, err := tx.IssuersNamed(ctx, g.AccountID, g.Requests.Issuers)
 	if err != nil {
 		return err
 	}
@@ -262,7 +260,7 @@ func checkIssuers(ctx context.Context, tx IssuerReader, before, g *gateway.Gatew
 	var problems []error
 	for n, name := range g.Requests.Issuers {
 		field := fmt.Sprintf("issuers[%d]", n)
-		at := slices.IndexFunc(all, func(i issuer.Issuer) bool { return i.Name == name })
+		at := slices.IndexFunc(all, func(i NamedIssuer) bool { return i.Name == name })
 		if at < 0 {
 			problems = append(problems, fault.Invalid(field, "there is no issuer with the name %q: create it first, or name another one", name))
 			continue

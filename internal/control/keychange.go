@@ -142,6 +142,11 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 		if _, err := w.giveOwner(ctx, &k, before.Owner); err != nil {
 			return nil, err
 		}
+		if k.Addresses.Bytes() > before.Addresses.Bytes() {
+			if err := w.mayGrow(ctx); err != nil {
+				return nil, err
+			}
+		}
 		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
 			return nil, err
 		}

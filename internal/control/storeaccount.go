@@ -45,7 +45,7 @@ type AccountCounts struct {
 	// The configuration that every node has in memory, as far as the account chooses its size.
 	GatewayBytes int64 // settings of gateways
 	RouteBytes   int64 // gateway.RouteBytes
-	KeyBytes     int64 // scopes of keys that are not revoked
+	KeyBytes     int64 // scopes and lists of addresses of keys that are not revoked
 	WebhookBytes int64 // URLs and events of endpoints
 	OwnerBytes   int64 // external IDs and time zones of owners
 	PlanBytes    int64 // names and limits of plans

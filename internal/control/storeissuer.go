@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -27,6 +26,19 @@ type DenialFilter struct {
 	Subject, JTI string // in the form of issuer.Recorded
 }
 
+// NamedIssuer is what a gateway that names an issuer depends on.
+type NamedIssuer struct {
+	Name         string            `json:"-"`
+	URL          string            `json:"issuer"`
+	ClaimHeaders map[string]string `json:"claim_headers"`
+}
+
+// IssuerUser is a gateway that names issuers.
+type IssuerUser struct {
+	GatewayID, Gateway string
+	Issuers            []string
+}
+
 // IssuerReader finds issuers.
 type IssuerReader interface {
 	Issuer(ctx context.Context, accountID, issuerID string) (*issuer.Issuer, error)
@@ -43,8 +55,13 @@ type IssuerReader interface {
 	Denial(ctx context.Context, accountID, issuerID, denialID string, now time.Time) (*issuer.Denial, error)
 	// Denials lists denials of an issuer that end after now, newest first.
 	Denials(ctx context.Context, issuerID string, f DenialFilter, now time.Time, p Page) ([]issuer.Denial, error)
-	// GatewaysOfIssuer returns up to limit gateways of the account that name the issuer, in the order of their creation.
-	GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error)
+	// IssuersNamed returns those of the issuers that exist, in any order. It reads no others.
+	IssuersNamed(ctx context.Context, accountID string, names []string) ([]NamedIssuer, error)
+	// IssuersOfURL returns the names of the issuers with a claim iss.
+	IssuersOfURL(ctx context.Context, accountID, url string) ([]string, error)
+	// GatewaysOfIssuer returns up to limit gateways of the account that name the issuer, in the order of their creation. It
+	// reads neither their settings nor those of others.
+	GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]IssuerUser, error)
 }
 
 // IssuerStore finds and changes issuers. A name that is in use is fault.Conflict with the field "name". The caller sets

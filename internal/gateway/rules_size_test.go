@@ -34,7 +34,7 @@ func TestSettingsAreBoundedInBytes(t *testing.T) {
 }
 
 // Guarantee: the bytes that routes count for an account grow with their texts, with their nodes in the tree, and with the
-// texts of costs.
+// texts of costs and of what they do with requests. Headers and networks count for their compiled forms too, however short they are.
 func TestRouteBytes(t *testing.T) {
 	routes := []gateway.Route{{Path: "/a/{id}", Methods: []string{"GET", "PUT"}}, {Path: "/*", Methods: []string{"GET"}}}
 	if got, want := gateway.RouteBytes(routes), int64(7+2*16+8+2+16+4); got != want {
@@ -46,6 +46,17 @@ func TestRouteBytes(t *testing.T) {
 	}
 	if got, want := gateway.RouteBytes(routes)-without, int64(2*len(`[{"meter":"tokens","reserve":1,"max":1,"from":{"request":1}}]`)); got != want {
 		t.Errorf("two routes with a cost: got %d more, want %d", got, want)
+	}
+	without = gateway.RouteBytes(routes)
+	for i, h := range []*gateway.Handling{
+		{Respond: &gateway.Respond{Status: 200, Body: strings.Repeat("b", 1000), Headers: map[string]string{"a": "b"}}},
+		{AllowIPs: []string{"::1/128"}, RequestHeaders: &gateway.HeaderRules{Set: map[string]string{"a": "b"}, Remove: []string{"c"}}},
+	} {
+		routes[i].Handling = h
+	}
+	text := `{"respond":{"status":200,"body":"","headers":{"a":"b"}}}` + `{"allow_ips":["::1/128"],"request_headers":{"set":{"a":"b"},"remove":["c"]}}`
+	if got, want := gateway.RouteBytes(routes)-without, int64(1000+len(text)+3*128+32); got != want {
+		t.Errorf("two routes that do something: got %d more, want %d", got, want)
 	}
 }
 

@@ -74,6 +74,7 @@ type address struct {
 	next    time.Duration
 	probes  int
 	waiting turns
+	moved   bool // a check has been moved here, and put next off, since the last one began
 }
 
 // newSchedule returns an empty schedule. jitter varies an interval.
@@ -137,14 +138,17 @@ func (s *schedule) leave(at *address) {
 }
 
 // move makes a probe, whose check runs, one of the address to which its name has led: what follows keeps the pace of that, whatever
-// other names lead there.
+// other names lead there. It puts the next check of the address off only once: otherwise names that are led there again and again
+// would keep those that wait from ever having their turn.
 func (s *schedule) move(p *probe, addressName string) {
 	if p.gone || p.address.name == addressName {
 		return
 	}
 	s.leave(p.address)
 	s.put(p, addressName)
-	p.address.next = max(p.address.next, p.started+addressPace)
+	if at := p.address; !at.moved {
+		at.next, at.moved = max(at.next, p.started+addressPace), true
+	}
 }
 
 // due appends the probes whose checks begin now to dst. Each must be ended.
@@ -208,15 +212,19 @@ func (s *schedule) begin(now time.Duration, p *probe) bool {
 		s.start(&a.timer, a.next, timer{account: a})
 		return false
 	case now < at.next, at.waiting.n > 0 && !p.woken:
-		p.woken = false
-		at.waiting.push(p)
+		if p.woken { // it keeps its turn
+			p.woken = false
+			at.waiting.pushFirst(p)
+		} else {
+			at.waiting.push(p)
+		}
 		if !at.timer.active() {
 			s.start(&at.timer, at.next, timer{address: at})
 		}
 		return false
 	}
 	s.next = max(s.next, now-maxBehind) + totalPace
-	a.next, at.next = now+accountPace, now+addressPace
+	a.next, at.next, at.moved = now+accountPace, now+addressPace, false
 	p.started, p.running, p.woken = now, true, false
 	a.running++
 	s.running++

@@ -127,8 +127,9 @@ func TestRatesOfChecks(t *testing.T) {
 			}
 			probes = left
 		}
-		// At 10 checks a second at the worst, of which each account has its share, all that are left have had their turn by then.
-		w.run(w.now + time.Duration(accounts*(1+len(probes)))*(addressPace+longest))
+		// At 5 checks a second at the worst, as each may be put off by one that is moved there, of which each account has its share, all
+		// that are left have had their turn by then.
+		w.run(w.now + time.Duration(accounts*(1+len(probes)))*(2*addressPace+longest))
 		for _, p := range probes {
 			if !began[p] {
 				t.Fatalf("a probe of %s at %s was never checked", p.account.name, p.address.name)
@@ -140,6 +141,28 @@ func TestRatesOfChecks(t *testing.T) {
 			t.Fatalf("got %d accounts, %d addresses, %d timers, %d ready and %d running, want nothing left", len(s.accounts), len(s.addresses), len(s.timers), s.ready.n, s.running)
 		}
 	})
+}
+
+// Guarantee: a target is checked although new names of another account are led to its address all the time.
+func TestNewNamesDoNotStarveAnAddress(t *testing.T) {
+	const shared = "10.0.0.1:80"
+	var w *world
+	checked := 0
+	w = newWorld(t, func(*probe) time.Duration { return time.Millisecond }, func(p *probe) {
+		if p.account.name == "other" {
+			checked++
+		}
+	})
+	w.leads = func(*probe) string { return shared }
+	w.add("other", shared, time.Second)
+	for i := range 1200 { // a minute
+		p := w.add("one", fmt.Sprintf("h%d.test:80", i), time.Second)
+		w.run(w.now + 50*time.Millisecond)
+		w.schedule.remove(p)
+	}
+	if checked < 50 {
+		t.Errorf("the target was checked %d times in a minute, want about once a second", checked)
+	}
 }
 
 // Guarantee: of names that lead to one address, at most 10 checks a second begin there once each has been checked, and those of other

@@ -167,14 +167,18 @@ func without(of map[string][]end, name string, e end) {
 	}
 }
 
-// renew computes latest of the element at and of those before it, which depend on it.
+// renew computes latest of the element at, which may be new, and of those before it, as far as they depend on it.
 func (d *Denials) renew(at int) {
-	for ; at >= 0; at-- {
-		c := &d.before[at]
-		c.latest = c.before
-		if next := at + 1; next < len(d.before) && d.before[next].latest.After(c.latest) {
-			c.latest = d.before[next].latest
+	for n := at; n >= 0; n-- {
+		c := &d.before[n]
+		latest := c.before
+		if next := n + 1; next < len(d.before) && d.before[next].latest.After(latest) {
+			latest = d.before[next].latest
 		}
+		if n < at && latest.Equal(c.latest) {
+			return
+		}
+		c.latest = latest
 	}
 }
 

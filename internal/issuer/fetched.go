@@ -11,6 +11,9 @@ const (
 	FetchEvery = 5 * time.Minute  // ± fetchJitter, unless the provider says otherwise
 	FetchAgain = time.Minute      // ± fetchJitter, after a fetch that failed
 
+	// LatestFetch is longer than any time until the next fetch. A fetch that is noted for later was noted by a clock that was ahead.
+	LatestFetch = maxFetchEvery + FetchEvery
+
 	minFetchEvery = time.Minute // the provider may say
 	maxFetchEvery = 24 * time.Hour
 	fetchJitter   = 0.2

@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -176,6 +177,9 @@ func EachSetOnResponse(v *admit.Verdict, requestID string, yield func(name, valu
 	v.EachHeader(e, requestID, func(name, value string) {
 		if v.AllowOrigin != "" && NameOf(name) == http1.AllowOrigin {
 			return // the gateway itself says it, by cors
+		}
+		if NameOf(name) == http1.SetCookie && cookie.SetsSession(value) {
+			return // by a variable: an owner or subject of that name
 		}
 		yield(name, value)
 	})

@@ -14,10 +14,24 @@ import (
 	"github.com/keygate/keygate/internal/token"
 )
 
-// issuerTable is the issuers in force. It is immutable.
+// issuerTable is the issuers in force. It is immutable, unless it is a draft.
 type issuerTable struct {
 	byID      map[string]*knownIssuer
 	byAccount map[string]map[string]*knownIssuer // by account and name
+	isDraft   bool                               // with changes it
+}
+
+// draft returns a copy that with changes, for as long as isDraft is set: to read all issuers would otherwise take as many copies of the
+// table.
+func (t *issuerTable) draft() *issuerTable {
+	d := &issuerTable{byID: map[string]*knownIssuer{}, byAccount: map[string]map[string]*knownIssuer{}, isDraft: true}
+	if t != nil {
+		maps.Copy(d.byID, t.byID)
+		for accountID, of := range t.byAccount {
+			d.byAccount[accountID] = maps.Clone(of)
+		}
+	}
+	return d
 }
 
 // knownIssuer is an issuer in force.
@@ -40,13 +54,16 @@ func (t *issuerTable) named(accountID, name string) *knownIssuer {
 
 // with returns a table with the issuer k, or without that of the identifier if k is nil.
 func (t *issuerTable) with(issuerID string, k *knownIssuer) *issuerTable {
-	next := &issuerTable{byID: map[string]*knownIssuer{}, byAccount: map[string]map[string]*knownIssuer{}}
-	if t != nil {
+	next, ownCopy := t, func(of map[string]*knownIssuer) map[string]*knownIssuer { return of }
+	if t == nil || !t.isDraft {
+		next, ownCopy = &issuerTable{byID: map[string]*knownIssuer{}, byAccount: map[string]map[string]*knownIssuer{}}, maps.Clone[map[string]*knownIssuer]
+	}
+	if t != nil && !t.isDraft {
 		next.byID, next.byAccount = maps.Clone(t.byID), maps.Clone(t.byAccount)
 	}
 	if was := next.byID[issuerID]; was != nil {
 		delete(next.byID, issuerID)
-		rest := maps.Clone(next.byAccount[was.record.AccountID])
+		rest := ownCopy(next.byAccount[was.record.AccountID])
 		if delete(rest, was.record.Name); len(rest) > 0 {
 			next.byAccount[was.record.AccountID] = rest
 		} else {
@@ -55,7 +72,7 @@ func (t *issuerTable) with(issuerID string, k *knownIssuer) *issuerTable {
 	}
 	if k != nil {
 		next.byID[issuerID] = k
-		of := maps.Clone(next.byAccount[k.record.AccountID])
+		of := ownCopy(next.byAccount[k.record.AccountID])
 		if of == nil {
 			of = map[string]*knownIssuer{}
 		}
@@ -224,7 +241,7 @@ func (f *Follower) readIssuer(ctx context.Context, issuerID string) error {
 // loadIssuers brings the issuers up to date with the source. It leaves out the issuers of other accounts. The caller
 // publishes.
 func (f *Follower) loadIssuers(ctx context.Context, accounts map[string]*account.Account) error {
-	t := f.issuers.Load()
+	t := f.issuers.Load().draft()
 	seen, found := map[string]bool{}, map[string]issuer.Issuer{}
 	put := func(i *issuer.Issuer) error {
 		if accounts[i.AccountID] != nil {
@@ -249,13 +266,12 @@ func (f *Follower) loadIssuers(ctx context.Context, accounts map[string]*account
 			return fmt.Errorf("load issuers: %w", err)
 		}
 	}
-	if t != nil {
-		for issuerID := range t.byID {
-			if !seen[issuerID] {
-				t = t.with(issuerID, nil)
-			}
+	for issuerID := range t.byID {
+		if !seen[issuerID] {
+			t = t.with(issuerID, nil)
 		}
 	}
+	t.isDraft = false
 	f.issuers.Store(t)
 	return nil
 }

@@ -71,12 +71,14 @@ type OldBlocks struct {
 
 // Store stores final records. The chunks of which they are made are those of part Usage of traffic.Store.
 type Store interface {
-	// MarkUsage notes that the store has what counts of all requests that ended in a process before the time until.
+	// MarkUsage notes that the store has what counts of all requests that ended in a process before the time until. It takes the
+	// place of what was noted of the process before, also of a later time: the clock may have been ahead.
 	MarkUsage(ctx context.Context, process string, until time.Time) error
 	// UsageState returns until when all hours were closed, and whether all processes whose nodes live have marked a time that
 	// is until or later. Where no other process shares the store, there are none.
 	UsageState(ctx context.Context, until time.Time) (closed time.Time, complete bool, err error)
-	// EndUsage notes that all hours before until were closed, and forgets processes that have marked no time since forget.
+	// EndUsage notes that all hours before until were closed, and not whether later ones were, and forgets processes that have marked
+	// no time since forget.
 	EndUsage(ctx context.Context, until, forget time.Time) error
 	// CloseUsage carries out a closing. If one of the chunks or blocks does not exist, it changes nothing and returns
 	// fault.Conflict: another node was faster.

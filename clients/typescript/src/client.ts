@@ -77,7 +77,7 @@ export interface StreamEvent {
 const tries = 4;
 const longestWait = 30_000;
 
-// The most bytes of a response that are read into memory, and of a line of a stream.
+// The most bytes of a response that are read into memory, and characters of a line and of an event of a stream.
 const mostBytes = 256 << 20;
 const mostLine = 1 << 20;
 
@@ -211,6 +211,7 @@ export class Client {
           const [, field, text] = /^(event|data): ?(.*)$/.exec(line) ?? [];
           if (field === 'event') event.event = text!;
           if (field === 'data') event.data += (event.data && '\n') + text;
+          if (event.data.length > mostLine) throw new UnreachableError(this.base, new Error('an event of the stream is too long'));
           if (line !== '') continue;
           if (event.event && event.data) yield { event: event.event, data: JSON.parse(event.data) };
           event = { event: '', data: '' };

@@ -116,6 +116,22 @@ test('a list without an end', async () => {
   assert.equal(stub.requests[1]!.url, '/base/v1/keys?cursor=again');
 });
 
+// Guarantee: an event of a stream that does not end is an error, and does not fill the memory, however short its lines are.
+test('an event without an end', async () => {
+  const line = `data: ${'x'.repeat(1000)}\n`.repeat(64);
+  stub.answer = (_request, response) => {
+    const write = () => {
+      while (!response.destroyed && response.write(line));
+      if (!response.destroyed) response.once('drain', write);
+    };
+    write();
+  };
+  await assert.rejects(
+    client.traffic.streamRequests().next(),
+    (e) => e instanceof UnreachableError && /event of the stream is too long/.test(e.message),
+  );
+});
+
 // Guarantee: what a caller gives is one segment of the path, or one value of the query.
 test('paths and queries', async () => {
   answers(200);

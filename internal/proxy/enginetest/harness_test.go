@@ -1,6 +1,7 @@
 package enginetest_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -54,6 +55,8 @@ type setup struct {
 	routes          []gateway.Route            // beside the two
 	slashes         bool                       // encoded slashes are allowed
 	holders         proxy.SelfService          // serves the holders of keys; nil: no self-service
+
+	owner string // of the key; "" for Ann <ann@example.com>
 
 	requestHeaders, responseHeaders *gateway.HeaderRules // of the gateway
 }
@@ -231,7 +234,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored.PutKey(apikey.Key{
 		PlanID: planID,
 		ID:     keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
-		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit), Concurrency: s.concurrency,
+		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: cmp.Or(s.owner, "Ann <ann@example.com>"), RateLimit: ratelimit.RateOf(limit), Concurrency: s.concurrency,
 	})
 	return stored, secret
 }

@@ -150,6 +150,24 @@ func TestHeaderRulesLeaveOwnResponses(t *testing.T) {
 	})
 }
 
+// Guarantee: no rule sets the cookie of sessions on the management API, whatever its variables have: the header is left out, over both
+// versions of HTTP. Other cookies are set.
+func TestHeaderRulesSetNoSession(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		s := setup{upstream: plainUpstream(t, echoFields), owner: "keygate_session"}
+		s.responseHeaders = rules(nil, "set-cookie", "${owner}=stolen; Path=/")
+		s.routes = []gateway.Route{handled(1, "/r", &gateway.Handling{ResponseHeaders: rules(nil, "Set-Cookie", "o=${owner}")})}
+		g := start(t, s)
+		for path, want := range map[string]string{"/a": "", "/r": "o=keygate_session"} {
+			resp, _ := g.do(client, "GET", path, nil)
+			if resp.StatusCode != 200 {
+				t.Errorf("%s: got %d", path, resp.StatusCode)
+			}
+			wantFields(t, path, resp.Header, "set-cookie", want)
+		}
+	})
+}
+
 // Guarantee: edge.md, 2: nothing that a client sends reaches into a header that is set, or brings back one that is removed: the upstream
 // gets it once, with the value of the rule.
 func FuzzHeaderRules(f *testing.F) {

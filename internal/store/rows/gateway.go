@@ -62,7 +62,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	}
 	return []any{g.Name, g.SharesName, string(upstream), g.Hostname, g.HostGiven,
 		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
-		g.MaxBodyBytes, string(requests), g.Revision, g.Default, maybeText(g.DefaultPlanID), g.CountTargets(), g.Version}, nil
+		g.MaxBodyBytes, string(requests), g.Revision, g.Default, maybeText(g.DefaultPlanID), g.CountTargets(), listOfIssuers(g.Requests.Issuers), g.Version}, nil
 }
 
 // StoredUpstreams returns the upstreams of g as they are stored.
@@ -118,8 +118,8 @@ func (t *Writer) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 		return err
 	}
 	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, shares_name, upstream, hostname, host_given,
-		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, target_count, version,
-		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)`,
+		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, target_count, issuers, version,
+		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
 		append(values, g.ID, g.AccountID, Micros(g.CreatedAt))...)
 }
 
@@ -131,7 +131,7 @@ func (t *Writer) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	}
 	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, shares_name = $2, upstream = $3, hostname = $4,
 		host_given = $5, global_sustained = $6, global_burst = $7, timeout = $8, cors = $9,
-		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, default_plan_id = $14, target_count = $15, version = $16 WHERE id = $17 AND account_id = $18`,
+		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, default_plan_id = $14, target_count = $15, issuers = $16, version = $17 WHERE id = $18 AND account_id = $19`,
 		append(values, g.ID, g.AccountID)...)
 }
 

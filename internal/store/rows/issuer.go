@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/issuer"
 )
 
@@ -58,9 +58,11 @@ func (t *Reader) IssuerUse(ctx context.Context, accountID, without string) (use 
 // DueIssuers implements control.IssuerReader.
 func (t *Reader) DueIssuers(ctx context.Context, now time.Time, perAccount, limit int) ([]issuer.Issuer, error) {
 	return readAll(ctx, t, "read issuers that are due", `SELECT `+issuerFields+` FROM (SELECT `+issuerFields+`,
-		row_number() OVER (PARTITION BY account_id ORDER BY fetch_at, id) AS turn FROM issuers INDEXED BY issuers_due
-		WHERE fetch_at <= $1 AND account_id IN (SELECT id FROM accounts WHERE state = 'active')) AS due
-		WHERE turn <= $2 ORDER BY turn, fetch_at, id LIMIT $3`, []any{Micros(now), perAccount, Limit(limit)}, scanIssuer)
+		row_number() OVER (PARTITION BY account_id ORDER BY fetch_at, id) AS turn FROM (
+			SELECT `+issuerFields+` FROM issuers INDEXED BY issuers_due WHERE fetch_at <= $1
+			UNION ALL SELECT `+issuerFields+` FROM issuers INDEXED BY issuers_due WHERE fetch_at > $2) AS of_all
+		WHERE account_id IN (SELECT id FROM accounts WHERE state = 'active')) AS due
+		WHERE turn <= $3 ORDER BY turn, fetch_at, id LIMIT $4`, []any{Micros(now), Micros(now.Add(issuer.LatestFetch)), perAccount, Limit(limit)}, scanIssuer)
 }
 
 // UnreachableIssuers implements control.IssuerReader.
@@ -70,14 +72,46 @@ func (t *Reader) UnreachableIssuers(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// GatewaysOfIssuer implements control.IssuerReader. It reads the gateways of the account that name any issuer.
-func (t *Reader) GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]gateway.Gateway, error) {
-	all, err := t.SelectGateways(ctx, `INDEXED BY gateways_list WHERE account_id = $1 AND requests LIKE '%"issuers":%' ORDER BY id`, accountID)
+// IssuersNamed implements control.IssuerReader.
+func (t *Reader) IssuersNamed(ctx context.Context, accountID string, names []string) ([]control.NamedIssuer, error) {
+	return readAll(ctx, t, "read issuers by name", `SELECT name, settings FROM issuers WHERE account_id = $1 AND name = ANY ($2)`, []any{accountID, names}, func(r *Row) (n control.NamedIssuer, err error) {
+		var settings string
+		if err := r.Scan(&n.Name, &settings); err != nil {
+			return n, err
+		}
+		return n, json.Unmarshal([]byte(settings), &n)
+	})
+}
+
+// IssuersOfURL implements control.IssuerReader. Settings begin with the URL.
+func (t *Reader) IssuersOfURL(ctx context.Context, accountID, url string) ([]string, error) {
+	quoted, err := json.Marshal(url)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("encode the URL of an issuer: %w", err)
 	}
-	all = slices.DeleteFunc(all, func(g gateway.Gateway) bool { return !slices.Contains(g.Requests.Issuers, name) })
-	return all[:min(limit, len(all))], nil
+	begin := `{"issuer":` + string(quoted) + `,`
+	return readAll(ctx, t, "read issuers by URL", `SELECT name FROM issuers WHERE account_id = $1 AND substr(settings, 1, $2) = $3`, []any{accountID, utf8.RuneCountInString(begin), begin}, func(r *Row) (name string, err error) {
+		return name, r.Scan(&name)
+	})
+}
+
+// GatewaysOfIssuer implements control.IssuerReader. It reads an index of the gateways of the account that name any issuer.
+func (t *Reader) GatewaysOfIssuer(ctx context.Context, accountID, name string, limit int) ([]control.IssuerUser, error) {
+	return readAll(ctx, t, "read gateways of an issuer", `SELECT id, name, issuers FROM gateways INDEXED BY gateways_issuers
+		WHERE account_id = $1 AND issuers IS NOT NULL AND strpos(issuers, $2) > 0 ORDER BY id LIMIT $3`, []any{accountID, listOfIssuers([]string{name}), Limit(limit)}, func(r *Row) (u control.IssuerUser, err error) {
+		var issuers string
+		err = r.Scan(&u.GatewayID, &u.Gateway, &issuers)
+		u.Issuers = strings.Fields(issuers)
+		return u, err
+	})
+}
+
+// listOfIssuers returns the names of issuers as gateways have them, each between spaces, or nil for none.
+func listOfIssuers(names []string) any {
+	if len(names) == 0 {
+		return nil
+	}
+	return " " + strings.Join(names, " ") + " "
 }
 
 // issuerValues returns the values that InsertIssuer and UpdateIssuer write, in their order.

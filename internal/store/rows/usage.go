@@ -17,8 +17,8 @@ var _ usage.Store = (*Store)(nil)
 // MarkUsage implements usage.Store.
 func (s *Store) MarkUsage(ctx context.Context, process string, until time.Time) error {
 	return s.engine.Write(ctx, OfTraffic, func(t *Writer) error {
-		return t.Queue(ctx, "mark usage", `INSERT INTO usage_marks AS m (process, until) VALUES ($1, $2)
-			ON CONFLICT (process) DO UPDATE SET until = greatest(m.until, excluded.until)`, process, Micros(until))
+		return t.Queue(ctx, "mark usage", `INSERT INTO usage_marks (process, until) VALUES ($1, $2)
+			ON CONFLICT (process) DO UPDATE SET until = excluded.until`, process, Micros(until))
 	})
 }
 
@@ -40,8 +40,8 @@ func (s *Store) UsageState(ctx context.Context, until time.Time) (closed time.Ti
 // EndUsage implements usage.Store.
 func (s *Store) EndUsage(ctx context.Context, until, forget time.Time) error {
 	return s.engine.Write(ctx, OfTraffic, func(t *Writer) error {
-		err := t.Queue(ctx, "note closed hours of usage", `INSERT INTO usage_closed AS c (n, until) VALUES (1, $1)
-			ON CONFLICT (n) DO UPDATE SET until = greatest(c.until, excluded.until)`, Micros(until))
+		err := t.Queue(ctx, "note closed hours of usage", `INSERT INTO usage_closed (n, until) VALUES (1, $1)
+			ON CONFLICT (n) DO UPDATE SET until = excluded.until`, Micros(until))
 		if err != nil {
 			return err
 		}

@@ -243,6 +243,28 @@ func TestBucketPlans(t *testing.T) {
 	}
 }
 
+// Guarantee: what a change of a gateway, a route or an issuer looks for among the gateways and issuers of the account reads an index of
+// the gateways alone, and no issuers but those that it names, however large the settings of the others are.
+func TestIssuerPlans(t *testing.T) {
+	for want, f := range map[string]func(tx *tx) error{
+		"COVERING INDEX gateways_issuers": func(tx *tx) error {
+			_, err := tx.GatewaysOfIssuer(t.Context(), "acct_1", "login", 9)
+			return err
+		},
+		"INDEX issuers_name (account_id=? AND name=?)": func(tx *tx) error {
+			_, err := tx.IssuersNamed(t.Context(), "acct_1", []string{"login"})
+			return err
+		},
+	} {
+		for _, used := range prepared(t, f) {
+			plan := planOf(t, freshReader(t), used, []any{"acct_1", `["login"]`, 9}[:strings.Count(used, "?")])
+			if !slices.ContainsFunc(plan, func(step string) bool { return strings.Contains(step, want) }) {
+				t.Errorf("%s\ngot the plan\n%s\nwant %s", used, strings.Join(plan, "\n"), want)
+			}
+		}
+	}
+}
+
 // prepared returns the statements that f prepares on a new connection to an empty database.
 func prepared(t *testing.T, f func(*tx) error) []string {
 	t.Helper()

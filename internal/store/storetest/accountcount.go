@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/addrlist"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/calendar"
 	"github.com/keygate/keygate/internal/control"
@@ -45,6 +46,13 @@ func (m *countModel) want(h *harness) (n control.AccountCounts) {
 			n.KeyBytes += int64(len(k.Scope.String()) - len(k.Scope[0].String()) + len(k.Scope[0].Resource))
 			if len(k.Scope) > 1 {
 				n.KeyBytes-- // the space after the first
+			}
+			if !k.Addresses.IsZero() {
+				lists, err := json.Marshal(k.Addresses)
+				if err != nil {
+					h.Fatal(err)
+				}
+				n.KeyBytes += int64(len(lists))
 			}
 		}
 	}
@@ -124,6 +132,7 @@ func (m *countModel) step(h *harness, t *rapid.T) {
 		m.keys = append(m.keys, h.insertKey(m.account, func(k *apikey.Key) {
 			setOwner(k, rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner"))
 			k.Scope = rapid.SampledFrom([]apikey.Scopes{{{Word: apikey.Read}}, {{Word: apikey.Write, Resource: "orders"}, {Word: apikey.Read}}}).Draw(t, "scope")
+			k.Addresses = addressesOf(t)
 		}))
 		return
 	}
@@ -133,6 +142,7 @@ func (m *countModel) step(h *harness, t *rapid.T) {
 		k.Version++
 		k.ExpiresAt, k.ExpiryNotified = epoch(), epoch()
 		setOwner(k, rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner"))
+		k.Addresses = addressesOf(t)
 		if rapid.Bool().Draw(t, "revoke") {
 			k.RevokedAt = epoch()
 		}
@@ -159,6 +169,12 @@ func (m *countModel) step(h *harness, t *rapid.T) {
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, r) })
 		m.responses[k.ID+" "+r.Key] = r
 	}
+}
+
+// addressesOf returns the lists of a key, or none.
+func addressesOf(t *rapid.T) (l addrlist.Lists) {
+	l.Allow = rapid.SampledFrom([][]string{nil, {"192.0.2.0/24"}, {"2001:db8::/32", "192.0.2.1/32"}}).Draw(t, "addresses")
+	return l
 }
 
 // sell adds, changes or deletes an owner or a plan.
@@ -232,6 +248,7 @@ func (m *countModel) configure(h *harness, t *rapid.T) {
 		r := gateway.Route{ID: id.New(id.Route), GatewayID: g.ID, Path: "/" + text, Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API, CreatedAt: epoch(), Version: 1}
 		if len(text)%2 == 0 {
 			r.Cost = costOf(h, fmt.Sprintf("[{meter: tokens, from: {request: %d}}]", len(text)))
+			r.Handling = &gateway.Handling{Respond: &gateway.Respond{Status: 404, ContentType: "text/plain", Body: text}}
 		}
 		m.routes[g.ID] = append(routes, r)
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, []gateway.Route{r}) })

@@ -35,6 +35,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		g.MaxBodyBytes = rapid.Int64Min(0).Draw(t, "max_body_bytes")
 		r := &g.Requests
 		*r = rapid.Make[gateway.Requests]().Draw(t, "requests")
+		r.Issuers = rapid.SliceOfN(rapid.StringMatching(`[a-z0-9-]{1,8}`), 0, 3).Draw(t, "issuers") // a column of its own has no other names
 		lists := []*[]string{&r.KeyHeaders, &r.Issuers, &r.AllowIPs, &r.DenyIPs}
 		if r.Maintenance != nil {
 			lists = append(lists, &r.Maintenance.Allow)

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/issuer"
 	"github.com/keygate/keygate/internal/jwk"
@@ -138,8 +139,8 @@ func testIssuerList(h *harness) {
 	})
 }
 
-// Guarantee: the issuers that are due are those whose time has come and whose account is active. Accounts take turns,
-// and none has more than it may have of a list. Unreachable issuers of all accounts are counted.
+// Guarantee: the issuers that are due are those whose time has come, or is so late that a clock that was ahead has noted it, and whose
+// account is active. Accounts take turns, and none has more than it may have of a list. Unreachable issuers of all accounts are counted.
 func testIssuersDue(h *harness) {
 	a, b, suspended := h.insertAccount("a"), h.insertAccount("b"), h.insertAccount("c")
 	h.setState(suspended, account.Suspended)
@@ -169,5 +170,52 @@ func testIssuersDue(h *harness) {
 	same(h, "due at 3", due(3, 9, 9), []string{"a0", "b3", "a1", "a2", "a3"})
 	same(h, "due at 9", due(9, 2, 9), []string{"a0", "b3", "a1", "b9"})
 	same(h, "limited", due(9, 9, 3), []string{"a0", "b3", "a1"})
+	latest := int(issuer.LatestFetch / time.Second)
+	insert(b, "ahead", 3+latest, "")
+	same(h, "due at 3, with one that is not too late", due(3, 9, 9), []string{"a0", "b3", "a1", "a2", "a3"})
+	same(h, "due at 2, with one that is too late", due(2, 9, 9), []string{"a0", "ahead", "a1", "a2"})
 	same(h, "unreachable", get(h, func(ctx context.Context, tx control.ReadTx) (int, error) { return tx.UnreachableIssuers(ctx) }), 2)
+}
+
+// Guarantee: the gateways of an issuer are those of the account that name it as it is, not one whose name begins or ends like it. Issuers are found by name, and by their whole URL.
+func testIssuersInUse(h *harness) {
+	a, b := h.insertAccount("a"), h.insertAccount("b")
+	insert := func(of *account.Account, issuers ...string) *gateway.Gateway {
+		g := h.insertGateway(of)
+		g.Requests.Issuers = issuers
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, g) })
+		return g
+	}
+	insert(b, "log")
+	insert(a)
+	insert(a, "login", "b-log")
+	one, two := insert(a, "x", "log"), insert(a, "log", "login")
+	users := func(name string, limit int) (ids []string) {
+		for _, u := range get(h, func(ctx context.Context, tx control.ReadTx) ([]control.IssuerUser, error) {
+			return tx.GatewaysOfIssuer(ctx, a.ID, name, limit)
+		}) {
+			ids = append(ids, u.GatewayID+" "+strings.Join(u.Issuers, ","))
+		}
+		return ids
+	}
+	want := []string{one.ID + " x,log", two.ID + " log,login"}
+	slices.Sort(want)
+	same(h, "gateways", users("log", 9), want)
+	same(h, "the first gateway", users("log", 1), want[:1])
+	same(h, "gateways of none", users("lo", 9), []string(nil))
+	one.Requests.Issuers = nil
+	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, one) })
+	same(h, "after a change", users("log", 9), []string{two.ID + " log,login"})
+
+	for n, url := range []string{"https://a.example", "https://a.example/", "https://a.example/&<", "https://a.example"} {
+		i := newIssuer([]*account.Account{a, a, a, b}[n], fmt.Sprint("i", n))
+		i.URL, i.ClaimHeaders = url, map[string]string{"X-N": fmt.Sprint(n)}
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertIssuer(ctx, i) })
+	}
+	for url, want := range map[string][]string{"https://a.example": {"i0"}, "https://a.example/": {"i1"}, "https://a.example/&<": {"i2"}, "https://a.exampl": nil} {
+		same(h, url, get(h, func(ctx context.Context, tx control.ReadTx) ([]string, error) { return tx.IssuersOfURL(ctx, a.ID, url) }), want)
+	}
+	same(h, "issuers by name", get(h, func(ctx context.Context, tx control.ReadTx) ([]control.NamedIssuer, error) {
+		return tx.IssuersNamed(ctx, a.ID, []string{"i2", "i3", "absent"})
+	}), []control.NamedIssuer{{Name: "i2", URL: "https://a.example/&<", ClaimHeaders: map[string]string{"X-N": "2"}}})
 }

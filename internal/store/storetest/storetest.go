@@ -75,6 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"IssuerRules", testIssuerRules},
 		{"IssuerList", testIssuerList},
 		{"IssuersDue", testIssuersDue},
+		{"IssuersInUse", testIssuersInUse},
 		{"DenialRules", testDenialRules},
 		{"DenialList", testDenialList},
 		{"DenialTrim", testDenialTrim},

@@ -142,7 +142,8 @@ func testUsageClosing(h *harness) {
 	}
 }
 
-// Guarantee: what was noted about hours that are closed is never taken back.
+// Guarantee: of the hours that are closed, and of what a process has stored, what was noted last holds, also if it is of an earlier
+// time: a clock that was ahead does not hold up what comes after it.
 func testUsageState(h *harness) {
 	state := func(until time.Time) (time.Time, bool) {
 		h.Helper()
@@ -160,8 +161,8 @@ func testUsageState(h *harness) {
 		if err := h.EndUsage(h.Context(), until, until); err != nil {
 			h.Fatal(err)
 		}
-		if closed, complete := state(hour); !closed.Equal(hour) || !complete {
-			h.Errorf("hours are closed until %v, and complete is %v; want %v, and that no node is missing", closed, complete, hour)
+		if closed, complete := state(hour); !closed.Equal(until) || !complete {
+			h.Errorf("hours are closed until %v, and complete is %v; want %v, and that no node is missing", closed, complete, until)
 		}
 	}
 	if err := h.MarkUsage(h.Context(), "process", hour); err != nil {

@@ -57,7 +57,7 @@ const (
 type Closer struct {
 	cfg    Config
 	marked time.Time // the hour for whose beginning the process has marked its usage
-	closed time.Time // until when all hours were closed
+	closed time.Time // until when all hours were closed, by the clock as it was then
 	told   time.Time // when a failure was logged last
 	failed int       // how often Step has failed since it succeeded, at most mostFailed
 	skip   int       // how many periods pass until the next attempt
@@ -126,7 +126,7 @@ func (c *Closer) try(ctx context.Context) {
 func (c *Closer) Step(ctx context.Context) error {
 	now := c.cfg.Now().UTC()
 	hour := now.Add(-settle).Truncate(time.Hour)
-	if !hour.After(c.closed) {
+	if hour.Equal(c.closed) {
 		return nil
 	}
 	c.lag.Store(int64(now.Sub(hour)))
@@ -144,6 +144,9 @@ func (c *Closer) Step(ctx context.Context) error {
 	closed, complete, err := c.cfg.Store.UsageState(ctx, hour)
 	if err != nil {
 		return fmt.Errorf("read the state of usage: %w", err)
+	}
+	if closed.After(hour) { // by a clock that was ahead: it says nothing of hours that have ended since
+		closed = time.Time{}
 	}
 	if c.closed = closed; !complete {
 		hour = now.Add(-closeTimeout).Truncate(time.Hour)

@@ -293,11 +293,18 @@ func newFixture(t *testing.T) *fixture {
 	if f.m, err = meter.New(meter.Config{Store: f.db}); err != nil {
 		t.Fatal(err)
 	}
+	f.start()
+	return f
+}
+
+// start starts the process that closes, in the place of one that has stopped.
+func (f *fixture) start() {
+	f.Helper()
+	var err error
 	f.closer, err = closing.New(closing.Config{Store: nodes{f.db, f}, Process: "one", Now: func() time.Time { return f.now }, Flush: f.m.Sync})
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
-	return f
 }
 
 // use counts a request, and at moves the clock and closes what is due.
@@ -373,6 +380,45 @@ func TestClosingWaitsForNodes(t *testing.T) {
 	f.at(14, 0, 3)
 	if lag := f.closer.Lag(); lag != 0 {
 		t.Errorf("the lag is %v when all hours are closed, want 0", lag)
+	}
+}
+
+// Guarantee: after a clock that was ahead has been set right, each hour is closed when it ends, whether the process has started again
+// meanwhile or not, and while nodes are missing after two hours.
+func TestClosingAfterAClockThatWasAhead(t *testing.T) {
+	for name, restarts := range map[string]bool{"goes on": false, "starts again": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.complete = true
+			f.use()
+			right := f.now
+			f.now = f.now.Add(48 * time.Hour)
+			f.at(12, 0, 0)
+			f.wantFinal("with a clock that is ahead", 1)
+			if f.now = right; restarts {
+				f.start()
+			}
+			f.use()
+			f.at(10, 59, 59)
+			f.at(11, 0, 3)
+			f.wantFinal("three seconds after the hour", 2)
+			if lag := f.closer.Lag(); lag != 0 {
+				t.Errorf("the lag is %v when all hours are closed, want 0", lag)
+			}
+			f.use()
+			f.now = f.now.Add(24 * time.Hour)
+			f.at(12, 0, 0)
+			f.now, f.complete = right, false
+			f.use()
+			f.at(12, 59, 59)
+			f.wantFinal("while a node is missing", 3)
+			f.at(13, 0, 0)
+			f.wantFinal("two hours after the hour", 4)
+			f.complete = true
+			f.use()
+			f.at(14, 0, 3)
+			f.wantFinal("when no node is missing", 5)
+		})
 	}
 }
 

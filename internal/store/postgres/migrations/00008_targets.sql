@@ -4,6 +4,51 @@ SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM 
 
 ALTER TABLE keys ADD COLUMN imported boolean NOT NULL DEFAULT false; -- the string of the key is not one of Keygate's; its digest is bound to the account
 ALTER TABLE keys ADD COLUMN addresses text COLLATE "C"; -- the lists of addresses that may use the key, as JSON
+
+-- The bytes of keys are those of their scopes and of their lists of addresses.
+CREATE FUNCTION key_bytes(phase integer, resource text, more_scopes text, addresses text) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+    SELECT CASE WHEN phase < 2 THEN coalesce(octet_length(resource), 0) + coalesce(octet_length(more_scopes), 0) + coalesce(octet_length(addresses), 0) ELSE 0 END::bigint
+$$;
+
+CREATE OR REPLACE FUNCTION count_inserted_keys() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO account_counts AS c (account_id, keys, live_keys, key_bytes)
+    SELECT account_id, count(*), count(*) FILTER (WHERE phase < 2), sum(key_bytes(phase, resource, more_scopes, addresses)) FROM inserted GROUP BY account_id
+    ON CONFLICT (account_id) DO UPDATE SET keys = c.keys + excluded.keys, live_keys = c.live_keys + excluded.live_keys, key_bytes = c.key_bytes + excluded.key_bytes;
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE FUNCTION count_updated_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE account_counts SET live_keys = live_keys + (new.phase < 2)::int - (old.phase < 2)::int, key_bytes = key_bytes
+        + key_bytes(new.phase, new.resource, new.more_scopes, new.addresses) - key_bytes(old.phase, old.resource, old.more_scopes, old.addresses)
+    WHERE account_id = new.account_id;
+    RETURN NULL;
+END $$;
+DROP TRIGGER keys_recounted ON keys;
+CREATE TRIGGER keys_recounted AFTER UPDATE OF phase, resource, more_scopes, addresses ON keys FOR EACH ROW
+WHEN ((old.phase < 2, old.resource, old.more_scopes, old.addresses) IS DISTINCT FROM (new.phase < 2, new.resource, new.more_scopes, new.addresses))
+EXECUTE FUNCTION count_updated_key();
+
+CREATE OR REPLACE FUNCTION count_deleted_keys() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    WITH gone AS (
+        DELETE FROM answers a USING deleted d WHERE a.key_id = d.id
+        RETURNING d.account_id, coalesce(length(a.body), 0) + coalesce(octet_length(a.header), 0) AS bytes
+    ), counts AS (
+        SELECT account_id, count(*) AS keys, count(*) FILTER (WHERE phase < 2) AS live_keys, sum(key_bytes(phase, resource, more_scopes, addresses)) AS key_bytes,
+            0 AS responses, 0 AS bytes FROM deleted GROUP BY account_id
+        UNION ALL SELECT account_id, 0, 0, 0, count(*), sum(bytes) FROM gone GROUP BY account_id
+    )
+    UPDATE account_counts c SET keys = c.keys - d.keys, live_keys = c.live_keys - d.live_keys, key_bytes = c.key_bytes - d.key_bytes,
+        responses = c.responses - d.responses, response_bytes = c.response_bytes - d.bytes
+    FROM (SELECT account_id, sum(keys) AS keys, sum(live_keys) AS live_keys, sum(key_bytes) AS key_bytes, sum(responses) AS responses, sum(bytes) AS bytes
+        FROM counts GROUP BY account_id) d
+    WHERE c.account_id = d.account_id;
+    RETURN NULL;
+END $$;
+DROP FUNCTION key_bytes(integer, text, text);
+
 -- The import in pieces that has stored the key; NULL for others. There is no such key as long as key_imports has the import with
 -- a state below 2.
 ALTER TABLE keys ADD COLUMN import_id text COLLATE "C";
@@ -25,6 +70,10 @@ CREATE TABLE key_import_pieces (
     PRIMARY KEY (import_id, number)
 );
 CREATE INDEX key_import_pieces_account ON key_import_pieces (account_id);
+
+-- The names of the issuers whose tokens the gateway takes, each between spaces, as in requests; NULL for none.
+ALTER TABLE gateways ADD COLUMN issuers text COLLATE "C";
+CREATE INDEX gateways_issuers ON gateways (account_id, id) INCLUDE (issuers) WHERE issuers IS NOT NULL;
 
 ALTER TABLE gateways ADD COLUMN target_count bigint NOT NULL DEFAULT 1; -- how many targets the upstreams of the gateway have
 ALTER TABLE account_counts ADD COLUMN targets bigint NOT NULL DEFAULT 0;

@@ -7,6 +7,33 @@ ALTER TABLE keys ADD COLUMN imported INTEGER NOT NULL DEFAULT 0;
 -- The lists of addresses that may use the key, as JSON.
 ALTER TABLE keys ADD COLUMN addresses TEXT;
 
+
+-- The bytes of keys are those of their scopes and of these lists.
+DROP TRIGGER keys_counted;
+CREATE TRIGGER keys_counted AFTER INSERT ON keys BEGIN
+    INSERT INTO account_counts (account_id, keys, live_keys, key_bytes) VALUES (new.account_id, 1, new.phase < 2,
+        (new.phase < 2) * (coalesce(octet_length(new.resource), 0) + coalesce(octet_length(new.more_scopes), 0) + coalesce(octet_length(new.addresses), 0)))
+    ON CONFLICT (account_id) DO UPDATE SET keys = keys + 1, live_keys = live_keys + excluded.live_keys, key_bytes = key_bytes + excluded.key_bytes;
+END;
+
+DROP TRIGGER keys_recounted;
+CREATE TRIGGER keys_recounted AFTER UPDATE OF phase, resource, more_scopes, addresses ON keys
+WHEN (old.phase < 2) <> (new.phase < 2) OR old.resource IS NOT new.resource OR old.more_scopes IS NOT new.more_scopes OR old.addresses IS NOT new.addresses BEGIN
+    UPDATE account_counts SET live_keys = live_keys + (new.phase < 2) - (old.phase < 2), key_bytes = key_bytes
+        + (new.phase < 2) * (coalesce(octet_length(new.resource), 0) + coalesce(octet_length(new.more_scopes), 0) + coalesce(octet_length(new.addresses), 0))
+        - (old.phase < 2) * (coalesce(octet_length(old.resource), 0) + coalesce(octet_length(old.more_scopes), 0) + coalesce(octet_length(old.addresses), 0))
+    WHERE account_id = new.account_id;
+END;
+
+DROP TRIGGER keys_uncounted;
+-- A response belongs to the account of its key, so it does not outlive the key.
+CREATE TRIGGER keys_uncounted BEFORE DELETE ON keys BEGIN
+    DELETE FROM answers WHERE key_id = old.id;
+    UPDATE account_counts SET keys = keys - 1, live_keys = live_keys - (old.phase < 2), key_bytes = key_bytes
+        - (old.phase < 2) * (coalesce(octet_length(old.resource), 0) + coalesce(octet_length(old.more_scopes), 0) + coalesce(octet_length(old.addresses), 0))
+    WHERE account_id = old.account_id;
+END;
+
 -- The import in pieces that has stored the key; NULL for others. There is no such key as long as key_imports has the import with
 -- a state below 2.
 ALTER TABLE keys ADD COLUMN import_id TEXT;
@@ -62,6 +89,10 @@ CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
         route_bytes = route_bytes - old.route_bytes, targets = targets - old.target_count
     WHERE account_id = old.account_id;
 END;
+
+-- The names of the issuers whose tokens the gateway takes, each between spaces, as in requests; NULL for none.
+ALTER TABLE gateways ADD COLUMN issuers TEXT;
+CREATE INDEX gateways_issuers ON gateways (account_id, id, issuers, name) WHERE issuers IS NOT NULL;
 
 -- The share of a canary that has not ended, as JSON.
 ALTER TABLE gateways ADD COLUMN canary TEXT;
