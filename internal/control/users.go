@@ -71,6 +71,15 @@ func (s *Service) User(ctx context.Context, actor *Actor, userID string) (*user.
 	return read(ctx, s, actor, func(tx ReadTx) (*user.User, error) { return tx.User(ctx, actor.Account.ID, userID) })
 }
 
+// userToChange returns a user of the account whose version m allows.
+func (w *work) userToChange(ctx context.Context, userID string, m Match) (*user.User, error) {
+	u, err := w.User(ctx, w.actor.Account.ID, userID)
+	if err != nil {
+		return nil, err
+	}
+	return u, require(m, u.Version)
+}
+
 // UpdateUser changes the role or the state of a user. When it returns, it is in force on every node, which read the user at
 // each call; the sessions of a user that is suspended have ended. The last admin is fault.Conflict.
 func (s *Service) UpdateUser(ctx context.Context, actor *Actor, userID string, p UserPatch, m Match) (*user.User, error) {
@@ -81,11 +90,8 @@ func (s *Service) UpdateUser(ctx context.Context, actor *Actor, userID string, p
 		return nil, err
 	}
 	return inTx(Urgent(ctx), s, actor, func(w *work) (*user.User, error) {
-		before, err := w.User(ctx, actor.Account.ID, userID)
+		before, err := w.userToChange(ctx, userID, m)
 		if err != nil {
-			return nil, err
-		}
-		if err := require(m, before.Version); err != nil {
 			return nil, err
 		}
 		u := *before
@@ -178,11 +184,8 @@ func (s *Service) DeleteUser(ctx context.Context, actor *Actor, userID string, m
 		return nil, err
 	}
 	return inTx(Urgent(ctx), s, actor, func(w *work) (*user.User, error) {
-		before, err := w.User(ctx, actor.Account.ID, userID)
+		before, err := w.userToChange(ctx, userID, m)
 		if err != nil {
-			return nil, err
-		}
-		if err := require(m, before.Version); err != nil {
 			return nil, err
 		}
 		u := *before

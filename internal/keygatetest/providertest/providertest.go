@@ -1,6 +1,6 @@
 // Package providertest is an OpenID Connect provider for tests: discovery, keys, the authorization code flow with PKCE (RFC 6749,
 // RFC 7636, RFC 9207) and nothing else. It checks what a provider has to check, so that a client that gets something wrong gets no
-// token. Nobody types a password: whoever it is told is signed in there.
+// token. It asks for no password: a test says who is signed in there.
 package providertest
 
 import (

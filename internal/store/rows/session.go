@@ -33,19 +33,30 @@ func (t *Reader) Session(ctx context.Context, digest [32]byte) (*control.Session
 	return &s, nil
 }
 
-// InsertSession implements control.SessionStore.
-func (t *Writer) InsertSession(ctx context.Context, s *control.Session, ofKey, ofAccount int) error {
-	for _, bound := range []struct {
-		query string
-		id    string
-		most  int
-	}{
-		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_key WHERE key_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.KeyID, ofKey},
-		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.AccountID, ofAccount},
-	} {
-		if err := t.Queue(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
+// sessionBound is how many sessions a key, a user or an account may have.
+type sessionBound struct {
+	end  string // the statement that ends those beyond a number, from the identifier and that number
+	of   string // the identifier
+	most int
+}
+
+// endOldestSessions makes room for one more session within each bound.
+func (t *Writer) endOldestSessions(ctx context.Context, bounds ...sessionBound) error {
+	for _, b := range bounds {
+		if err := t.Queue(ctx, "end the oldest sessions", b.end, b.of, b.most-1); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// InsertSession implements control.SessionStore.
+func (t *Writer) InsertSession(ctx context.Context, s *control.Session, ofKey, ofAccount int) error {
+	if err := t.endOldestSessions(ctx,
+		sessionBound{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_key WHERE key_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.KeyID, ofKey},
+		sessionBound{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.AccountID, ofAccount},
+	); err != nil {
+		return err
 	}
 	return t.Queue(ctx, "insert session", `INSERT INTO sessions (digest, account_id, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
 		s.Digest[:], s.AccountID, s.KeyID, Micros(s.CreatedAt), Micros(s.ExpiresAt))

@@ -170,17 +170,11 @@ func (t *Reader) UserSession(ctx context.Context, digest [32]byte) (*control.Ses
 
 // InsertUserSession implements control.UserStore.
 func (t *Writer) InsertUserSession(ctx context.Context, s *control.Session, ofUser, ofAccount int) error {
-	for _, bound := range []struct {
-		query string
-		id    string
-		most  int
-	}{
-		{`DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_user WHERE user_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.UserID, ofUser},
-		{`DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_account WHERE account_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.AccountID, ofAccount},
-	} {
-		if err := t.Queue(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
-			return err
-		}
+	if err := t.endOldestSessions(ctx,
+		sessionBound{`DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_user WHERE user_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.UserID, ofUser},
+		sessionBound{`DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_account WHERE account_id = $1 ORDER BY created_at DESC LIMIT ALL OFFSET $2)`, s.AccountID, ofAccount},
+	); err != nil {
+		return err
 	}
 	return t.Queue(ctx, "insert session", `INSERT INTO user_sessions (digest, account_id, user_id, created_at, expires_at, used_at, auth_time) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		s.Digest[:], s.AccountID, s.UserID, Micros(s.CreatedAt), Micros(s.ExpiresAt), Micros(s.UsedAt), MaybeMicros(s.AuthTime))
