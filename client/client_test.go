@@ -337,6 +337,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.VerifyKey(ctx, client.VerifyKeyRequest{}))
 	callOwnersAndPlans(ctx, c, discard)
 	callIssuers(ctx, c, discard)
+	callCertificates(ctx, c, discard)
 	callQuotas(ctx, c, discard)
 	callUpstreams(ctx, c, discard)
 	callWebhooks(ctx, c, discard)
@@ -549,6 +550,14 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 	discard(c.CreateDenial(ctx, "{issuer_id}", client.CreateDenialRequest{}))
 	discard(c.Denial(ctx, "{issuer_id}", "{denial_id}"))
 	discard(c.DeleteDenial(ctx, "{issuer_id}", "{denial_id}"))
+}
+
+func callCertificates(ctx context.Context, c *client.Client, discard func(any, error)) {
+	for range c.Certificates(ctx, client.CertificateFilter{}) {
+		break
+	}
+	discard(c.Certificate(ctx, "{certificate_id}"))
+	discard(c.RenewCertificate(ctx, "{certificate_id}"))
 }
 
 func callQuotas(ctx context.Context, c *client.Client, discard func(any, error)) {

@@ -111,6 +111,30 @@ func (e CanaryWhenDone) Valid() bool {
 	}
 }
 
+// Values of CertificateState.
+const (
+	CertificateStateExpired CertificateState = "expired"
+	CertificateStateFailed  CertificateState = "failed"
+	CertificateStatePending CertificateState = "pending"
+	CertificateStateValid   CertificateState = "valid"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CertificateState) Valid() bool {
+	switch e {
+	case CertificateStateExpired:
+		return true
+	case CertificateStateFailed:
+		return true
+	case CertificateStatePending:
+		return true
+	case CertificateStateValid:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CommitStatusProvider.
 const (
 	CommitStatusProviderGitea  CommitStatusProvider = "gitea"
@@ -1855,6 +1879,79 @@ type CanaryProgress struct {
 	Weight float64 `json:"weight"`
 }
 
+// Certificate is the schema Certificate of the OpenAPI document.
+type Certificate struct {
+	// CertificateID Identifier of the certificate.
+	//
+	// Example: cert_01jz8y5c3te9b8r2m6q4v7x0aa
+	CertificateID string `json:"certificate_id"`
+
+	// When the gateway asked for it first.
+	CreatedAt time.Time `json:"created_at"`
+
+	// GatewayID Gateway whose hostname it is.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Hostname Hostname that it is for.
+	//
+	// Example: api.example.com
+	Hostname string `json:"hostname"`
+
+	// LastError Why the last attempt failed; null if it did not.
+	//
+	// Example: api.example.com does not reach this installation at port 80: its A and AAAA records must lead here
+	LastError *string `json:"last_error"`
+
+	// When the next attempt to get one begins: at renew_at or, after attempts that failed,
+	// from a minute to a day after the last one.
+	NextAttemptAt time.Time `json:"next_attempt_at"`
+
+	// When it ends; null if there is none.
+	NotAfter *time.Time `json:"not_after"`
+
+	// When it began to be valid; null if there is none.
+	NotBefore *time.Time `json:"not_before"`
+
+	// When it will be renewed; null if there is none.
+	RenewAt *time.Time `json:"renew_at"`
+
+	// pending until the first attempt has ended; valid while it is served, whether or not a
+	// renewal has failed; failed if there is none, and the last attempt failed; expired if
+	// it could not be renewed in time.
+	State CertificateState `json:"state"`
+}
+
+// CertificateState is an enumerated string; see its constants.
+type CertificateState string
+
+// CertificateEvent is the schema CertificateEvent of the OpenAPI document.
+type CertificateEvent struct {
+	// CertificateID Identifier of the certificate.
+	//
+	// Example: cert_01jz8y5c3te9b8r2m6q4v7x0aa
+	CertificateID string `json:"certificate_id"`
+
+	// Error Why the last attempt to get one failed; null if it did not.
+	//
+	// Example: api.example.com does not reach this installation at port 80
+	Error *string `json:"error"`
+
+	// GatewayID Gateway whose hostname it is.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID string `json:"gateway_id"`
+
+	// Hostname Hostname that it is for.
+	//
+	// Example: api.example.com
+	Hostname string `json:"hostname"`
+
+	// When the present certificate ends; null if there is none.
+	NotAfter *time.Time `json:"not_after"`
+}
+
 // CommitStatus is the schema CommitStatus of the OpenAPI document.
 type CommitStatus struct {
 	// Software of the Git server.
@@ -1992,6 +2089,11 @@ type CreateDenialRequest struct {
 
 // CreateGatewayRequest is the schema CreateGatewayRequest of the OpenAPI document.
 type CreateGatewayRequest struct {
+	// Acme Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email.
+	//
+	// Example: false
+	Acme *bool `json:"acme,omitempty"`
+
 	// AllowDuplicate Allow a name that another gateway of the account has. Otherwise it is a 409.
 	//
 	// Example: true
@@ -2577,6 +2679,11 @@ type Effect struct {
 
 // Gateway is the schema Gateway of the OpenAPI document.
 type Gateway struct {
+	// Acme Whether Keygate gets a certificate for the hostname from a certificate authority.
+	//
+	// Example: false
+	Acme bool `json:"acme"`
+
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment.
 	//
 	// Example: false

@@ -40,7 +40,7 @@ import (
 // The ports that the pages name are replaced by free ones, and the receiver of webhooks
 // https://hooks.example.com by one on this machine.
 var guides = []string{
-	"README.md", "docs/accounts.md", "docs/addresses.md", "docs/backup.md", "docs/billing.md", "docs/ci.md", "docs/cli.md", "docs/config-as-code.md", "docs/configuration.md", "docs/cors.md", "docs/dashboard.md", "docs/deploy.md", "docs/from-kong.md", "docs/from-unkey.md", "docs/getting-started.md", "docs/install.md", "docs/load-balancers.md",
+	"README.md", "docs/accounts.md", "docs/addresses.md", "docs/backup.md", "docs/billing.md", "docs/certificates.md", "docs/ci.md", "docs/cli.md", "docs/config-as-code.md", "docs/configuration.md", "docs/cors.md", "docs/dashboard.md", "docs/deploy.md", "docs/from-kong.md", "docs/from-unkey.md", "docs/getting-started.md", "docs/install.md", "docs/load-balancers.md",
 	"docs/keys-and-limits.md", "docs/metrics.md", "docs/openai.md", "docs/openapi.md", "docs/plans.md", "docs/production.md", "docs/reports.md", "docs/repositories.md", "docs/requests.md", "docs/rollback.md",
 	"docs/streaming.md", "docs/terraform.md", "docs/upstreams.md", "docs/webhooks.md",
 }
@@ -51,6 +51,9 @@ var guidesWithServer = []string{"README.md", "docs/getting-started.md"}
 // guidesAlone are about the start of a server, with settings, files or checks of its own: they need
 // its ports, and cannot use a server that is there.
 var guidesAlone = []string{"docs/deploy.md", "docs/install.md", "docs/metrics.md", "docs/production.md"}
+
+// guidesOnNetwork are about hostnames and ports that other tests cannot have: each has a test of its own.
+var guidesOnNetwork = []string{"docs/certificates.md"}
 
 // guideBlock is a block of commands of a page.
 type guideBlock struct {
@@ -237,7 +240,8 @@ func TestGuides(t *testing.T) {
 			guideRun{page: page}.run(t)
 		})
 	}
-	pages := slices.DeleteFunc(slices.Clone(guides), func(page string) bool { return slices.Contains(guidesAlone, page) })
+	elsewhere := slices.Concat(guidesAlone, guidesOnNetwork)
+	pages := slices.DeleteFunc(slices.Clone(guides), func(page string) bool { return slices.Contains(elsewhere, page) })
 	reverse := slices.Clone(pages)
 	slices.Reverse(reverse)
 	for name, order := range map[string][]string{"in their order": pages, "in the reverse order": reverse} {
@@ -265,7 +269,8 @@ func runGuidesOnOneServer(t *testing.T, pages []string) {
 // guideRun is one run of a page.
 type guideRun struct {
 	page   string
-	server *server // the server that is there; nil if the page starts its own
+	server *server  // the server that is there; nil if the page starts its own
+	env    []string // what its commands have in their environment besides
 }
 
 func (g guideRun) run(t *testing.T) {
@@ -321,6 +326,7 @@ func (g guideRun) run(t *testing.T) {
 		"KEYGATE_OPS_ADDR=127.0.0.1:" + portFor("8082"), "KEYGATE_URL=http://127.0.0.1:" + portFor("8081"),
 		"KEYGATE_WEBHOOK_ALLOW_NETWORK=127.0.0.0/8", "NODE_PATH=" + modules,
 	}
+	cmd.Env = append(cmd.Env, g.env...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	output := &syncBuffer{}
 	cmd.Stdout, cmd.Stderr = output, output

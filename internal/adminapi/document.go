@@ -109,6 +109,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Owners", Description: "The customers or teams that keys belong to."},
 			{Name: "Usage records", Description: "How many units of each meter each key has used in each hour, for billing."},
 			{Name: "Issuers", Description: "Who signs the tokens that gateways take beside their keys."},
+			{Name: "Certificates", Description: "Certificates that Keygate gets for hostnames of gateways by ACME."},
 			{Name: "Users", Description: "People who sign in through an identity provider, and invitations."},
 			{Name: "Plans", Description: "Named sets of limits that many keys or owners share."},
 			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},
@@ -382,6 +383,8 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the denial.", "den_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "issuer_id":
 		p.Description, p.Example = "Identifier of the issuer.", "iss_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "certificate_id":
+		p.Description, p.Example = "Identifier of the certificate.", "cert_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "webhook_id":
 		p.Description, p.Example = "Identifier of the endpoint.", "wh_01jz8y5c3te9b8r2m6q4v7x0gg"
 	case "delivery_id":

@@ -184,6 +184,7 @@ func TestEventsAreDocumented(t *testing.T) {
 		event.UpstreamTargetDown: event.TargetState{}, event.UpstreamTargetUp: event.TargetState{},
 		event.CanaryAdvanced: event.Canary{}, event.CanaryAborted: event.Canary{}, event.CanaryPromoted: event.Canary{}, event.CanaryPaused: event.Canary{},
 		event.IssuerUnreachable: event.KeysUnreachable{}, event.UserRoleChanged: event.UserRole{}, event.UserSuspended: event.User{},
+		event.CertificateRenewed: event.Certificate{}, event.CertificateFailed: event.Certificate{}, event.CertificateExpiring: event.Certificate{},
 	}
 	if len(doc.Webhooks) != len(webhook.EventTypes()) || len(data) != len(doc.Webhooks) {
 		t.Errorf("%d events are documented, want %d", len(doc.Webhooks), len(webhook.EventTypes()))

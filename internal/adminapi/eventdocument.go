@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"reflect"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -135,6 +136,14 @@ type upstreamRefRecord struct {
 	Upstream  string `json:"upstream" doc:"Name of the upstream." example:"default"`
 }
 
+type certificateEventRecord struct {
+	CertificateID string     `json:"certificate_id" doc:"Identifier of the certificate." example:"cert_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	GatewayID     string     `json:"gateway_id" doc:"Gateway whose hostname it is." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Hostname      string     `json:"hostname" doc:"Hostname that it is for." example:"api.example.com"`
+	NotAfter      *time.Time `json:"not_after" doc:"When the present certificate ends; null if there is none."`
+	Error         *string    `json:"error" doc:"Why the last attempt to get one failed; null if it did not." example:"api.example.com does not reach this installation at port 80"`
+}
+
 type canaryEventRecord struct {
 	CanaryID    string  `json:"canary_id" doc:"Identifier of the canary." example:"can_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	GatewayID   string  `json:"gateway_id" doc:"Gateway of the canary." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
@@ -185,6 +194,9 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.UserRoleChanged, "onUserRoleChanged", "Role of a user changed", "A user has another role: an administrator has changed it, or the identity provider said so at a sign-in.", reflect.TypeFor[userRoleEventRecord]()},
 		{event.UserSuspended, "onUserSuspended", "User suspended", "A user was suspended. Its sessions have ended, and it cannot sign in.", reflect.TypeFor[userEventRecord]()},
 		{event.CanaryPaused, "onCanaryPaused", "Canary paused", "A canary was paused: by hand, because its routes or upstreams were changed, or because it had too few requests in 24 hours. Callers stay on their sides.", reflect.TypeFor[canaryEventRecord]()},
+		{event.CertificateRenewed, "onCertificateRenewed", "Certificate renewed", "A hostname has a new certificate by ACME, the first one or a renewal. It is in force on every node.", reflect.TypeFor[certificateEventRecord]()},
+		{event.CertificateFailed, "onCertificateFailed", "Certificate failed", "An attempt to get a certificate by ACME failed: the first one in a row, and then once a day. Keygate tries again.", reflect.TypeFor[certificateEventRecord]()},
+		{event.CertificateExpiring, "onCertificateExpiring", "Certificate expiring", "A certificate by ACME ends within 14 days, or within a sixth of its life if that is less, and could not be renewed so far.", reflect.TypeFor[certificateEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

@@ -14,7 +14,7 @@ import (
 // the stored envelope byte for byte, because those bytes were signed.
 type eventRecord struct {
 	ID        string         `json:"id" doc:"Identifier of the event, the same in every delivery." example:"evt_01jz8y5c3te9b8r2m6q4v7x0jj"`
-	Type      string         `json:"type" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed,gateway.sync_failed,owner.suspended,owner.resumed,quota.threshold,usage.finalized,upstream.target_down,upstream.target_up,canary.advanced,canary.aborted,canary.promoted,canary.paused,issuer.unreachable,user.role_changed,user.suspended" doc:"Type of the event."`
+	Type      string         `json:"type" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed,gateway.sync_failed,owner.suspended,owner.resumed,quota.threshold,usage.finalized,upstream.target_down,upstream.target_up,canary.advanced,canary.aborted,canary.promoted,canary.paused,issuer.unreachable,user.role_changed,user.suspended,certificate.renewed,certificate.failed,certificate.expiring" doc:"Type of the event."`
 	CreatedAt time.Time      `json:"created_at" doc:"When the event occurred."`
 	Data      map[string]any `json:"data" nullable:"false" doc:"Details of the event. The fields depend on the type."`
 }

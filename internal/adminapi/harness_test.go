@@ -127,7 +127,7 @@ func (s *server) open() {
 	if err := live.Load(ctx); err != nil {
 		s.t.Fatal(err)
 	}
-	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost", Bounds: s.bounds}
+	cfg := control.Config{Store: searchedStore{db, s}, Publisher: live, Sealer: box, Now: s.clock.Now, Random: rand.Reader, GatewayDomain: "localhost", Bounds: s.bounds, ACME: true}
 	s.repos = &syncer{}
 	cfg.Repositories = s.repos
 	if s.signIns != nil {

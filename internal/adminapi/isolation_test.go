@@ -67,6 +67,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	key := s.newKey(map[string]any{"gateway_id": gatewayID})
 	hook := s.newWebhook(nil).text("webhook_id")
 	owner, plan, issuer := s.newOwner("", "customer-42"), s.newPlan("", "free"), s.newIssuer("", "login").text("issuer_id")
+	certificate := s.newCertificate("", "shop.example.com")
 	denial := s.newDenial("", issuer).text("denial_id")
 	s.newKey(nil) // raises an event, which is delivered
 	delivery := s.get("/v1/webhook-deliveries").want(200).data()[0]["delivery_id"].(string)
@@ -74,7 +75,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	stranger := s.newAccount("other")
 	strangersGateway := s.newGateway(stranger)
 
-	ours := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", owner, "{plan_id}", plan, "{issuer_id}", issuer, "{denial_id}", denial, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
+	ours := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", owner, "{plan_id}", plan, "{issuer_id}", issuer, "{certificate_id}", certificate, "{denial_id}", denial, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
 		"{gateway_id}", gatewayID, "{upstream}", "default", "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
@@ -92,9 +93,9 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 		s.clock.move(1e9)
 	}
 	for _, path := range []string{"/v1/gateways", "/v1/keys", "/v1/webhooks", "/v1/webhook-deliveries", "/v1/webhook-deliveries?webhook_id=" + hook, "/v1/events",
-		"/v1/owners", "/v1/owners?external_id=customer-42", "/v1/owners?plan_id=" + plan, "/v1/plans", "/v1/plans?name=free", "/v1/keys?plan_id=" + plan, "/v1/issuers", "/v1/issuers?name=login"} {
+		"/v1/owners", "/v1/owners?external_id=customer-42", "/v1/owners?plan_id=" + plan, "/v1/plans", "/v1/plans?name=free", "/v1/keys?plan_id=" + plan, "/v1/issuers", "/v1/issuers?name=login", "/v1/certificates", "/v1/certificates?hostname=shop.example.com"} {
 		r := s.do(request{method: "GET", path: path, key: stranger}).want(200)
-		for _, id := range []string{owner, plan, issuer, gatewayID, key.text("key_id"), hook, delivery, event} {
+		for _, id := range []string{owner, plan, issuer, certificate, gatewayID, key.text("key_id"), hook, delivery, event} {
 			if strings.Contains(r.raw, id) {
 				t.Errorf("%s contains a record of another account: %s", path, r.raw)
 			}
@@ -154,7 +155,7 @@ func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID stri
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{denial_id}", "den_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{certificate_id}", "cert_x", "{denial_id}", "den_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "write:issuers", "admin:issuers", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "admin:gateways/gw_x/upstreams", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)

@@ -11,14 +11,14 @@ import (
 
 type createWebhookRequest struct {
 	URL            string   `json:"url" minLength:"1" maxLength:"2048" doc:"URL that receives deliveries. It must use https and have no userinfo or fragment." example:"https://hooks.example.com/keygate"`
-	Events         []string `json:"events" nullable:"false" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed,gateway.sync_failed,owner.suspended,owner.resumed,quota.threshold,usage.finalized,upstream.target_down,upstream.target_up,canary.advanced,canary.aborted,canary.promoted,canary.paused,issuer.unreachable,user.role_changed,user.suspended" doc:"Event types to deliver." example:"key.created,key.revoked"`
+	Events         []string `json:"events" nullable:"false" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed,gateway.sync_failed,owner.suspended,owner.resumed,quota.threshold,usage.finalized,upstream.target_down,upstream.target_up,canary.advanced,canary.aborted,canary.promoted,canary.paused,issuer.unreachable,user.role_changed,user.suspended,certificate.renewed,certificate.failed,certificate.expiring" doc:"Event types to deliver." example:"key.created,key.revoked"`
 	SigningSecret  *string  `json:"signing_secret,omitempty" nullable:"true" minLength:"1" maxLength:"128" doc:"Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated." example:"auto"`
 	AllowDuplicate *bool    `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a URL that another endpoint of the account has. Otherwise it is a 409." example:"true"`
 }
 
 type updateWebhookRequest struct {
 	URL            *string   `json:"url,omitempty" minLength:"1" maxLength:"2048" doc:"URL that receives deliveries." example:"https://hooks.example.com/keygate"`
-	Events         *[]string `json:"events,omitempty" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed,gateway.sync_failed,owner.suspended,owner.resumed,quota.threshold,usage.finalized,upstream.target_down,upstream.target_up,canary.advanced,canary.aborted,canary.promoted,canary.paused,issuer.unreachable,user.role_changed,user.suspended" doc:"Event types to deliver. Replaces all of them." example:"key.created,key.revoked"`
+	Events         *[]string `json:"events,omitempty" minItems:"1" maxItems:"32" enum:"key.created,key.rotated,key.revoked,key.expired,rate_limit.exceeded,gateway.upstream_error,gateway.spec_pushed,gateway.sync_failed,owner.suspended,owner.resumed,quota.threshold,usage.finalized,upstream.target_down,upstream.target_up,canary.advanced,canary.aborted,canary.promoted,canary.paused,issuer.unreachable,user.role_changed,user.suspended,certificate.renewed,certificate.failed,certificate.expiring" doc:"Event types to deliver. Replaces all of them." example:"key.created,key.revoked"`
 	State          *string   `json:"state,omitempty" enum:"active,disabled" doc:"active enables a disabled endpoint; disabled stops deliveries to it."`
 	AllowDuplicate *bool     `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a new URL that another endpoint of the account has. Otherwise it is a 409." example:"true"`
 }

@@ -122,6 +122,8 @@ const (
 	InvitationDelete Action = "invitation.delete"
 	DenialCreate     Action = "denial.create"
 	DenialDelete     Action = "denial.delete"
+
+	CertificateRenew Action = "certificate.renew" // asked for by a call
 )
 
 // Diff maps the name of each field that a management action changed to its values before

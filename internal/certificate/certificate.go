@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,8 +37,10 @@ type Files struct {
 // Config configures a Set.
 type Config struct {
 	// Files lists the certificates and the directories of certificates. The first
-	// certificate is the default one. At least one is required.
+	// certificate is the default one. At least one is required, unless there is Issued.
 	Files []Files
+	// Issued are certificates beside those of files; nil for none.
+	Issued Issued
 	// CertSetting and KeySetting are the names of the settings that gave the files, as in
 	// "tls-cert", for messages. Required.
 	CertSetting, KeySetting string
@@ -49,6 +52,19 @@ type Config struct {
 	// Log receives reloads and failures. Nil discards them.
 	Log *slog.Logger
 }
+
+// Issued is certificates that are not in files. It is safe for concurrent use.
+type Issued interface {
+	// Certificate returns the certificate for exactly a name in lower case, or nil.
+	Certificate(name string) *tls.Certificate
+	// Challenge returns the certificate that proves to a certificate authority that the name leads here (RFC 8737), or nil if the
+	// name is not being validated.
+	Challenge(name string) *tls.Certificate
+}
+
+// ValidationProtocol is the ALPN protocol of the connections by which a certificate authority validates a name (RFC 8737). Nothing is
+// sent over them.
+const ValidationProtocol = "acme-tls/1"
 
 // Set is the certificates of a listener with their keys, which may be reloaded. It is safe
 // for concurrent use.
@@ -90,22 +106,39 @@ func Open(cfg Config) (*Set, error) {
 // TLS returns the configuration of a listener: TLS 1.2 or later, session tickets, and the
 // given ALPN protocols in order of preference. Each handshake gets the certificate for the
 // server name that the client asks for, or the default one if no certificate has that name.
+// Without a default one, the handshake fails with the alert unrecognized_name. With Issued, the
+// validation of names by ValidationProtocol is answered.
 func (s *Set) TLS(protocols ...string) *tls.Config {
-	return &tls.Config{
+	cfg := &tls.Config{
 		MinVersion: tls.VersionTLS12,
 		NextProtos: protocols,
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return s.current.Load().pick(hello.ServerName), nil
+			return s.current.Load().pick(hello.ServerName, s.cfg.Issued), nil
 		},
 	}
+	if s.cfg.Issued == nil {
+		return cfg
+	}
+	validation := &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{ValidationProtocol},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return s.cfg.Issued.Challenge(strings.ToLower(hello.ServerName)), nil
+		},
+	}
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if len(hello.SupportedProtos) == 1 && hello.SupportedProtos[0] == ValidationProtocol {
+			return validation, nil
+		}
+		return nil, nil // this configuration
+	}
+	return cfg
 }
 
-// NotAfter returns when the first of the certificates in use expires.
-func (s *Set) NotAfter() time.Time {
-	pairs := s.current.Load().pairs
-	first := pairs[0].cert.Leaf.NotAfter
-	for _, p := range pairs[1:] {
-		if t := p.cert.Leaf.NotAfter; t.Before(first) {
+// NotAfter returns when the first of the certificates of files expires; the zero time if there are none.
+func (s *Set) NotAfter() (first time.Time) {
+	for _, p := range s.current.Load().pairs {
+		if t := p.cert.Leaf.NotAfter; first.IsZero() || t.Before(first) {
 			first = t
 		}
 	}

@@ -32,20 +32,34 @@ type failure struct {
 }
 
 // pick returns the certificate for the server name of a client, which may be "". A
-// certificate for exactly this name comes before a wildcard for its first label (RFC 9525,
-// section 6.3), and without either the default one is used.
-func (n *selection) pick(serverName string) *tls.Certificate {
-	if len(n.pairs) == 1 || serverName == "" {
-		return n.pairs[0].cert
+// certificate of files for exactly this name comes first, then one of issued, and then a
+// wildcard for its first label (RFC 9525, section 6.3). Without any of them the default one is
+// used; nil if there is none.
+func (n *selection) pick(serverName string, issued Issued) *tls.Certificate {
+	if serverName == "" || issued == nil && len(n.pairs) == 1 {
+		return n.fallback()
 	}
 	name := strings.ToLower(serverName)
 	if p := n.byName[name]; p != nil {
 		return p.cert
 	}
+	if issued != nil {
+		if c := issued.Certificate(name); c != nil {
+			return c
+		}
+	}
 	if label, rest, ok := strings.Cut(name, "."); ok && label != "" {
 		if p := n.byName["*."+rest]; p != nil {
 			return p.cert
 		}
+	}
+	return n.fallback()
+}
+
+// fallback returns the default certificate, or nil.
+func (n *selection) fallback() *tls.Certificate {
+	if len(n.pairs) == 0 {
+		return nil
 	}
 	return n.pairs[0].cert
 }

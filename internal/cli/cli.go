@@ -184,7 +184,7 @@ func newRoot(a *app) *cobra.Command {
 	}
 	root.AddCommand(
 		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newBackup(a), newRestore(a), newAccount(a), newAccounts(a), newNodes(a),
-		newGateways(a), newKeys(a), newOwners(a), newPlans(a), newIssuers(a), newUsers(a), newUsage(a), newGrants(a), newUpstreams(a), newTargets(a), newCanary(a), newRoutes(a), newSpec(a), newConfig(a), newImport(a), newRepo(a),
+		newGateways(a), newKeys(a), newOwners(a), newPlans(a), newIssuers(a), newCertificates(a), newUsers(a), newUsage(a), newGrants(a), newUpstreams(a), newTargets(a), newCanary(a), newRoutes(a), newSpec(a), newConfig(a), newImport(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
 		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newDocs(a), newVersion(a),
@@ -274,7 +274,7 @@ func idOf(flag, value string, args []string) (string, error) {
 	default:
 		hint := ""
 		if list, ok := map[string]string{
-			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "plan": "plans", "owner": "owners", "issuer-id": "issuers", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events", "target": "targets",
+			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "plan": "plans", "owner": "owners", "issuer-id": "issuers", "certificate-id": "certificates", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events", "target": "targets",
 		}[flag]; ok {
 			hint = "; see keygate " + list + " list"
 		}
@@ -300,7 +300,7 @@ func noneMissing(c *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return usagef("an argument is empty: see %s --help", c.CommandPath())
 	}
-	for _, name := range []string{"gateway", "context", "key", "key-id", "route-id", "webhook-id", "issuer-id", "actor"} {
+	for _, name := range []string{"gateway", "context", "key", "key-id", "route-id", "webhook-id", "issuer-id", "certificate-id", "actor"} {
 		f := c.Flags().Lookup(name)
 		if f != nil && f.Changed && f.Value.String() == "" && c.CommandPath() != "keygate context set" {
 			return usagef("--%s is empty: give it a value or omit it", name)

@@ -126,7 +126,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"route-id": fromServer(routeNames), "webhook-id": fromServer(webhookNames), "delivery-id": fromServer(deliveryIDs), "event-id": fromServer(eventIDs),
 		"scope": fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
 		"level": fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
-		"plan":  plansOf(c), "default-plan": fromServer(planNames), "owner": fromServer(ownerNames), "issuer-id": fromServer(issuerNames), "algorithm": fixed(algorithms()...),
+		"plan":  plansOf(c), "default-plan": fromServer(planNames), "owner": fromServer(ownerNames), "issuer-id": fromServer(issuerNames), "certificate-id": fromServer(certificateNames), "algorithm": fixed(algorithms()...),
 		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
 		"interval": intervalsOf(c), "meter": fixed("requests", "bytes_in", "bytes_out"), "group-by": fixed("gateway", "route", "key", "status", "upstream", "target", "side"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
@@ -228,7 +228,7 @@ func argumentValues(c *cobra.Command) values {
 		return fixed(gateway.EverydayMethods()...)
 	}
 	for placeholder, v := range map[string]serverValues{
-		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames, "PLAN_ID": planNames, "OWNER_ID": ownerNames, "ISSUER_ID": issuerNames,
+		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames, "PLAN_ID": planNames, "OWNER_ID": ownerNames, "ISSUER_ID": issuerNames, "CERTIFICATE_ID": certificateNames,
 		"UPSTREAM": upstreamNames, "TARGET": targetURLs,
 		"DELIVERY_ID": deliveryIDs, "EVENT_ID": eventIDs, "REQUEST_ID": requestIDs,
 	} {
@@ -352,6 +352,12 @@ func planNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string 
 func issuerNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Issuers(a.Context, client.IssuerFilter{}), func(i *client.Issuer) (id, name, about string) {
 		return i.IssuerID, i.Name, i.Issuer
+	})
+}
+
+func certificateNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
+	return offer(api.Certificates(a.Context, client.CertificateFilter{}), func(c *client.Certificate) (id, name, about string) {
+		return c.CertificateID, c.Hostname, string(c.State)
 	})
 }
 

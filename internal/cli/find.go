@@ -45,7 +45,7 @@ const (
 func isID(s string) bool {
 	kind, _, _ := strings.Cut(s, "_")
 	switch k := id.Kind(kind); k {
-	case id.Account, id.Gateway, id.Key, id.Route, id.Webhook, id.Delivery, id.Event, id.Request, id.Revision, id.Owner, id.Plan, id.Grant, id.Issuer:
+	case id.Account, id.Gateway, id.Key, id.Route, id.Webhook, id.Delivery, id.Event, id.Request, id.Revision, id.Owner, id.Plan, id.Grant, id.Issuer, id.Certificate:
 		_, ok := id.Parse(k, s)
 		return ok
 	default:

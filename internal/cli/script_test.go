@@ -34,7 +34,8 @@ func TestMain(m *testing.M) {
 // which stream, and the exit status. Scripts can use these commands:
 //
 //	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY,
-//	                  the same as URL and KEY, GATEWAY, DATA, and UPSTREAM, a service
+//	                  the same as URL and KEY, GATEWAY, DATA, and UPSTREAM, a service; with
+//	                  --acme-email, the server finds no name in the DNS
 //	database          start PostgreSQL for the script; sets DATABASE, the URL of an empty database
 //	exits N CMD...    run a command and check that its exit status is N
 //	free NAME         set NAME to a loopback address that is reserved for the script

@@ -26,7 +26,8 @@ rate_limit.exceeded, gateway.upstream_error, gateway.spec_pushed,
 gateway.sync_failed, owner.suspended, owner.resumed, quota.threshold, usage.finalized,
 upstream.target_down, upstream.target_up, canary.advanced, canary.aborted,
 canary.promoted, canary.paused, issuer.unreachable,
-user.role_changed, user.suspended.`
+user.role_changed, user.suspended, certificate.renewed,
+certificate.failed, certificate.expiring.`
 
 type webhooksCreate struct {
 	*app

@@ -72,6 +72,7 @@ func allEvents() []string {
 		"upstream.target_down", "upstream.target_up",
 		"canary.advanced", "canary.aborted", "canary.promoted", "canary.paused",
 		"issuer.unreachable", "user.role_changed", "user.suspended",
+		"certificate.renewed", "certificate.failed", "certificate.expiring",
 	}
 }
 

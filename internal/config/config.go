@@ -73,6 +73,9 @@ type Config struct {
 	// certificate is the default one.
 	TLS, AdminTLS []TLSFiles
 
+	// ACME is the settings of certificates by ACME.
+	ACME ACME
+
 	// TrustedProxies lists the networks of proxies whose X-Forwarded-* headers and
 	// PROXY protocol are trusted.
 	TrustedProxies []netip.Prefix

@@ -23,6 +23,7 @@ func (c *Config) Values() []Value {
 		"sso-allowed-domains": strings.Join(c.SSO.Domains, ","), "sso-account": c.SSO.Account, "sso-ca": c.SSO.CAFile,
 		"pprof": boolText(c.Pprof), "gateway-domain": c.GatewayDomain, "secret-key-file": c.SecretKeyFile,
 		"tls-cert": c.TLSCert, "tls-key": c.TLSKey, "admin-tls-cert": c.AdminTLSCert, "admin-tls-key": c.AdminTLSKey,
+		"acme-email": c.ACME.Email, "acme-directory": c.ACME.Directory, "acme-eab-kid": c.ACME.BindingKeyID, "acme-eab-hmac-file": c.ACME.BindingFile, "acme-http-addr": c.ACME.HTTPAddr,
 		"trusted-proxies": networkText(c.TrustedProxies), "max-connections": strconv.Itoa(c.MaxConnections),
 		"max-connections-per-address": strconv.Itoa(c.MaxConnectionsPerAddress),
 		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "webhook-allow-network": networkText(c.WebhookAllowNetwork),

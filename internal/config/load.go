@@ -140,6 +140,9 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.pairFiles(); err != nil {
 		return nil, err
 	}
+	if err := c.completeACME(); err != nil {
+		return nil, err
+	}
 	if err := c.checkSSO(); err != nil {
 		return nil, err
 	}
@@ -176,7 +179,7 @@ func (l *Loader) pick(s *setting, env func(string) (string, bool), inFile map[st
 func (c *Config) checkAddresses() error {
 	seen := map[string]string{}
 	for _, l := range []struct{ name, addr string }{
-		{"gateway-addr", c.GatewayAddr}, {"admin-addr", c.AdminAddr}, {"ops-addr", c.OpsAddr},
+		{"gateway-addr", c.GatewayAddr}, {"admin-addr", c.AdminAddr}, {"ops-addr", c.OpsAddr}, {"acme-http-addr", c.ACME.HTTPAddr},
 	} {
 		if _, port, err := net.SplitHostPort(l.addr); err == nil && port == "0" {
 			continue

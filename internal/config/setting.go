@@ -136,6 +136,25 @@ func settings() []setting {
 		{name: "admin-tls-key", isList: true, usage: "PEM `file` with the private key of --admin-tls-cert; repeated in the same order", parse: func(c *Config, s string) error {
 			return parsePath(&c.AdminTLSKey, s)
 		}},
+		{name: "acme-email", usage: "`address` under which a certificate authority reaches the operator; gets certificates by ACME for gateways with acme, agrees to the authority's terms, and enables TLS on the data plane", parse: func(c *Config, s string) error {
+			return parseEmail(&c.ACME.Email, s)
+		}},
+		{name: "acme-directory", usage: "`url` of the directory of the certificate authority (default: that of Let's Encrypt)", parse: func(c *Config, s string) error {
+			return parseDirectory(&c.ACME.Directory, s)
+		}},
+		{name: "acme-eab-kid", usage: "`id` of the account that the certificate authority has given out of band (external account binding)", parse: func(c *Config, s string) error {
+			c.ACME.BindingKeyID = s
+			return nil
+		}},
+		{name: "acme-eab-hmac-file", usage: "`file` with the key of that account, in base64url", parse: func(c *Config, s string) error {
+			return parsePath(&c.ACME.BindingFile, s)
+		}},
+		{name: "acme-http-addr", usage: "`address`, which port 80 of the hostnames must lead to, that responds when the certificate authority validates hostnames by HTTP, and redirects to https (default: they are validated at port 443, by TLS)", parse: func(c *Config, s string) error {
+			if s == "" {
+				return nil
+			}
+			return parseAddress(&c.ACME.HTTPAddr, s)
+		}},
 		{name: "trusted-proxies", isList: true, usage: "`CIDR` of proxies whose X-Forwarded-* headers and PROXY protocol are trusted; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.TrustedProxies, s)
 		}},

@@ -71,7 +71,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 	p := control.Page{Limit: 1}
 	all := map[string]func(ctx context.Context) error{}
 	for _, some := range []map[string]func(ctx context.Context) error{
-		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), callsOnIssuers(h, c), callsOnUsers(h, c), {
+		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnUpstreams(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), callsOnIssuers(h, c), callsOnCertificates(h, c), callsOnUsers(h, c), {
 			"AddAccount": func(ctx context.Context) error {
 				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Tier: "scale"}))
 			},
@@ -120,6 +120,16 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 		}
 	}
 	return all
+}
+
+func callsOnCertificates(h *harness, c *control.Actor) map[string]func(ctx context.Context) error {
+	return map[string]func(ctx context.Context) error{
+		"Certificate": func(ctx context.Context) error { return second(h.Certificate(ctx, c, "cert_x")) },
+		"Certificates": func(ctx context.Context) error {
+			return second(h.Certificates(ctx, c, control.CertificateFilter{}, control.Page{Limit: 1}))
+		},
+		"RenewCertificate": func(ctx context.Context) error { return second(h.RenewCertificate(ctx, c, "cert_x")) },
+	}
 }
 
 func callsOnIssuers(h *harness, c *control.Actor) map[string]func(ctx context.Context) error {

@@ -39,7 +39,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake,
-// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, Issuers, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Everywhere, Sources, Quotas, Targets, Repositories, Issuers, ACME, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -73,6 +73,8 @@ type Config struct {
 	SignIn *SignInPolicy
 	// Issuers fetches the keys of issuers. If it is nil, this process fetches none.
 	Issuers IssuerFetcher
+	// ACME is set if servers of the installation get certificates by ACME. Otherwise no gateway can ask for one.
+	ACME bool
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
 	// gateway.MaxAccountRoutes.
 	MaxAccountRoutes int

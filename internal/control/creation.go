@@ -296,6 +296,9 @@ func (s *Service) insertGateway(ctx context.Context, actor *Actor, n *creation, 
 		if err := w.InsertGateway(ctx, g); err != nil {
 			return nil, err
 		}
+		if err := w.meetCertificate(ctx, nil, g); err != nil {
+			return nil, err
+		}
 		if revision != nil {
 			if err := w.InsertPrepared(ctx, revision); err != nil {
 				return nil, err

@@ -104,6 +104,8 @@ func (s *Service) putSetting(e *gatewayEdit, actor *Actor, p *gateway.Patch, set
 	switch setting.Name {
 	case "hostname":
 		return s.putHostname(e, actor, p.Hostname)
+	case "acme":
+		return s.putACME(e, p.ACME)
 	case "default":
 		return putDefault(e, actor, p.Default)
 	case "upstream_headers", "headers":
@@ -189,7 +191,7 @@ func (e *gatewayEdit) apply(g *gateway.Gateway) error {
 	if err := e.applySettings(g); err != nil {
 		return err
 	}
-	err := fault.Join(e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
+	err := fault.Join(checkACME(g), e.applyDefault(g), e.checkUpstream(&g.Upstream), e.applyUpstreams(g))
 	if err == nil {
 		err = fault.Join(e.checkSplit(g), checkHeaderRules(g))
 	}

@@ -74,6 +74,9 @@ func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err != nil {
 			return nil, err
 		}
+		if err := w.meetCertificate(ctx, g, nil); err != nil {
+			return nil, err
+		}
 		if err := w.DeleteGateway(ctx, actor.Account.ID, g.ID); err != nil {
 			return nil, err
 		}

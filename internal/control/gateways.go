@@ -187,6 +187,9 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		if err := w.UpdateGateway(ctx, &g); err != nil {
 			return nil, err
 		}
+		if err := w.meetCertificate(ctx, before, &g); err != nil {
+			return nil, err
+		}
 		if err := w.audit(ctx, audit.GatewayUpdate, g.ID, g.ID, diff); err != nil {
 			return nil, err
 		}

@@ -399,6 +399,9 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	if err := w.UpdateGateway(ctx, g); err != nil {
 		return err
 	}
+	if err := w.meetCertificate(ctx, p.before, g); err != nil {
+		return err
+	}
 	if err := w.InsertPrepared(ctx, p.prepared); err != nil {
 		return err
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/acme"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/canary"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
@@ -265,6 +267,38 @@ func (h *rowHarness) ownersAndPlans() {
 	unused := must[*control.ChangedPlan](h.harness)(h.CreatePlan(ctx(), h.caller, planOf("unused", "1/s")))
 	h.do("delete plan", func() error { return second(h.DeletePlan(ctx(), h.caller, unused.ID, nil)) })
 	h.issuers()
+	h.certificates()
+}
+
+// certificates carries out the operations on certificates by ACME.
+func (h *rowHarness) certificates() {
+	var lead canary.Lead // nobody has taken it
+	c := h.tenant("named", "*.named.test")
+	var g *gateway.Gateway
+	h.do("create gateway with a certificate", func() (err error) {
+		g, err = h.certified(c, "a.named.test")
+		return err
+	})
+	h.do("change the hostname of a certificate", func() error {
+		return second(h.UpdateGateway(ctx(), c, g.ID, gateway.Patch{Hostname: value("b.named.test")}, nil))
+	})
+	of := h.harness.certificates(c)[0].ID
+	h.do("begin order", func() error { return h.BeginOrder(ctx(), lead, of, acme.Challenge{Token: "t", KeyAuthorization: "k"}) })
+	h.do("put challenge", func() error {
+		return h.PutChallenge(ctx(), lead, of, acme.Challenge{Token: "u", KeyAuthorization: "v"})
+	})
+	h.do("fail order", func() error { return h.FailOrder(ctx(), lead, of, "no") })
+	h.do("renew certificate", func() error { return second(h.RenewCertificate(ctx(), c, of)) })
+	h.do("finish order", func() error {
+		now := h.clock.now()
+		return h.FinishOrder(ctx(), lead, of, &acme.Issued{Chain: "x", Key: []byte("k"), NotBefore: now, NotAfter: now.Add(time.Hour), RenewAt: now.Add(time.Hour)})
+	})
+	h.do("note renewal", func() error { return h.NoteRenewal(ctx(), lead, of, h.clock.now(), h.clock.now()) })
+	h.do("note expiring", func() error { return h.NoteExpiring(ctx(), lead, of) })
+	h.do("store account with the authority", func() error {
+		return h.PutCertificateAccount(ctx(), lead, &acme.Account{Directory: "d", Key: []byte("k")})
+	})
+	h.do("delete gateway with a certificate", func() error { return second(h.DeleteGateway(ctx(), c, g.ID, nil)) })
 }
 
 // issuers carries out the operations on issuers.

@@ -56,6 +56,7 @@ type ReadTx interface {
 	OwnerReader
 	PlanReader
 	IssuerReader
+	CertificateReader
 	SessionReader
 	UserReader
 	WebhookReader
@@ -83,6 +84,7 @@ type Tx interface {
 	OwnerStore
 	PlanStore
 	IssuerStore
+	CertificateStore
 	SessionStore
 	UserStore
 	WebhookStore

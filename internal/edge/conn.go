@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/edge/proxyproto"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy/h1"
@@ -140,7 +141,11 @@ func (s *Server) negotiate(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
 		if err := t.Handshake(); err != nil { // bounded by the deadline; a context would cost a goroutine
 			return nil, false, &handshakeError{err}
 		}
-		return t, t.ConnectionState().NegotiatedProtocol == "h2", nil
+		protocol := t.ConnectionState().NegotiatedProtocol
+		if protocol == certificate.ValidationProtocol {
+			return nil, false, errValidated
+		}
+		return t, protocol == "h2", nil
 	}
 	if isHTTP2, err = c.startsHTTP2(); err != nil {
 		return nil, false, err
@@ -204,6 +209,9 @@ func (c *conn) startsHTTP2() (whole bool, err error) {
 	return whole, err
 }
 
+// errValidated ends a connection whose handshake was all that its client wanted.
+var errValidated = errors.New("a certificate authority has validated a name")
+
 // handshakeError is the error of a failed TLS handshake, proxyHeaderError the error of a malformed
 // or incomplete PROXY header.
 type (
@@ -219,7 +227,7 @@ func (s *Server) logFailure(c *conn, err error) {
 	var handshake *handshakeError
 	var header *proxyHeaderError
 	switch {
-	case errors.Is(err, errAddressLimit), s.isClosed():
+	case errors.Is(err, errAddressLimit), errors.Is(err, errValidated), s.isClosed():
 	case errors.As(err, &handshake):
 		s.counters.badHandshakes.Add(1)
 		s.cfg.Log.Debug("TLS handshake failed", "client", c.client, "error", handshake.error)

@@ -36,6 +36,9 @@ const (
 	IssuerUnreachable    Type = "issuer.unreachable"
 	UserRoleChanged      Type = "user.role_changed"
 	UserSuspended        Type = "user.suspended"
+	CertificateRenewed   Type = "certificate.renewed"
+	CertificateFailed    Type = "certificate.failed"
+	CertificateExpiring  Type = "certificate.expiring"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these

@@ -55,6 +55,9 @@ type Requests struct {
 	// Issuers are the names of the issuers whose tokens the gateway takes; nil for none.
 	Issuers []string `json:"issuers,omitempty"`
 
+	// ACME is set if Keygate gets a certificate for the hostname.
+	ACME bool `json:"acme,omitempty"`
+
 	// Split is that of routes which have none; nil for none.
 	Split Split `json:"split,omitempty"`
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,7 +18,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/acme/order"
 	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/telemetry"
 )
@@ -53,8 +56,12 @@ type Options struct {
 	// Log receives the server's log as JSON, from level debug on. Nil means the
 	// test's log, from level warn on.
 	Log io.Writer
-	// Resolver resolves the names of upstreams. Nil means the system's.
+	// Resolver resolves the names of upstreams. Nil means the system's or, with --acme-email, one that finds no name.
 	Resolver *net.Resolver
+	// ACMEPorts are the ports at which hostnames have to lead to the server for a certificate. Zero means 80 and 443.
+	ACMEPorts order.Ports
+	// ACMEClient makes the requests to the certificate authority. Nil means one that trusts the system's authorities.
+	ACMEClient *http.Client
 }
 
 // Start starts a server with flags of serve and returns when it is ready. It sets the
@@ -112,6 +119,13 @@ func (s *Server) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	resolver := s.options.Resolver
+	if settings.ACME.On() {
+		s.checkDirectory(settings.ACME.Directory)
+		if resolver == nil {
+			resolver = (&dnstest.Zone{}).Resolver()
+		}
+	}
 	log := telemetry.NewLogger(logWriter{s.t}, "warn", "text")
 	if s.options.Log != nil {
 		log = telemetry.NewLogger(s.options.Log, "debug", "json")
@@ -120,8 +134,22 @@ func (s *Server) start() {
 		value, ok := s.options.Env[name]
 		return value, ok
 	}
-	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{Settings: settings, Log: log, Env: env, Version: "test", Resolver: s.options.Resolver}); err != nil {
+	if s.running, err = server.Start(context.WithoutCancel(s.t.Context()), server.Config{
+		Settings: settings, Log: log, Env: env, Version: "test", Resolver: resolver, ACMEPorts: s.options.ACMEPorts, ACMEClient: s.options.ACMEClient,
+	}); err != nil {
 		s.t.Fatalf("start a server: %v", err)
+	}
+}
+
+// checkDirectory ends a test that would ask a real certificate authority, as that of the default.
+func (s *Server) checkDirectory(directory string) {
+	s.t.Helper()
+	u, err := url.Parse(directory)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if addr, err := netip.ParseAddr(u.Hostname()); err != nil || !addr.IsLoopback() {
+		s.t.Fatalf("--acme-directory %s is not on this machine: name one of package acmetest", directory)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // GatewayURL returns the URL of the data plane for a client on this machine, without a slash at
 // its end.
-func (s *Server) GatewayURL() string { return clientURL(len(s.cfg.Settings.TLS) > 0, s.GatewayAddr()) }
+func (s *Server) GatewayURL() string { return clientURL(s.cfg.Settings.GatewayTLS(), s.GatewayAddr()) }
 
 // AdminURL returns the URL of the management API for a client on this machine, with the base
 // path and without a slash at its end. With a slash it is the URL of the dashboard.

@@ -1,8 +1,6 @@
 package server
 
 import (
-	"crypto/rand"
-
 	"github.com/keygate/keygate/internal/canary/count"
 	"github.com/keygate/keygate/internal/canary/lead"
 	"github.com/keygate/keygate/internal/control"
@@ -21,11 +19,7 @@ func (s *Server) openCanaryCounter() (sink, error) {
 
 // buildLeader builds what judges canaries, while this node leads.
 func (s *Server) buildLeader(ops *control.Service) (err error) {
-	process := s.node.process()
-	if process == "" {
-		process = rand.Text()
-	}
-	if s.leader, err = lead.New(lead.Config{Store: s.db, Control: ops, Process: process, Now: s.clock.WallTime, Log: s.log}); err != nil {
+	if s.leader, err = lead.New(lead.Config{Store: s.db, Control: ops, Process: s.process, Now: s.clock.WallTime, Log: s.log}); err != nil {
 		return err
 	}
 	s.metrics.Gauge("keygate_canaries_judged", "Canaries that this node judges: all that run, on the one node that leads, and 0 on others.",

@@ -22,6 +22,7 @@ type descriptors struct {
 	upstreams int // descriptors for connections to upstreams, dials included
 	admin     int // connections of the management listener
 	ops       int // connections of the listener of probes and metrics
+	acme      int // connections of --acme-http-addr
 	hooks     int // webhook deliveries in flight
 	pipes     int // pipes for long bodies, of two descriptors each
 }
@@ -35,7 +36,7 @@ func (d descriptors) perAddress(maxConnections, maxPerAddress int) int {
 	return min(maxPerAddress, max(d.clients*3/4, 1))
 }
 
-const defaultAdminSlots, defaultOpsSlots = 512, 128
+const defaultAdminSlots, defaultOpsSlots, defaultACMESlots = 512, 128, 256
 
 // shareDescriptors shares out the descriptors that a process may open, for at most
 // maxConnections clients. limited is false if there is no limit. It fails if files is below
@@ -70,6 +71,12 @@ func (s *Server) divideDescriptors(context.Context) (err error) {
 	wanted := s.cfg.Settings.MaxConnections
 	if s.descriptors, err = shareDescriptors(files, limited, wanted); err != nil {
 		return err
+	}
+	if s.cfg.Settings.ACME.HTTPAddr != "" {
+		s.descriptors.acme = min(defaultACMESlots, max(s.descriptors.clients/16, 1))
+		if limited { // they are part of those of the data plane
+			s.descriptors.clients -= s.descriptors.acme
+		}
 	}
 	if got := s.descriptors.clients; got < wanted {
 		s.log.Warn("max-connections is lowered to what the limit of open files allows: raise the limit with LimitNOFILE= in systemd or --ulimit nofile= in Docker, or lower --max-connections",

@@ -73,6 +73,9 @@ func Examine(ctx context.Context, settings *config.Config) []Finding {
 	}
 	f.examineAddresses(ctx, settings, running)
 	f.examineCertificates(settings)
+	if settings.ACME.On() && settings.ServesAdmin() {
+		within(ctx, func(ctx context.Context) { f.examineAuthority(ctx, &settings.ACME) })
+	}
 	f.examineFiles(settings)
 	limit, set := memoryLimit()
 	f.examineMemoryLimit(os.DirFS("/"), limit, set)

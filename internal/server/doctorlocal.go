@@ -226,6 +226,7 @@ func (f *findings) examineAddresses(ctx context.Context, settings *config.Config
 		{"gateway-addr", settings.GatewayAddr, settings.ServesGateway()},
 		{"admin-addr", settings.AdminAddr, settings.ServesAdmin()},
 		{"ops-addr", settings.OpsAddr, true},
+		{"acme-http-addr", settings.ACME.HTTPAddr, settings.ServesGateway() && settings.ACME.HTTPAddr != ""},
 	} {
 		if !one.serves {
 			continue

@@ -11,9 +11,9 @@ import (
 )
 
 // listeners are the listeners of a server. gateway or admin is nil if the server's role does not
-// include it. All are bound before any serves.
+// include it, and acme without --acme-http-addr. All are bound before any serves.
 type listeners struct {
-	gateway, admin, ops net.Listener
+	gateway, admin, ops, acme net.Listener
 }
 
 // SocketNames returns the names of Config.Sockets.
@@ -41,6 +41,7 @@ func listen(ctx context.Context, settings *config.Config, sockets map[string]net
 		{&l.gateway, "gateway", "gateway-addr", settings.GatewayAddr, settings.ServesGateway()},
 		{&l.admin, "admin", "admin-addr", settings.AdminAddr, settings.ServesAdmin()},
 		{&l.ops, "ops", "ops-addr", settings.OpsAddr, true},
+		{&l.acme, "acme", "acme-http-addr", settings.ACME.HTTPAddr, settings.ServesGateway() && settings.ACME.HTTPAddr != ""},
 	} {
 		socket := sockets[one.name]
 		if !one.serves {
@@ -74,7 +75,7 @@ func listen(ctx context.Context, settings *config.Config, sockets map[string]net
 }
 
 func (l *listeners) close() {
-	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {
+	for _, one := range []net.Listener{l.gateway, l.admin, l.ops, l.acme} {
 		if one != nil {
 			_ = one.Close() // an error means that it is already closed
 		}
@@ -84,7 +85,7 @@ func (l *listeners) close() {
 // addresses returns the addresses of the listeners, to which no upstream may lead.
 func (l *listeners) addresses() []netip.AddrPort {
 	var out []netip.AddrPort
-	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {
+	for _, one := range []net.Listener{l.gateway, l.admin, l.ops, l.acme} {
 		if one == nil {
 			continue
 		}

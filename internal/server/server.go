@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	accesswriter "github.com/keygate/keygate/internal/accesslog/writer"
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/acme/order"
 	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
@@ -83,8 +85,12 @@ type Config struct {
 	// Lease says whether this node may decide, on both planes. Nil means the lease that it has as one
 	// of several nodes; a single node always may decide.
 	Lease admit.Lease
-	// Resolver resolves the names of upstreams. Nil means the system's.
+	// Resolver resolves the names of upstreams, and hostnames for which certificates are ordered. Nil means the system's.
 	Resolver *net.Resolver
+	// ACMEPorts are the ports at which hostnames have to lead here for a certificate. Zero means 80 and 443.
+	ACMEPorts order.Ports
+	// ACMEClient makes the requests to the certificate authority. Nil means one that trusts the system's authorities.
+	ACMEClient *http.Client
 }
 
 // Server is a running server.
@@ -101,6 +107,8 @@ type Server struct {
 	trust     *clientip.Trust
 
 	certificates certificates
+	issued       issuedCertificates
+	process      string // names this process among all that ever used the store
 	descriptors  descriptors
 
 	db         store.Engine
@@ -135,7 +143,8 @@ type Server struct {
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
-	leader      *lead.Leader // nil without the management API
+	leader      *lead.Leader   // nil without the management API
+	orderer     *order.Orderer // nil without the management API or --acme-email
 
 	repositories repositories
 	issuerKeys   *provider.Fetcher
@@ -292,6 +301,10 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.openSharing(s.clock); err != nil {
 		return err
 	}
+	certificates, err := s.openIssued(box)
+	if err != nil {
+		return err
+	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if err := s.openFleet(ctx); err != nil {
 		return err
@@ -300,7 +313,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		Retention: s.retention.Now,
 		Source:    db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
-		Shared: s.node.shared(), Recall: s.recall, Fleet: s.fleet, Names: s.names, MayReach: s.mayReach,
+		Shared: s.node.shared(), Recall: s.recall, Fleet: s.fleet, Names: s.names, MayReach: s.mayReach, Certificates: certificates,
 	}); err != nil {
 		return err
 	}
@@ -417,7 +430,11 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	if err := s.buildRepositories(ops, api); err != nil {
 		return err
 	}
+	s.process = cmp.Or(s.node.process(), rand.Text())
 	if err := s.buildLeader(ops); err != nil {
+		return err
+	}
+	if err := s.buildOrderer(ops, box); err != nil {
 		return err
 	}
 	s.admin = newHTTPServer(s.leaving(s.metrics.Count("admin", pages)), s.log)
@@ -454,6 +471,9 @@ func (s *Server) startServices(ctx context.Context) error {
 	if s.cfg.Settings.ServesAdmin() {
 		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.issuerKeys, s.usage, s.repositories, s.leader}
 	}
+	if s.orderer != nil {
+		rest = append(rest, s.orderer)
+	}
 	return s.running.Start(ctx, rest...)
 }
 
@@ -462,6 +482,7 @@ func (s *Server) servePlanes(context.Context) error {
 	if s.gateway != nil {
 		s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
 	}
+	s.serveValidations()
 	if s.admin == nil {
 		return nil
 	}

@@ -53,7 +53,7 @@ func (s *Server) startSharing(ctx context.Context) error {
 
 // trouble returns what is wrong without stopping traffic, or "".
 func (s *Server) trouble() string {
-	return cmp.Or(s.db.Trouble(), s.node.degraded(), s.sharing.Trouble(), s.slots.Degraded(), s.issuerKeys.Trouble())
+	return cmp.Or(s.db.Trouble(), s.node.degraded(), s.sharing.Trouble(), s.slots.Degraded(), s.issuerKeys.Trouble(), s.issued.degraded(s))
 }
 
 // registerSharingMetrics registers the metrics of limits and of shared limits.

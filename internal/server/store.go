@@ -169,6 +169,7 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, EventsFull: around.full, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 		Repositories: around.repositories, Issuers: around.issuers, SignIn: signInPolicy(&settings.SSO), Everywhere: around.everywhere, Quotas: around.quotas, Targets: around.targets,
+		ACME:   settings.ACME.On(),
 		Bounds: control.AccountBounds{ConfigurationBytes: settings.AccountConfigMaxBytes},
 	})
 }

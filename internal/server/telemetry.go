@@ -142,7 +142,7 @@ func (s *Server) registerMetrics() {
 	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(read().Failures) })
 	m.Labelled("keygate_degraded", "1 while something is wrong that does not stop traffic, by reason, otherwise 0.", "reason", false,
 		func() map[string]float64 {
-			now := map[string]float64{state.DiskFull: 0, state.Unavailable: 0, ratelimit.StoreAway: 0, ratelimit.SlotsAlone: 0, noLease: 0}
+			now := map[string]float64{state.DiskFull: 0, state.Unavailable: 0, ratelimit.StoreAway: 0, ratelimit.SlotsAlone: 0, noLease: 0, certificateExpired: 0}
 			if reason := s.readiness.Degraded(); reason != "" {
 				now[reason] = 1
 			}
@@ -220,7 +220,7 @@ func (s *Server) registerCertificateMetrics() {
 		func() map[string]float64 {
 			out := map[string]float64{}
 			for name, c := range sets {
-				if c != nil {
+				if c != nil && !c.NotAfter().IsZero() {
 					out[name] = float64(c.NotAfter().UnixMilli()) / float64(time.Second/time.Millisecond)
 				}
 			}

@@ -25,14 +25,18 @@ func (s *Server) openCertificates(ctx context.Context) error {
 		{&s.certificates.gateway, c.TLS, "tls-cert", "tls-key"},
 		{&s.certificates.admin, c.AdminTLS, "admin-tls-cert", "admin-tls-key"},
 	} {
-		if len(one.files) == 0 {
+		var issued certificate.Issued
+		if one.to == &s.certificates.gateway && c.ACME.On() {
+			issued = &s.issued
+		}
+		if len(one.files) == 0 && issued == nil {
 			continue
 		}
 		files := make([]certificate.Files, len(one.files))
 		for i, f := range one.files {
 			files[i] = certificate.Files(f)
 		}
-		set, err := certificate.Open(certificate.Config{Files: files, CertSetting: one.certSetting, KeySetting: one.keySetting, Log: s.log})
+		set, err := certificate.Open(certificate.Config{Files: files, Issued: issued, CertSetting: one.certSetting, KeySetting: one.keySetting, Log: s.log})
 		if err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ type PositionLog interface {
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of
 // change, or a new meaning of a kind, gets the next number if earlier versions would not put it in force
 // correctly. No node writes a change that another node with a lease cannot read.
-const ChangeFormat = 5
+const ChangeFormat = 6
 
 // Format returns the format that a node must read to put changes of this kind in force.
 func (k ChangeKind) Format() int {
@@ -81,6 +81,8 @@ func (k ChangeKind) Format() int {
 		return 4
 	case UpstreamChange, ReturnChange, ImportChange, AddressChange, IssuerChange, DenialChange:
 		return 5
+	case CertificateChange:
+		return 6
 	}
 	return 1
 }
@@ -151,6 +153,9 @@ const (
 	DenialChange ChangeKind = "denial"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
+	// CertificateChange means that a certificate by ACME, or what validates one, was stored or deleted. Earlier versions would not
+	// serve it, so no such change is made beside them.
+	CertificateChange ChangeKind = "certificate"
 	// NodeChange means that a node has joined the nodes that share the store. Its ID is the node's name.
 	NodeChange ChangeKind = "node"
 )

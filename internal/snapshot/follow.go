@@ -228,6 +228,11 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 			f.recall(c)
 		case c.Kind == ReturnChange:
 			f.returnTarget(c)
+		case c.Kind == CertificateChange:
+			if err := f.readCertificate(ctx, c.ID); err != nil {
+				return err
+			}
+			done[c.ID] = true
 		case c.Kind == NodeChange:
 			if err := f.joined(ctx); err != nil {
 				return err
@@ -243,6 +248,28 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 			}
 		}
 		f.setRead(Position{Number: c.Seq, Mark: c.Mark})
+	}
+	return nil
+}
+
+// readCertificate puts a certificate in force as the store has it.
+func (f *Follower) readCertificate(ctx context.Context, certificateID string) error {
+	if f.cfg.Certificates == nil {
+		return nil
+	}
+	if err := f.cfg.Certificates.Read(ctx, certificateID); err != nil {
+		return fmt.Errorf("read certificate %s: %w", certificateID, err)
+	}
+	return nil
+}
+
+// loadCertificates puts all certificates in force as the store has them.
+func (f *Follower) loadCertificates(ctx context.Context) error {
+	if f.cfg.Certificates == nil {
+		return nil
+	}
+	if err := f.cfg.Certificates.Load(ctx); err != nil {
+		return fmt.Errorf("load certificates: %w", err)
 	}
 	return nil
 }

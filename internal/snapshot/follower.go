@@ -69,8 +69,17 @@ type Config struct {
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}
+	// Certificates serves certificates by ACME. Nil means that nobody does.
+	Certificates Certificates
 	// Log receives the failures of polling. Nil discards them.
 	Log *slog.Logger
+}
+
+// Certificates puts certificates by ACME, and what validates them, in force as the store has them. Calls do not overlap.
+type Certificates interface {
+	// Load does so for all of them, Read for one, which may be gone. A record that is damaged is no error.
+	Load(ctx context.Context) error
+	Read(ctx context.Context, certificateID string) error
 }
 
 // Shared configures the Follower of one of several nodes. All fields are required.

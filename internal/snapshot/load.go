@@ -77,6 +77,9 @@ func (f *Follower) load(ctx context.Context) error {
 	if err := f.loadKeys(ctx, accounts); err != nil {
 		return fmt.Errorf("load keys: %w", err)
 	}
+	if err := f.loadCertificates(ctx); err != nil {
+		return err
+	}
 	f.publish(accounts, changed)
 	f.setRead(last)
 	f.setApplied(f.at.Load())
@@ -111,6 +114,9 @@ func (f *Follower) reload(ctx context.Context) error {
 	}
 	if err := f.loadKeys(ctx, accounts); err != nil {
 		return fmt.Errorf("load keys: %w", err)
+	}
+	if err := f.loadCertificates(ctx); err != nil {
+		return err
 	}
 	if err := f.joined(ctx); err != nil {
 		return err

@@ -130,3 +130,13 @@ func (s *Snapshot) HasImported() bool { return s.keys.imported.Load() != 0 }
 // the SHA-256 of a guess agrees with a stored digest, which does not help to find a key
 // string with that digest.
 func (s *Snapshot) KeyByDigest(d apikey.Digest) *Key { return s.keys.find(&d) }
+
+// KnownHost returns the hostname of the gateway that host, as in GatewayByHost, belongs to. It is "" if host belongs to none, or to one
+// of a suspended account.
+func (s *Snapshot) KnownHost(host string) string {
+	var b [256]byte
+	if g := s.hosts[string(appendHost(b[:0], host))]; g != nil {
+		return g.hostname
+	}
+	return ""
+}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keygate/keygate/internal/acme/serve"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/canary/count"
 	"github.com/keygate/keygate/internal/canary/lead"
@@ -39,6 +40,7 @@ type Engine interface {
 	usage.Store
 	count.Store
 	lead.Store
+	serve.Source
 	requestlog.Store
 	retention.Store
 	fanout.Store

@@ -18,6 +18,7 @@ func EventTypes() []event.Type {
 		event.UpstreamTargetDown, event.UpstreamTargetUp,
 		event.CanaryAdvanced, event.CanaryAborted, event.CanaryPromoted, event.CanaryPaused,
 		event.IssuerUnreachable, event.UserRoleChanged, event.UserSuspended,
+		event.CertificateRenewed, event.CertificateFailed, event.CertificateExpiring,
 	}
 }
 

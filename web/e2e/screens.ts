@@ -148,6 +148,7 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['key', `keys/${id.key}`],
   ['key-rotated', `keys/${id.rotated}`],
   ['owners', 'owners'],
+  ['certificates', 'certificates'],
   ['owner-new', 'owners?create=1'],
   ['owner', `owners/${id.owner}`],
   ['owner-suspended', `owners/${id.suspended}`],

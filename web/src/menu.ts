@@ -12,7 +12,7 @@ interface MenuItem {
 // menu is the main menu, in its order.
 export const menu: MenuItem[] = [
   { to: '/', label: 'Overview', icon: 'overview', key: 'o' },
-  { to: '/gateways', label: 'Gateways', icon: 'gateway', key: 'g' },
+  { to: '/gateways', label: 'Gateways', icon: 'gateway', key: 'g', also: ['/certificates'] },
   { to: '/routes', label: 'Routes', icon: 'route', key: 'r' },
   { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
   { to: '/owners', label: 'Owners', icon: 'owner', key: 'n' },

@@ -114,6 +114,13 @@ const routes = createRoute({
   component: lazyRouteComponent(() => import('./screens/gateways/allroutes')),
 });
 
+const certificates = createRoute({
+  getParentRoute: at,
+  path: '/certificates',
+  validateSearch: pick('q', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/certificates/list')),
+});
+
 const keys = createRoute({
   getParentRoute: at,
   path: '/keys',
@@ -307,6 +314,7 @@ export const router = createRouter({
       gatewayCanary,
     ]),
     routes,
+    certificates,
     keys,
     key,
     owners,

@@ -100,6 +100,23 @@ export class Canaries extends Resource {
   }
 }
 
+export class Certificates extends Resource {
+  /** Get a certificate. */
+  get(certificateID: string, options?: Options): Promise<Result<'getCertificate'>> {
+    return this.client.call('GET', path`/v1/certificates/${certificateID}`, options);
+  }
+
+  /** List certificates. */
+  list(query?: Query<'listCertificates'>, options?: Options): Pages<Result<'listCertificates'>> {
+    return this.client.list('/v1/certificates', query, options);
+  }
+
+  /** Renew a certificate. */
+  renew(certificateID: string, options?: Update<'renewCertificate'>): Promise<Result<'renewCertificate'>> {
+    return this.client.call('POST', path`/v1/certificates/${certificateID}/renew`, options, true);
+  }
+}
+
 export class Documents extends Resource {
   /** Get the configuration. */
   getConfig(gatewayID: string, options?: Options): Promise<string> {
@@ -660,6 +677,7 @@ export class Keygate extends Client {
   readonly accounts = new Accounts(this);
   readonly auditLog = new AuditLog(this);
   readonly canaries = new Canaries(this);
+  readonly certificates = new Certificates(this);
   readonly documents = new Documents(this);
   readonly events = new Events(this);
   readonly gateways = new Gateways(this);

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -189,4 +190,47 @@ func respond(query []byte, a answer) ([]byte, error) {
 	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
 	m.Answers, m.RCode = a(m.Questions[0])
 	return m.Pack()
+}
+
+// Serve serves the zone over TCP at 127.0.0.1 until the test ends, and returns the address.
+func (z *Zone) Serve(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			conns.Go(func() { z.serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		conns.Wait()
+	})
+	return l.Addr().String()
+}
+
+// serve responds to the queries of a connection.
+func (z *Zone) serve(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	names := &nameConn{answer: z.answer}
+	buf := make([]byte, 4096)
+	for c.SetDeadline(time.Now().Add(10*time.Second)) == nil {
+		n, err := c.Read(buf)
+		if err != nil {
+			return
+		}
+		if _, err := names.Write(buf[:n]); err != nil {
+			return
+		}
+		if _, err := names.out.WriteTo(c); err != nil {
+			return
+		}
+	}
 }

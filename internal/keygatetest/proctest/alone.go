@@ -19,12 +19,18 @@ func Alone(t testing.TB) bool {
 	if IsAlone(t) {
 		return true
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$")
-	cmd.Env = append(os.Environ(), environment+"="+t.Name())
-	if out, err := cmd.CombinedOutput(); err != nil { // a pipe, which has no size limit
+	if out, err := aloneCommand(t).CombinedOutput(); err != nil { // a pipe, which has no size limit
 		t.Errorf("the test in a process of its own: %v\n%s", err, out)
 	}
 	return false
+}
+
+// aloneCommand is the process that runs only this test.
+func aloneCommand(t testing.TB) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$")
+	cmd.Env = append(os.Environ(), environment+"="+t.Name())
+	return cmd
 }
 
 // IsAlone reports whether this process runs only this test.

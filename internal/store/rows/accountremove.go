@@ -19,6 +19,8 @@ const (
 	userWeight     = 1
 	denialWeight   = 2
 	quotaWeight    = 8 // with its windows, their shares and grants
+
+	certificateWeight = 2 // with its change
 )
 
 // removal removes some of the records of a deleted account.
@@ -53,6 +55,9 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
 			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("canaries", 1, `DELETE FROM canaries WHERE id IN (SELECT id FROM canaries INDEXED BY canaries_account WHERE account_id = $1 LIMIT $2)`),
+		r.certificates,
+		r.rowsOf("hostnames", 1, `DELETE FROM certificate_names WHERE (account_id, hostname, renewal, at) IN
+			(SELECT account_id, hostname, renewal, at FROM certificate_names WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
 		r.rowsOf("pieces of imports", 1, `DELETE FROM key_import_pieces WHERE (import_id, number) IN
 			(SELECT import_id, number FROM key_import_pieces INDEXED BY key_import_pieces_account WHERE account_id = $1 LIMIT $2)`),

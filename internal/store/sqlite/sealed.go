@@ -40,6 +40,8 @@ func sealedKinds() []sealedKind {
 		{"upstream client keys", "gateways", "upstream_client_key", `SELECT upstream_client_key FROM gateways WHERE upstream_client_key IS NOT NULL`, false},
 		{"repository credentials", "repositories", "credential", `SELECT credential FROM repositories WHERE credential IS NOT NULL`, false},
 		{"repository hook secrets", "repositories", "hook_secret", `SELECT hook_secret FROM repositories WHERE hook_secret IS NOT NULL`, false},
+		{"keys of certificates", "certificates", "key", `SELECT key FROM certificates WHERE key IS NOT NULL`, false},
+		{"keys of accounts with certificate authorities", "certificate_accounts", "key", `SELECT key FROM certificate_accounts`, false},
 		{"commit status tokens", "repositories", "status_token", `SELECT status_token FROM repositories WHERE status_token IS NOT NULL`, false},
 	}
 }

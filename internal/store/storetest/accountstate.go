@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/acme"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/calendar"
@@ -100,6 +101,7 @@ func (h *harness) fill(a *account.Account) *gateway.Gateway {
 	h.insertWebhook(a, event.KeyCreated)
 	h.insertPlan(a, "free")
 	h.insertDenial(newDenial(h.insertIssuer(a, "login")))
+	h.insertCertificateOf(g, "a.example.com", epoch())
 	h.insertOwner(a, "ada", nil)
 	for _, limit := range []string{"x", "y"} {
 		k := quotaKey(a, limit, calendar.Total)
@@ -170,7 +172,7 @@ func testRemoveAccount(h *harness) {
 	}
 	same(h, "to remove", len(pending()), 0)
 	changes, _ := h.changes(from, 10)
-	same(h, "changes", []any{len(changes), changes[0].Kind, changes[0].ID}, []any{1, snapshot.GatewayChange, ours.ID})
+	same(h, "changes", []any{len(changes), changes[0].Kind, changes[1].Kind, changes[1].ID}, []any{2, snapshot.CertificateChange, snapshot.GatewayChange, ours.ID})
 	left := func(of *account.Account, g *gateway.Gateway) []int {
 		page := control.Page{Limit: 10}
 		keys := h.keyPage(of.ID, control.KeyFilter{Now: epoch()}, page)
@@ -192,6 +194,9 @@ func testRemoveAccount(h *harness) {
 		issuers := get(h, func(ctx context.Context, tx control.ReadTx) ([]issuer.Issuer, error) {
 			return tx.Issuers(ctx, of.ID, control.IssuerFilter{}, page)
 		})
+		certificates := get(h, func(ctx context.Context, tx control.ReadTx) ([]acme.Certificate, error) {
+			return tx.Certificates(ctx, of.ID, control.CertificateFilter{}, page)
+		})
 		denials := 0
 		for i := range issuers {
 			denials += len(h.denials(&issuers[i], control.DenialFilter{}, epoch()))
@@ -206,10 +211,10 @@ func testRemoveAccount(h *harness) {
 			return tx.UserCounts(ctx, of.ID)
 		})
 		return []int{int(people.Users + people.Invitations), int(counts.Responses), len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
-			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), denials, len(h.auditLog(of.ID))}
+			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), denials, len(certificates), len(h.auditLog(of.ID))}
 	}
-	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{2, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1})
+	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	same(h, "of the other account", left(b, theirs), []int{2, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1})
 	h.wantSession(ended, false)
 	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })

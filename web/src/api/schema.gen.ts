@@ -120,6 +120,66 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/certificates": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List certificates
+         * @description Returns the certificates by ACME of the account, newest first: one for each gateway with acme.
+         */
+        get: operations["listCertificates"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/certificates/{certificate_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a certificate
+         * @description Returns one certificate by ACME.
+         */
+        get: operations["getCertificate"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/certificates/{certificate_id}/renew": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Renew a certificate
+         * @description Begins the next attempt to get the certificate within some seconds, whether it is the first one, a renewal, or one that waits because others have failed. The present certificate is served until there is a new one. Accounts other than default can do so 5 times a week for a hostname (429).
+         */
+        post: operations["renewCertificate"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/events": {
         parameters: {
             query?: never;
@@ -1910,6 +1970,66 @@ export interface webhooks {
         patch?: never;
         trace?: never;
     };
+    "certificate.expiring": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Certificate expiring
+         * @description A certificate by ACME ends within 14 days, or within a sixth of its life if that is less, and could not be renewed so far.
+         */
+        post: operations["onCertificateExpiring"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "certificate.failed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Certificate failed
+         * @description An attempt to get a certificate by ACME failed: the first one in a row, and then once a day. Keygate tries again.
+         */
+        post: operations["onCertificateFailed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "certificate.renewed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Certificate renewed
+         * @description A hostname has a new certificate by ACME, the first one or a renewal. It is in force on every node.
+         */
+        post: operations["onCertificateRenewed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "gateway.spec_pushed": {
         parameters: {
             query?: never;
@@ -2840,6 +2960,91 @@ export interface components {
              */
             weight: number;
         };
+        Certificate: {
+            /**
+             * @description Identifier of the certificate.
+             * @example cert_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            certificate_id: string;
+            /**
+             * Format: date-time
+             * @description When the gateway asked for it first.
+             */
+            created_at: string;
+            /**
+             * @description Gateway whose hostname it is.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description Hostname that it is for.
+             * @example api.example.com
+             */
+            hostname: string;
+            /**
+             * @description Why the last attempt failed; null if it did not.
+             * @example api.example.com does not reach this installation at port 80: its A and AAAA records must lead here
+             */
+            last_error: string | null;
+            /**
+             * Format: date-time
+             * @description When the next attempt to get one begins: at renew_at or, after attempts that failed, from a minute to a day after the last one.
+             */
+            next_attempt_at: string;
+            /**
+             * Format: date-time
+             * @description When it ends; null if there is none.
+             */
+            not_after: string | null;
+            /**
+             * Format: date-time
+             * @description When it began to be valid; null if there is none.
+             */
+            not_before: string | null;
+            /**
+             * Format: date-time
+             * @description When it will be renewed; null if there is none.
+             */
+            renew_at: string | null;
+            /**
+             * @description pending until the first attempt has ended; valid while it is served, whether or not a renewal has failed; failed if there is none, and the last attempt failed; expired if it could not be renewed in time.
+             * @enum {string}
+             */
+            state: "pending" | "valid" | "failed" | "expired";
+        };
+        CertificateEvent: {
+            /**
+             * @description Identifier of the certificate.
+             * @example cert_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            certificate_id: string;
+            /**
+             * @description Why the last attempt to get one failed; null if it did not.
+             * @example api.example.com does not reach this installation at port 80
+             */
+            error: string | null;
+            /**
+             * @description Gateway whose hostname it is.
+             * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            gateway_id: string;
+            /**
+             * @description Hostname that it is for.
+             * @example api.example.com
+             */
+            hostname: string;
+            /**
+             * Format: date-time
+             * @description When the present certificate ends; null if there is none.
+             */
+            not_after: string | null;
+        };
+        CertificateList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["Certificate"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
+        };
         CommitStatus: {
             /**
              * @description Software of the Git server.
@@ -3118,6 +3323,11 @@ export interface components {
              * @example orders
              */
             name?: string;
+            /**
+             * @description Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email.
+             * @example false
+             */
+            acme?: boolean | null;
             /**
              * @description Allow a name that another gateway of the account has. Otherwise it is a 409.
              * @example true
@@ -3614,7 +3824,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended")[];
+            events: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
             /**
              * @description Secret that signs deliveries, 16 to 128 bytes long. If auto or absent, one is generated.
              * @example auto
@@ -3950,7 +4160,7 @@ export interface components {
              * @description Type of the event.
              * @enum {string}
              */
-            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended";
+            type: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
             /**
              * Format: date-time
              * @description When the event occurred.
@@ -3978,6 +4188,11 @@ export interface components {
              * @example orders
              */
             name: string;
+            /**
+             * @description Whether Keygate gets a certificate for the hostname from a certificate authority.
+             * @example false
+             */
+            acme: boolean;
             /**
              * @description Whether %2F and %5C in a path are part of their segment.
              * @example false
@@ -8088,6 +8303,11 @@ export interface components {
              */
             name?: string;
             /**
+             * @description Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email. Null, the default, means false: the certificate is deleted.
+             * @example false
+             */
+            acme?: boolean | null;
+            /**
              * @description Allow a new name that another gateway of the account has. Otherwise it is a 409.
              * @example true
              */
@@ -8502,7 +8722,7 @@ export interface components {
              *       "key.revoked"
              *     ]
              */
-            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended")[];
+            events?: ("key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring")[];
             /**
              * @description active enables a disabled endpoint; disabled stops deliveries to it.
              * @enum {string}
@@ -10068,6 +10288,145 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    listCertificates: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+                /**
+                 * @description Only the certificate for exactly this hostname.
+                 * @example api.example.com
+                 */
+                hostname?: string;
+                /**
+                 * @description Only certificates whose hostname contains this text.
+                 * @example example
+                 */
+                q?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CertificateList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getCertificate: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the certificate.
+                 * @example cert_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                certificate_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Certificate"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    renewCertificate: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: {
+                /**
+                 * @description 1 to 255 printable ASCII characters. For 24 hours, the same request with the same value gets the first response again, without secrets.
+                 * @example 3f1c8e0a-create-orders
+                 */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                /**
+                 * @description Identifier of the certificate.
+                 * @example cert_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                certificate_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Certificate"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listEvents: {
         parameters: {
             query?: {
@@ -10076,7 +10435,7 @@ export interface operations {
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
                 cursor?: string;
                 /** @description Only events of this type. */
-                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended";
+                type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring";
                 /**
                  * @description Only events at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -15810,7 +16169,7 @@ export interface operations {
                 /** @description Only deliveries with this state. */
                 state?: "pending" | "retry_scheduled" | "delivered" | "failed";
                 /** @description Only deliveries of events of this type. */
-                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "webhook.test";
+                event_type?: "key.created" | "key.rotated" | "key.revoked" | "key.expired" | "rate_limit.exceeded" | "gateway.upstream_error" | "gateway.spec_pushed" | "gateway.sync_failed" | "owner.suspended" | "owner.resumed" | "quota.threshold" | "usage.finalized" | "upstream.target_down" | "upstream.target_up" | "canary.advanced" | "canary.aborted" | "canary.promoted" | "canary.paused" | "issuer.unreachable" | "user.role_changed" | "user.suspended" | "certificate.renewed" | "certificate.failed" | "certificate.expiring" | "webhook.test";
                 /**
                  * @description Only deliveries created at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -16662,6 +17021,219 @@ export interface operations {
                     /** @enum {string} */
                     type?: "canary.promoted";
                     data?: components["schemas"]["CanaryEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCertificateExpiring: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "certificate.expiring";
+                    data?: components["schemas"]["CertificateEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCertificateFailed: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "certificate.failed";
+                    data?: components["schemas"]["CertificateEvent"];
+                };
+            };
+        };
+        responses: {
+            /** @description The receiver wants no more events. Keygate disables the endpoint. */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The event was accepted. Any other status, or no complete response within 30 seconds, is a failed attempt. */
+            "2XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+        };
+    };
+    onCertificateRenewed: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description sha256= followed by the HMAC-SHA256 of the body in lower-case hexadecimal. The key is the whole signing secret.
+                 * @example sha256=23748c666abc36e7c6e4a7fd59aff2dc91110a3f625a1bda5f2163e0d0655afd
+                 */
+                "X-Service-Signature": components["parameters"]["X-Service-Signature"];
+                /**
+                 * @description Type of the event.
+                 * @example key.created
+                 */
+                "X-Service-Event": components["parameters"]["X-Service-Event"];
+                /**
+                 * @description Identifier of the delivery.
+                 * @example dlv_01jz8y5c3te9b8r2m6q4v7x0hh
+                 */
+                "X-Service-Delivery": components["parameters"]["X-Service-Delivery"];
+                /**
+                 * @description Number of the attempt, starting at 1.
+                 * @example 1
+                 */
+                "X-Service-Attempt": components["parameters"]["X-Service-Attempt"];
+                /**
+                 * @description Identifier of the event, as specified by Standard Webhooks.
+                 * @example evt_01jz8y5c3te9b8r2m6q4v7x0jj
+                 */
+                "webhook-id": components["parameters"]["webhook-id"];
+                /**
+                 * @description Time of the attempt, as a Unix time in seconds, as specified by Standard Webhooks.
+                 * @example 1893456000
+                 */
+                "webhook-timestamp": components["parameters"]["webhook-timestamp"];
+                /**
+                 * @description One or more signatures, separated by spaces, as specified by Standard Webhooks.
+                 * @example v1,ZFTtqTMlRRda5DrUfeU+38hZESobOIEF+oBEo6hfW7Y=
+                 */
+                "webhook-signature": components["parameters"]["webhook-signature"];
+                /** @description Like X-Service-Signature, but with the old secret. Present during the overlap of a secret rotation. */
+                "X-Service-Signature-Previous"?: components["parameters"]["X-Service-Signature-Previous"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Event"] & {
+                    /** @enum {string} */
+                    type?: "certificate.renewed";
+                    data?: components["schemas"]["CertificateEvent"];
                 };
             };
         };

@@ -97,6 +97,13 @@ export const groups: Group[] = [
         "maximum": 4
       },
       {
+        "name": "acme",
+        "kind": "bool",
+        "flag": "acme",
+        "label": "Certificate by ACME",
+        "hint": "Keygate gets a certificate for the hostname, and renews it."
+      },
+      {
         "name": "allow_encoded_slashes",
         "kind": "bool",
         "flag": "allow-encoded-slashes",

@@ -40,6 +40,7 @@ const actions: Item[] = [
     search: { create: '1' },
     needs: ['write', 'webhooks'],
   },
+  { id: 'certificates', icon: 'check', label: 'Certificates', to: '/certificates', needs: ['read', 'certificates'] },
   { id: 'failed', icon: 'webhook', label: 'Failed deliveries', to: '/deliveries', search: { state: 'failed' } },
 ];
 

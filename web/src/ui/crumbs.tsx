@@ -32,6 +32,7 @@ const words: Record<string, string> = {
   target: 'Target',
   'new-upstream': 'New upstream',
   canaries: 'Canaries',
+  certificates: 'Certificates',
 };
 
 // Crumbs shows where the page is, and sets the document's title.

@@ -123,17 +123,20 @@ export function SelectField({ label, hint, error, optional, onChange, options, .
 export function CheckField({
   label,
   hint,
+  error,
   checked,
   onChange,
   disabled,
 }: {
   label: ReactNode;
   hint?: ReactNode;
+  error?: string | null;
   checked: boolean;
   onChange: (on: boolean) => void;
   disabled?: boolean;
 }) {
   const id = useId();
+  const described = [hint ? `${id}h` : '', error ? `${id}e` : ''].filter(Boolean).join(' ') || undefined;
   return (
     <div className="flex gap-2">
       <input
@@ -142,7 +145,8 @@ export function CheckField({
         checked={checked}
         disabled={disabled}
         onChange={(e) => onChange(e.target.checked)}
-        aria-describedby={hint ? `${id}h` : undefined}
+        aria-describedby={described}
+        aria-invalid={error ? true : undefined}
         className="mt-0.5 size-4 accent-(--accent)"
       />
       <div>
@@ -152,6 +156,11 @@ export function CheckField({
         {hint && (
           <p id={`${id}h`} className="text-sm text-muted">
             {hint}
+          </p>
+        )}
+        {error && (
+          <p id={`${id}e`} role="alert" className="text-sm break-words whitespace-pre-line text-bad">
+            {sentence(label, error)}
           </p>
         )}
       </div>

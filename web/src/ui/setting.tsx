@@ -26,6 +26,7 @@ export function SettingField({
       <CheckField
         label={field.label}
         hint={locked ?? field.hint}
+        error={error}
         checked={value === 'true'}
         disabled={locked !== undefined}
         onChange={(on) => onChange(String(on))}

@@ -78,7 +78,16 @@ export default function Gateways() {
     </Link>
   );
   return (
-    <Page title="Gateways" actions={create}>
+    <Page
+      title="Gateways"
+      actions={
+        <>
+          <Link to="/certificates" className={buttonClass()}>
+            Certificates
+          </Link>
+          {create}
+        </>
+      }>
       <Panel flush title={<FilterBar placeholder="Search gateways" />}>
         <PagedTable
           label="Gateways"

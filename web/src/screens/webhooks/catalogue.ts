@@ -92,6 +92,14 @@ const target: Schemas['TargetEvent'] = {
   count: 1,
 };
 
+const certificate: Schemas['CertificateEvent'] = {
+  certificate_id: 'cert_01jz8y5c3te9b8r2m6q4v7x0aa',
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  hostname: 'api.example.com',
+  not_after: '2026-12-01T12:00:00Z',
+  error: null,
+};
+
 const canary: Schemas['CanaryEvent'] = {
   canary_id: 'can_01jz8y5c3te9b8r2m6q4v7x0aa',
   gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
@@ -183,6 +191,21 @@ export const catalogue: Record<Type, Entry> = {
     title: 'Issuer unreachable',
     text: 'The keys of an issuer could not be fetched. Those that were fetched before stay.',
     data: { ...unreachable },
+  },
+  'certificate.renewed': {
+    title: 'Certificate renewed',
+    text: 'A hostname has a new certificate by ACME, the first one or a renewal.',
+    data: { ...certificate },
+  },
+  'certificate.failed': {
+    title: 'Certificate failed',
+    text: 'An attempt to get a certificate failed: the first one in a row, and then once a day. Keygate tries again.',
+    data: { ...certificate, error: 'api.example.com does not reach this installation at port 443: its A and AAAA records must lead here' },
+  },
+  'certificate.expiring': {
+    title: 'Certificate expiring',
+    text: 'A certificate ends within 14 days and could not be renewed so far.',
+    data: { ...certificate, error: 'the certificate authority says: too many failed validations' },
   },
   'user.role_changed': {
     title: 'Role of a user changed',
