@@ -50,7 +50,7 @@ func newCertificateNodes(t *testing.T, hosts map[string]string) *certificateNode
 	}
 	for i, name := range []string{"one", "two", "three"} {
 		addr := fmt.Sprintf("127.0.0.%d:443", i+1)
-		n := newNode(t, name, operator, "--database-url", c.url, "--secret-key-file", secret, "--lease-ttl", "5s", "--gateway-addr", addr,
+		n := newNode(t, name, operator, "--database-url", c.url, "--secret-key-file", secret, "--lease-ttl", "15s", "--gateway-addr", addr,
 			"--acme-email", "ops@example.com", "--acme-directory", c.ca.Directory)
 		c.nodes, c.addrs, c.api = append(c.nodes, n), append(c.addrs, addr), append(c.api, n.client(operator, awaittest.Timeout))
 	}

@@ -1,11 +1,14 @@
 package server_test
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/tls"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/acme/order"
@@ -30,6 +33,8 @@ func TestCertificateOverNodes(t *testing.T) {
 		addr, port := addressOf(t)
 		addrs, ports.TLS = append(addrs, addr), port // hostnames lead to the last node
 	}
+	db := must(pgx.Connect(t.Context(), c.url))
+	t.Cleanup(func() { _ = db.Close(context.WithoutCancel(t.Context())) })
 	ca := acmetest.Start(t, acmetest.Options{TLSPort: ports.TLS, HTTPPort: 1})
 	ca.Zone.SetHost("shop.example.com", "127.0.0.1")
 	for n, addr := range addrs {
@@ -39,9 +44,13 @@ func TestCertificateOverNodes(t *testing.T) {
 		}
 		c.nodes = append(c.nodes, keygatetest.StartWith(t, keygatetest.Options{
 			Log: &lockedBuffer{}, Resolver: ca.Zone.Resolver(), ACMEPorts: ports, ACMEClient: ca.Client, Settings: map[string]string{config.AdminKeyVariable: c.operator},
-			Args: []string{"--node-name", fmt.Sprintf("node-%d", n), "--lease-ttl", "5s", "--database-url", url, "--secret-key-file", secretKey(t, 1), "--gateway-addr", addr,
+			Args: []string{"--node-name", fmt.Sprintf("node-%d", n), "--lease-ttl", "15s", "--database-url", url, "--secret-key-file", secretKey(t, 1), "--gateway-addr", addr,
 				"--acme-email", "ops@example.com", "--acme-directory", ca.Directory},
 		}))
+		awaittest.True(t, "the first node leads", func() bool {
+			var leaders int
+			return db.QueryRow(t.Context(), `SELECT count(*) FROM canary_lead`).Scan(&leaders) == nil && leaders == 1
+		})
 	}
 	t.Cleanup(c.cable.Mend) // before the nodes stop
 	last := c.nodes[2].Admin
