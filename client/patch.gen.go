@@ -26,8 +26,8 @@ type GatewayPatch struct {
 	MaxBodyBytes              Change[int64]             `json:"max_body_bytes,omitzero"`              // at least 1; default: unlimited
 	KeyHeaders                Change[[]string]          `json:"key_headers,omitzero"`                 // 1 to 4; default: Authorization
 	Issuers                   Change[[]string]          `json:"issuers,omitzero"`                     // replaced as a whole, at most 16; default: none
-	Acme                      Change[bool]              `json:"acme,omitzero"`                        // default: false; needs a Hostname
 	DefaultAuth               Change[string]            `json:"default_auth,omitzero"`                // key, token, any or none; default: key
+	Acme                      Change[bool]              `json:"acme,omitzero"`                        // default: false; needs a Hostname
 	AllowEncodedSlashes       Change[bool]              `json:"allow_encoded_slashes,omitzero"`       // default: false
 	CutStreams                Change[bool]              `json:"cut_streams,omitzero"`                 // default: true
 	DrainTimeout              Change[string]            `json:"drain_timeout,omitzero"`               // Go duration, 1s to 24h; default: 30s

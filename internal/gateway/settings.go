@@ -524,23 +524,6 @@ func Settings() []Setting {
 			check: CheckIssuers,
 		},
 	}, {
-		// Package control checks that the installation gets certificates.
-		Name: "acme", Kind: KindBool, Example: "false",
-		Doc: Doc{
-			File:   "Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname of the gateway's own, and a server with --acme-email. Default: false.",
-			Create: "Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email.",
-			Update: "Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email. Null, the default, means false: the certificate is deleted.",
-			Record: "Whether Keygate gets a certificate for the hostname from a certificate authority.",
-			Patch:  "default: false; needs a Hostname",
-		},
-		Flag: Flag{Name: "acme", Usage: "get a certificate for the hostname from a certificate authority, and renew it", Column: "ACME"},
-		Form: Form{Group: "Addressing", Label: "Certificate by ACME", Hint: "Keygate gets a certificate for the hostname, and renews it."},
-		values: access[bool]{
-			file:   boolValue(),
-			member: func(p *Patch) *Member[bool] { return &p.ACME },
-			field:  func(g *Gateway) *bool { return &g.Requests.ACME },
-		},
-	}, {
 		Name: "default_auth", Kind: KindText, Choices: authNames(), Example: string(AuthToken),
 		Doc: Doc{
 			File:   "What routes require that do not say it: key, token, any, or none for public routes. Default: key.",
@@ -563,6 +546,23 @@ func Settings() []Setting {
 			},
 			normal: string(DefaultAuth),
 			check:  CheckDefaultAuth,
+		},
+	}, {
+		// Package control checks that the installation gets certificates.
+		Name: "acme", Kind: KindBool, Example: "false",
+		Doc: Doc{
+			File:   "Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname of the gateway's own, and a server with --acme-email. Default: false.",
+			Create: "Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email.",
+			Update: "Whether Keygate gets a certificate for the hostname from a certificate authority, and renews it. It needs a hostname that is given, and a server with --acme-email. Null, the default, means false: the certificate is deleted.",
+			Record: "Whether Keygate gets a certificate for the hostname from a certificate authority.",
+			Patch:  "default: false; needs a Hostname",
+		},
+		Flag: Flag{Name: "acme", Usage: "get a certificate for the hostname from a certificate authority, and renew it", Column: "ACME"},
+		Form: Form{Group: "Addressing", Label: "Certificate by ACME", Hint: "Keygate gets a certificate for the hostname, and renews it."},
+		values: access[bool]{
+			file:   boolValue(),
+			member: func(p *Patch) *Member[bool] { return &p.ACME },
+			field:  func(g *Gateway) *bool { return &g.Requests.ACME },
 		},
 	}, {
 		Name: "allow_encoded_slashes", Kind: KindBool, Example: "false",
