@@ -33,7 +33,7 @@ func scrape(t *testing.T, s *keygatetest.Server) string {
 }
 
 // startWithAllMetrics starts a server and sends it requests, so that it has every metric:
-// with TLS, traces, a forwarded request whose cost is unknown, a failing upstream with a target
+// with TLS, certificates by ACME, traces, a forwarded request whose cost is unknown, a failing upstream with a target
 // that is down, an exceeded limit and a missing route.
 func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	t.Helper()
@@ -42,7 +42,9 @@ func startWithAllMetrics(t *testing.T) *keygatetest.Server {
 	pair := certificatetest.New(t, "localhost")
 	cert, key := pair.Write(t, t.TempDir())
 	s := keygatetest.StartWith(t, keygatetest.Options{
-		Args: []string{"--tls-cert", cert, "--tls-key", key, "--access-log", filepath.Join(t.TempDir(), "access.log")}, Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.URL},
+		Args: []string{"--tls-cert", cert, "--tls-key", key, "--access-log", filepath.Join(t.TempDir(), "access.log"),
+			"--acme-email", "ops@example.com", "--acme-directory", "https://127.0.0.1:1/dir"},
+		Env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": traces.URL},
 	})
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/fails" {
