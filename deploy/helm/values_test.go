@@ -131,6 +131,7 @@ func TestWrongValuesAreRefused(t *testing.T) {
 		{"config: {gateway_addr: ':80'}", "config.gateway_addr: the chart sets it: gateway.service.port"},
 		{"config: {drain_delay: 5s}", "config.drain_delay: set drain.delaySeconds"},
 		{"config: {tls_cert: /x}", "config.tls_cert: set gateway.tls.existingSecrets"},
+		{"config: {acme_http_addr: ':80'}", "config.acme_http_addr: the services have no port for it"},
 		{"config: {gateway-domain: gw.example.com}", "at '/config': additional properties 'gateway-domain' not allowed"},
 		{"config: {log_level: verbose}", "at '/config/log_level': value must be one of"},
 		{"config: {max_connections: lots}", "at '/config/max_connections'"},
@@ -232,6 +233,24 @@ func TestNotes(t *testing.T) {
 			if service, ok := strings.CutPrefix(word, "service/"); ok && all["Service/"+service] == nil {
 				t.Errorf("%s: the notes name the service %s", name, service)
 			}
+		}
+	}
+}
+
+// Guarantee: the service for callers says that the nodes speak TLS, with certificates of Secrets and with those that Keygate gets itself.
+func TestServiceSaysThatItSpeaksTLS(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]string{
+		"{}": "http", "gateway: {tls: {existingSecrets: [shop]}}": "https", "config: {acme_email: ops@example.com}": "https",
+	} {
+		protocols := map[any]bool{}
+		for _, o := range objects(t, release{values: parse(t, values)}) {
+			if o["kind"] == "Service" && at(o, "spec", "ports", 0, "name") == "gateway" {
+				protocols[at(o, "spec", "ports", 0, "appProtocol")] = true
+			}
+		}
+		if len(protocols) != 1 || !protocols[want] {
+			t.Errorf("%s: the service speaks %v, want %s", values, protocols, want)
 		}
 	}
 }

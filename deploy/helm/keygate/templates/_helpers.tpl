@@ -99,7 +99,8 @@ their own. */}}
   "tls_cert" "set gateway.tls.existingSecrets"
   "tls_key" "set gateway.tls.existingSecrets"
   "admin_tls_cert" "set admin.tls.existingSecret"
-  "admin_tls_key" "set admin.tls.existingSecret" }}
+  "admin_tls_key" "set admin.tls.existingSecret"
+  "acme_http_addr" "the services have no port for it: have hostnames validated at port 443, at gateway.service.port" }}
 {{- range $key, $reason := $instead }}
 {{- if hasKey $v.config $key }}
 {{- fail (printf "config.%s: %s, and remove it from config" $key $reason) }}
