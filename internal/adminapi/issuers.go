@@ -267,7 +267,7 @@ func (a *API) issuerOperations() []operation {
 	}, {
 		id: "refreshIssuer", method: http.MethodPost, path: "/v1/issuers/{issuer_id}/refresh", tag: "Issuers",
 		summary: "Fetch the keys of an issuer",
-		description: "Fetches the keys of an issuer now, and returns the issuer when that has ended, after 10 seconds at most. If the fetch failed, last_error says why, and the keys stay as they were. " +
+		description: "Fetches the keys of an issuer now, which takes 10 seconds at most, and returns the issuer when they are in force on every node. If the fetch failed, last_error says why, and the keys stay as they were. " +
 			"Keys that are given by hand are a 409.",
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
 		run: a.refreshIssuer,

@@ -370,6 +370,8 @@ func TestWhoMaySignIn(t *testing.T) {
 		{"a value in another case", map[string]any{"groups": "Platform"}, "--sso-role-map"},
 		{"another domain", map[string]any{"groups": "dev", "email": "ada@example.com@evil.example"}, "--sso-allowed-domains"},
 		{"a domain below", map[string]any{"groups": "dev", "email": "ada@x.example.com"}, "--sso-allowed-domains"},
+		{"an email that is in the domain once it is cut", map[string]any{"groups": "dev", "email": strings.Repeat("a", 242) + "@example.com.evil.example"}, "--sso-allowed-domains"},
+		{"an email that is in the domain without what is not shown", map[string]any{"groups": "dev", "email": "ada@evil.example\n@example.com"}, "--sso-allowed-domains"},
 		{"an unverified email", map[string]any{"groups": "dev", "email_verified": false}, "--sso-allowed-domains"},
 		{"an email that is verified in words", map[string]any{"groups": "dev", "email_verified": "true"}, "--sso-allowed-domains"},
 	} {

@@ -29,7 +29,8 @@ func (s *Service) fetchDueKeys() {
 	}
 }
 
-// RefreshIssuer fetches the keys of an issuer and returns the issuer, whose LastError says why the fetch failed if it did.
+// RefreshIssuer fetches the keys of an issuer and returns the issuer, whose LastError says why the fetch failed if it did. When it
+// returns, they are in force on every node.
 // If its keys are given by hand, the error is fault.Conflict.
 func (s *Service) RefreshIssuer(ctx context.Context, actor *Actor, issuerID string) (*issuer.Issuer, error) {
 	i, err := s.Issuer(ctx, actor, issuerID)
@@ -43,6 +44,9 @@ func (s *Service) RefreshIssuer(ctx context.Context, actor *Actor, issuerID stri
 		return nil, fault.New(fault.Unavailable, "keys are not fetched at present: try again in a moment")
 	}
 	if err := s.cfg.Issuers.Refresh(ctx, actor.Account.ID, issuerID); err != nil {
+		return nil, err
+	}
+	if err := s.Confirm(ctx, actor.Account.ID); err != nil { // a key may have been taken back because it is in the wrong hands
 		return nil, err
 	}
 	return s.Issuer(ctx, actor, issuerID)

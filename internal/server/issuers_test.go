@@ -213,3 +213,39 @@ func TestProviderReplacesItsKey(t *testing.T) {
 		t.Errorf("the tokens caused %q fetches, want 1 to %d", text, most)
 	}
 }
+
+// Guarantee: when a refresh of an issuer returns, every node has the keys that it has fetched: none takes a token of a key that the
+// provider has withdrawn, though it has taken that token before.
+func TestRefreshIsInForceOnEveryNode(t *testing.T) {
+	c := startCluster(t, 2)
+	one, other := c.nodes[0], c.nodes[1]
+	p := newIdentityProvider(t)
+	signers := make([]*tokentest.Signer, 6)
+	for n := range signers {
+		signers[n] = tokentest.New([32]byte{byte(n)})
+	}
+	p.jwks = signers[0].JWKS()
+	created := again(c, func() (*client.Issuer, error) {
+		return one.Admin.CreateIssuer(t.Context(), client.CreateIssuerRequest{Name: "login", Issuer: p.URL, CA: p.ca, Audiences: []string{"api"}})
+	})
+	refresh := func() {
+		again(c, func() (*client.Issuer, error) { return one.Admin.RefreshIssuer(t.Context(), created.IssuerID) })
+	}
+	refresh()
+	calm(t, func() keygatetest.Response {
+		return one.Call("POST", "/v1/gateways", c.operator, `{"name":"g","hostname":"g.test","upstream_url":"`+namedUpstream(t, "u")+`","issuers":["login"],"config":"routes: [{path: /a, methods: [GET], auth: token}]"}`)
+	}, http.StatusCreated)
+	for n, signer := range signers[:len(signers)-1] {
+		token := signer.Token(p.URL, time.Now(), nil)
+		if got := other.Through("g.test", "GET", "/a", token, ""); got.Status != http.StatusOK {
+			t.Fatalf("key %d: got %d %s", n, got.Status, got.Body)
+		}
+		p.mu.Lock()
+		p.jwks = signers[n+1].JWKS()
+		p.mu.Unlock()
+		refresh()
+		if got := other.Through("g.test", "GET", "/a", token, ""); got.Status != http.StatusUnauthorized {
+			t.Errorf("key %d, which was withdrawn: got %d %s", n, got.Status, got.Body)
+		}
+	}
+}

@@ -81,13 +81,19 @@ type Provider struct {
 	cfg    Config
 	source issuer.Source
 
-	mu        sync.Mutex // held while something is fetched, so that there is one fetch at a time
+	mu      sync.Mutex    // never held while something is fetched
+	flight  chan struct{} // closed at the end of the fetch that is on its way; nil for none
+	said    said
+	fetched time.Time // when said was fetched
+	renewed time.Time // when keys were fetched because of a token
+	failed  time.Time // when a fetch failed
+	failure error
+}
+
+// said is what the provider says of itself.
+type said struct {
 	endpoints *provider.Endpoints
 	keys      *jwk.Set
-	fetched   time.Time // when endpoints and keys were fetched
-	renewed   time.Time // when keys were fetched because of a token
-	failed    time.Time // when a fetch failed
-	failure   error
 }
 
 // New returns a Provider. It fetches nothing until somebody signs in.
@@ -382,10 +388,10 @@ func (p *Provider) authTime(f *flow, claims *token.Claims) time.Time {
 func (p *Provider) SignOutURL() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.endpoints == nil || p.endpoints.EndSession == "" {
+	if p.said.endpoints == nil || p.said.endpoints.EndSession == "" {
 		return ""
 	}
-	u, err := url.Parse(p.endpoints.EndSession)
+	u, err := url.Parse(p.said.endpoints.EndSession)
 	if err != nil {
 		return ""
 	}
@@ -402,49 +408,83 @@ func (p *Provider) Check(ctx context.Context) error {
 }
 
 func (p *Provider) endpointsNow(ctx context.Context) (*provider.Endpoints, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err := p.fetch(ctx, false)
-	return p.endpoints, err
+	now, err := p.saidNow(ctx, false)
+	return now.endpoints, err
 }
 
 // keysNow returns the keys of the provider. again asks for newer ones.
 func (p *Provider) keysNow(ctx context.Context, again bool) (*jwk.Set, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err := p.fetch(ctx, again)
-	return p.keys, err
+	now, err := p.saidNow(ctx, again)
+	return now.keys, err
 }
 
-// fetch makes sure that endpoints and keys are fresh. p.mu is held.
-func (p *Provider) fetch(ctx context.Context, again bool) error {
-	now := p.cfg.Now()
+// saidNow returns what the provider says, fetched lately. It waits until ctx ends for the one fetch that is on its way. That does
+// not end with the call that began it: a failure is to count for the next calls.
+func (p *Provider) saidNow(ctx context.Context, again bool) (said, error) {
+	for {
+		p.mu.Lock()
+		if now, known, err := p.known(again); known {
+			p.mu.Unlock()
+			return now, err
+		}
+		if p.flight == nil {
+			p.flight = make(chan struct{})
+			go p.fetch(context.WithoutCancel(ctx), again) // ends within twice issuer.FetchTime
+		}
+		flight := p.flight
+		p.mu.Unlock()
+		select {
+		case <-flight:
+		case <-ctx.Done():
+			return said{}, ctx.Err()
+		}
+	}
+}
+
+// known returns what was fetched, or the failure of the last fetch, and whether that still counts. p.mu is held.
+func (p *Provider) known(again bool) (now said, known bool, err error) {
+	at := p.cfg.Now()
 	within := func(since time.Time, d time.Duration) bool {
-		return !since.IsZero() && now.Sub(since).Abs() < d
+		return !since.IsZero() && at.Sub(since).Abs() < d
 	}
 	switch {
 	case within(p.fetched, fetchedFor) && (!again || within(p.renewed, renewedAfter)):
-		return nil
+		return p.said, true, nil
 	case within(p.failed, failedFor):
-		return p.failure
+		return said{}, true, p.failure
 	}
-	endpoints, err := p.cfg.Source.Endpoints(ctx, p.source, false)
-	var keys *provider.Keys
-	if err == nil {
-		keys, err = p.cfg.Source.Keys(ctx, p.source, false)
-	}
+	return said{}, false, nil
+}
+
+// fetch fetches what the provider says, and ends the flight.
+func (p *Provider) fetch(ctx context.Context, again bool) {
+	began := p.cfg.Now()
+	now, err := p.ask(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err != nil {
-		err = p.unavailable(err)
-		if ctx.Err() == nil {
-			p.failed, p.failure = now, err
+		p.failed, p.failure = p.cfg.Now(), err
+	} else {
+		p.said, p.fetched = now, began
+		if again {
+			p.renewed = began
 		}
-		return err
 	}
-	p.endpoints, p.keys, p.fetched = endpoints, keys.Set, now
-	if again {
-		p.renewed = now
+	close(p.flight)
+	p.flight = nil
+}
+
+// ask makes the requests of a fetch.
+func (p *Provider) ask(ctx context.Context) (now said, err error) {
+	if now.endpoints, err = p.cfg.Source.Endpoints(ctx, p.source, false); err != nil {
+		return said{}, p.unavailable(err)
 	}
-	return nil
+	keys, err := p.cfg.Source.Keys(ctx, p.source, false)
+	if err != nil {
+		return said{}, p.unavailable(err)
+	}
+	now.keys = keys.Set
+	return now, nil
 }
 
 // unavailable returns the 503 for a provider that does not respond as it should. Its reason is for the log, and for the

@@ -115,10 +115,11 @@ type Identity struct {
 }
 
 // Check returns an error if no record can be made of the identity. It shortens a name that is too long, and removes
-// from the name and the email what is not shown.
+// from it what is not shown. An email that is too long, or has what is not shown, is left out: what would remain of it is
+// another email, which nobody has verified.
 func (i *Identity) Check() error {
 	i.Name = shown(i.Name, maxName)
-	if i.Email = shown(i.Email, maxEmail); len(i.Email) > maxEmail {
+	if len(i.Email) > maxEmail || i.Email != shown(i.Email, maxEmail) {
 		i.Email, i.EmailVerified = "", false
 	}
 	switch {

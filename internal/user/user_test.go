@@ -73,6 +73,27 @@ func TestIdentityIsChecked(t *testing.T) {
 	}
 }
 
+// Guarantee: an email is believed as a whole or not at all: nothing is cut off from it or taken out of it, by which it would
+// become an email of another domain or person.
+func TestEmailsAreNotChanged(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("a", 242) + "@example.com"
+	for _, email := range []string{
+		long + ".evil.example", "ada@exam\u200bple.com", "ad\u00ada@example.com", "ada@example.com\x00", "ada@evil.example\n@example.com", " ada@example.com", "ada@example.com\xff",
+	} {
+		i := user.Identity{Issuer: "https://login.example.com", Subject: "s", Email: email, EmailVerified: true}
+		if err := i.Check(); err != nil || i.Email != "" || i.EmailVerified {
+			t.Errorf("%q: got %v and the email %q, verified %t; want none", email, err, i.Email, i.EmailVerified)
+		}
+	}
+	for _, email := range []string{long, "Ada@Example.com", "äda@example.com"} {
+		i := user.Identity{Issuer: "https://login.example.com", Subject: "s", Email: email, EmailVerified: true}
+		if err := i.Check(); err != nil || i.Email != email || !i.EmailVerified {
+			t.Errorf("%q: got %v and the email %q, verified %t", email, err, i.Email, i.EmailVerified)
+		}
+	}
+}
+
 // Guarantee: an invitation is for one address.
 func TestEmailOfAnInvitation(t *testing.T) {
 	t.Parallel()
