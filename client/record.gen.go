@@ -5463,8 +5463,8 @@ type TargetStatusState string
 
 // Top is the schema Top of the OpenAPI document.
 type Top struct {
-	// One row for each route, key, gateway, upstream or target, the greatest first. Those
-	// without any are left out.
+	// One row for each route, key, gateway, upstream, target or subject, the greatest
+	// first. Those without any are left out.
 	Data []TopRow `json:"data"`
 
 	// true if the newest requests are missing, because the store did not take them;
@@ -5494,15 +5494,20 @@ type TopRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// GatewayID Gateway of the route, or the gateway itself; null for keys, upstreams and targets.
+	// GatewayID Gateway of the route, or the gateway itself; null for keys, upstreams, targets and subjects.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
-	// Group Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none.
+	// Group Identifier of the route, key or gateway, name of the upstream, address of the target, or subject of the token; null for requests that have none.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
 	Group *string `json:"group"`
+
+	// IssuerID Issuer of the subject; absent unless subjects are listed.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0aa
+	IssuerID *string `json:"issuer_id,omitempty"`
 
 	// Limited Responses with status 429.
 	//
@@ -5567,10 +5572,15 @@ type TrafficRow struct {
 	// Example: 10
 	Forbidden int64 `json:"forbidden"`
 
-	// Group Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, or the address of the target; null without group_by, and for requests that have no such value.
+	// Group Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, the address of the target, or the subject of the token; null without group_by, and for requests that have no such value.
 	//
 	// Example: rt_01jz8y5c3te9b8r2m6q4v7x0bb
-	Group     *string    `json:"group"`
+	Group *string `json:"group"`
+
+	// IssuerID Issuer of the subject; absent unless the report is grouped by subject.
+	//
+	// Example: iss_01jz8y5c3te9b8r2m6q4v7x0aa
+	IssuerID  *string    `json:"issuer_id,omitempty"`
 	LatencyMs *Latencies `json:"latency_ms"`
 
 	// Limited Responses with status 429, whether from Keygate or from the upstream.

@@ -71,13 +71,14 @@ type AuditFilter struct {
 type TrafficQuery struct {
 	GatewayID, RouteID, KeyID string
 	// Upstream is the name of an upstream of the gateway GatewayID, Target the host and port of a target: where requests were
-	// sent, the last time. They cannot be combined with RouteID or KeyID, and neither can groups by upstream or target.
+	// sent, the last time. They cannot be combined with RouteID or KeyID, and neither can groups by upstream or target. A report
+	// by subject has the requests with a valid token, and none of these four filters.
 	Upstream, Target string
 	// Since is inclusive, Until exclusive. Until is now by default, and Since 60 intervals of 1m,
 	// 24 of 1h or 30 of 1d before Until.
 	Since, Until time.Time
 	Interval     string // 1m, 1h or 1d; "" means 1h
-	GroupBy      string // gateway, route, key, status, upstream, target or side; "" means one row for each interval
+	GroupBy      string // gateway, route, key, status, upstream, target, side or subject; "" means one row for each interval
 }
 
 // RequestFilter restricts Requests to matching requests. Zero fields match all
@@ -142,8 +143,8 @@ func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, err
 	return r.Data, nil
 }
 
-// Top returns the routes, keys, gateways, upstreams or targets with the greatest numbers in the whole time of a query, the
-// greatest first. GroupBy is route (the default), key, gateway, upstream or target. order is requests (the default), errors,
+// Top returns the routes, keys, gateways, upstreams, targets or subjects with the greatest numbers in the whole time of a query, the
+// greatest first. GroupBy is route (the default), key, gateway, upstream, target, side or subject. order is requests (the default), errors,
 // refused or bytes_out. limit is from 1 to 100; 0 means 10.
 func (c *Client) Top(ctx context.Context, q TrafficQuery, order string, limit int) ([]TopRow, error) {
 	rows := ""

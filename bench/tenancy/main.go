@@ -38,6 +38,7 @@ func scenarios() []scenario {
 		{Name: "documents", About: "an account pushes 20 documents of 12 MB at once, all of them wrong", Run: documents},
 		{Name: "searches", About: "four clients of an account with 1,000,000 keys search them without pause; others list keys and call a gateway", Run: searches},
 		{Name: "repositories", About: "1,000 gateways follow a repository in which nothing changes; then commits with push hooks", Run: repositories},
+		{Name: "tokens", About: "10,000 requests a second with tokens that nobody has signed; others call with a key and a token", Run: tokens},
 		{Name: "scrape", About: "five accounts have 100,000 routes in use; /metrics is read", Run: scrapeRoutes},
 	}
 }

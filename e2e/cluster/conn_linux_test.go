@@ -14,6 +14,7 @@ import (
 // net/http might repeat some.
 type conn struct {
 	node      *node
+	from      string // the client's address; "" for any
 	conn      net.Conn
 	reader    *bufio.Reader
 	used      bool  // a request was sent over the present connection before
@@ -31,7 +32,11 @@ var errExcused = errors.New("no response")
 func (c *conn) get(path, key string) (status int, err error) {
 	if c.conn == nil {
 		c.used, c.disturbed = false, c.node.disturbed.Load()
-		if c.conn, err = net.DialTimeout("tcp", c.node.gateway, callTimeout); err != nil {
+		dialer := net.Dialer{Timeout: callTimeout}
+		if c.from != "" {
+			dialer.LocalAddr = &net.TCPAddr{IP: net.ParseIP(c.from)}
+		}
+		if c.conn, err = dialer.Dial("tcp", c.node.gateway); err != nil {
 			c.conn = nil
 			return 0, c.judge(err)
 		}

@@ -86,8 +86,8 @@ var faults = []fault{
 	}},
 }
 
-// revocations waits until enough revocations were answered that began after the call.
-func (l *load) revocations() { l.await("revocations", l.revokes.Load, managers+8) }
+// revocations waits until enough revocations and denials were answered that began after the call.
+func (l *load) revocations() { l.await("revocations", l.revokes.Load, managers+tokenManagers+8) }
 
 // responses waits for responses of the data plane.
 func (l *load) responses() { l.await("responses", l.answers.Load, 150) }
@@ -124,8 +124,8 @@ func (l *load) outputs() (text string) {
 }
 
 // Guarantee: whatever happens to nodes and stores, one after another, no node admits a request with a
-// revoked key that begins after its revocation was answered, and every key in force is accepted by every
-// node that serves. No request gets a status that means that something is broken. Limits and daily caps
+// revoked key or a denied token that begins after its revocation or denial was answered, and every key and token in force is
+// accepted by every node that serves. No call of a user that begins after its suspension was answered is signed in on any node. No request gets a status that means that something is broken. Limits and daily caps
 // hold over all nodes, no event of a revocation is lost, the audit log verifies, and the traffic report
 // counts no request twice. In the end every node serves.
 func TestFaults(t *testing.T) {
@@ -170,7 +170,11 @@ func TestFaults(t *testing.T) {
 func (l *load) finish() {
 	f := l.f
 	elapsed := time.Since(l.start)
-	f.Logf("%d revocations, %d requests with revoked keys, %d responses in %v", l.revokes.Load(), l.replays.Load(), l.answers.Load(), elapsed.Round(time.Second))
+	f.Logf("%d revocations and denials (%d), %d requests with what they ended, %d responses in %v", l.revokes.Load(), l.denials.Load(), l.replays.Load(), l.answers.Load(), elapsed.Round(time.Second))
+	f.Logf("%d suspensions of users, %d calls of users who were suspended, %d of users who were not", l.suspensions.Load(), l.sent.suspended.Load(), l.sent.signedIn.Load())
+	if l.denials.Load() == 0 || l.suspensions.Load() == 0 || l.sent.suspended.Load() == 0 || l.sent.signedIn.Load() == 0 {
+		f.Error("no token was denied, or no user suspended, or no call made with a session")
+	}
 	for status := range l.statuses {
 		if n := l.statuses[status].Load(); n > 0 {
 			f.Logf("%d: %d", status, n)
@@ -194,7 +198,9 @@ func (l *load) finish() {
 	}
 	var ids []string
 	for _, k := range l.revoked {
-		ids = append(ids, k.id)
+		if k.by != denied {
+			ids = append(ids, k.id)
+		}
 	}
 	if !awaittest.Holds(func() bool { return f.received.missing(ids) == 0 }) {
 		f.Errorf("%d of %d events of revocations were not delivered", f.received.missing(ids), len(ids))

@@ -20,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
+	"github.com/keygate/keygate/internal/keygatetest/providertest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
 )
 
@@ -42,6 +43,8 @@ type fleet struct {
 	nodes    []*node
 	keys     []string // of the management API; each has a rate limit of its own
 	gateway  string
+	issuer   *tokenIssuer
+	provider *providertest.Provider // of users
 
 	admitted struct{ replayed, limited, capped atomic.Int64 } // requests that reached the upstream
 	received *receiver
@@ -74,6 +77,7 @@ func newFleet(t *testing.T, args ...string) *fleet {
 func (f *fleet) startNodes(connect func() stores, args ...string) {
 	f.Helper()
 	f.received = newReceiver(f.T)
+	args = append(f.newProvider(), args...)
 	secret := filepath.Join(f.TempDir(), "secret.key")
 	bytes := make([]byte, 32)
 	_, _ = rand.Read(bytes)
@@ -91,6 +95,7 @@ func (f *fleet) startNodes(connect func() stores, args ...string) {
 			"--webhook-allow-network", "127.0.0.0/8", "--webhook-backoff", "100ms,500ms,1s,5s",
 		}, args...)...)
 		n.database, n.limits = s.database, s.limits
+		f.provider.Register(n.adminURL() + callbackPath)
 		f.nodes = append(f.nodes, n)
 		n.run()
 	}
@@ -112,22 +117,24 @@ func (f *fleet) mend() {
 	}
 }
 
-// configure creates the gateway, its routes, a webhook endpoint, and the keys of the management API.
+// configure creates the issuer, the gateway, its routes, a webhook endpoint, and the keys of the management API.
 func (f *fleet) configure(operator string) {
 	f.Helper()
 	upstream := httptest.NewServer(http.HandlerFunc(f.serveUpstream))
 	f.Cleanup(upstream.Close)
 	api := f.nodes[0].api(operator)
 	ctx := f.Context()
+	f.newTokenIssuer(api)
 	f.gateway = must(f, func() (*client.Gateway, error) {
-		return api.CreateGateway(ctx, client.CreateGatewayRequest{Name: "orders", UpstreamURL: upstream.URL})
+		return api.CreateGateway(ctx, client.CreateGatewayRequest{Name: "orders", UpstreamURL: upstream.URL, Issuers: &[]string{"login"}})
 	}).GatewayID
+	auth := client.CreateRouteRequestAuthAny
 	sustained, daily := fmt.Sprintf("%d/s", sharedRate), fmt.Sprintf("%d/day", dailyCap)
 	for path, limit := range map[string]*client.RateLimitInput{
 		"/open": nil, "/replayed/{n}": nil, "/limited": {Sustained: &sustained}, "/capped": {Daily: &daily},
 	} {
 		must(f, func() (*client.Route, error) {
-			return api.CreateRoute(ctx, f.gateway, client.CreateRouteRequest{Path: path, Methods: []string{"GET"}, RateLimit: limit})
+			return api.CreateRoute(ctx, f.gateway, client.CreateRouteRequest{Path: path, Methods: []string{"GET"}, RateLimit: limit, Auth: &auth})
 		})
 	}
 	must(f, func() (*client.NewWebhook, error) {
@@ -147,7 +154,7 @@ func (f *fleet) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/replayed/"):
 		f.admitted.replayed.Add(1)
-		f.Errorf("a request with a revoked key, of revocation %s, was admitted", strings.TrimPrefix(r.URL.Path, "/replayed/"))
+		f.Errorf("a request with a revoked key or a denied token, number %s, was admitted", strings.TrimPrefix(r.URL.Path, "/replayed/"))
 	case r.URL.Path == "/limited":
 		f.admitted.limited.Add(1)
 	case r.URL.Path == "/capped":

@@ -13,8 +13,9 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// load is what the clients of a fleet do: on each node, some send requests with keys in force and some with
-// revoked keys; managers create, rotate and revoke keys through all nodes, and read.
+// load is what the clients of a fleet do. On each node, some send requests with keys and tokens in force, some with revoked
+// keys and denied tokens, and some make calls with the sessions of users, suspended ones too. Managers create, rotate and
+// revoke keys, deny tokens and suspend users through all nodes, and read.
 type load struct {
 	f      *fleet
 	start  time.Time
@@ -30,27 +31,41 @@ type load struct {
 
 	answers  atomic.Int64 // responses of the data plane
 	revokes  atomic.Int64 // revocations that were answered
+	denials  atomic.Int64 // of them, those of tokens
 	replays  atomic.Int64 // requests with revoked keys that got a response
 	failures atomic.Int64 // changes that got an error
 	statuses [600]atomic.Int64
-	sent     struct{ open, limited, capped, replayed atomic.Int64 }
+	sent     struct{ open, limited, capped, replayed, signedIn, suspended atomic.Int64 }
+
+	signsIn     sync.Mutex // at the provider
+	sessions    [userManagers]atomic.Pointer[userSession]
+	suspensions atomic.Int64 // of users, that were answered
 }
 
-// liveKey is a key whose creation was answered.
+// liveKey is a key whose creation was answered, or a token.
 type liveKey struct {
 	secret, id string
 	ends       atomic.Bool // a call that ends the key has begun
 }
 
-// revokedKey is a key that was ended by a call which was answered.
+// revokedKey is a key or token that was ended by a call which was answered.
 type revokedKey struct {
 	secret, id string
-	rotated    bool
+	by         ending
 	answered   time.Time
 }
 
+// ending is what ends a key or a token.
+type ending string
+
 const (
-	managers  = 12 // goroutines that change keys
+	revoked ending = "revocation"
+	rotated ending = "rotation"
+	denied  ending = "denial"
+)
+
+const (
+	managers  = 10 // goroutines that change keys
 	senders   = 2  // for each node
 	replayers = 2  // for each node
 
@@ -73,11 +88,18 @@ func startLoad(f *fleet) *load {
 	for i := range managers {
 		l.groups[0].Go(func() { l.manage(i) })
 	}
+	for i := range tokenManagers {
+		l.groups[0].Go(func() { l.manageTokens(i) })
+	}
+	for i := range userManagers {
+		l.groups[0].Go(func() { l.manageUsers(i) })
+	}
 	for _, n := range f.nodes {
 		l.groups[0].Go(func() { l.read(n) })
 		for range senders {
 			l.groups[1].Go(func() { l.send(n) })
 		}
+		l.groups[1].Go(func() { l.useSessions(n) })
 		for range replayers {
 			l.groups[1].Go(func() { l.replay(n) })
 		}
@@ -101,21 +123,25 @@ func (l *load) stopRequests() {
 	l.groups[1].Wait()
 }
 
-// manage creates a key, ends it by a rotation or a revocation, and so on.
-func (l *load) manage(number int) {
-	random := rand.New(rand.NewPCG(uint64(number), 0))
+// apis returns random numbers for a manager, and what returns a client of a node that was not stopped when the call began.
+func (l *load) apis(number int) (random *rand.Rand, anyAPI func() *client.Client) {
+	random = rand.New(rand.NewPCG(uint64(number), 0))
 	apis := make([]*client.Client, len(l.f.nodes))
 	for i, n := range l.f.nodes {
 		apis[i] = n.api(l.f.keys[number%len(l.f.keys)])
 	}
-	// Calls are made through nodes that were not stopped when the call began.
-	anyAPI := func() *client.Client {
+	return random, func() *client.Client {
 		i := random.IntN(len(apis))
 		for l.f.nodes[i].disturbed.Load()%2 == 1 {
 			i = (i + 1) % len(apis)
 		}
 		return apis[i]
 	}
+}
+
+// manage creates a key, ends it by a rotation or a revocation, and so on.
+func (l *load) manage(number int) {
+	random, anyAPI := l.apis(number)
 	var key *liveKey
 	for l.ctx.Err() == nil {
 		if key == nil {
@@ -124,10 +150,12 @@ func (l *load) manage(number int) {
 		}
 		key.ends.Store(true)
 		var next *liveKey
-		rotated := false
+		by := revoked
 		if random.IntN(2) == 0 {
 			next = l.created(anyAPI().RotateKey(context.Background(), key.id, client.RotateKeyRequest{}))
-			rotated = next != nil
+			if next != nil {
+				by = rotated
+			}
 		}
 		// A rotation without a response may have been made or not. A revocation can be repeated.
 		for next == nil {
@@ -137,7 +165,7 @@ func (l *load) manage(number int) {
 			}
 			l.judge(err)
 		}
-		l.ended(key, rotated)
+		l.ended(key, by)
 		key = next
 	}
 }
@@ -155,8 +183,8 @@ func (l *load) created(k *client.NewKey, err error) *liveKey {
 	return key
 }
 
-// ended records that a call which ended the key was answered.
-func (l *load) ended(key *liveKey, rotated bool) {
+// ended records that a call which ended the key or token was answered.
+func (l *load) ended(key *liveKey, by ending) {
 	answered := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -167,7 +195,7 @@ func (l *load) ended(key *liveKey, rotated bool) {
 			break
 		}
 	}
-	l.revoked = append(l.revoked, revokedKey{key.secret, key.id, rotated, answered})
+	l.revoked = append(l.revoked, revokedKey{key.secret, key.id, by, answered})
 	l.revokes.Add(1)
 }
 
@@ -216,7 +244,7 @@ func (l *load) judgeRead(err error) {
 
 // send sends requests with keys in force to a node.
 func (l *load) send(n *node) {
-	c := &conn{node: n}
+	c := &conn{node: n, from: anyLoopback()}
 	defer c.close()
 	gap := time.NewTicker(requestGap)
 	defer gap.Stop()
@@ -287,11 +315,11 @@ func (l *load) get(c *conn, path, secret string) (status int) {
 	return status
 }
 
-// replay sends each revoked key to a node as soon as its revocation was answered, and older revoked
-// keys while there are no new ones.
+// replay sends each revoked key and denied token to a node as soon as its end was answered, and older ones while there are no
+// new ones. Each token comes from an address of its own.
 func (l *load) replay(n *node) {
-	c := &conn{node: n}
-	defer c.close()
+	withKey := &conn{node: n}
+	defer withKey.close()
 	gap := time.NewTicker(requestGap)
 	defer gap.Stop()
 	for next, stopping := 0, false; ; {
@@ -321,11 +349,18 @@ func (l *load) replay(n *node) {
 			continue
 		}
 		l.sent.replayed.Add(1)
+		c := withKey
+		if key.by == denied {
+			c = &conn{node: n, from: anyLoopback()}
+		}
 		began := time.Now()
 		status := l.get(c, fmt.Sprintf("/replayed/%d", i), key.secret)
 		if status == http.StatusOK {
-			l.f.Errorf("%s admitted key %s (rotated: %t) in a request that began %v after the response to its revocation, at %v",
-				n.name, key.id, key.rotated, began.Sub(key.answered), began.Format(time.TimeOnly+".000"))
+			l.f.Errorf("%s admitted %s in a request that began %v after the response to its %s, at %v",
+				n.name, key.id, began.Sub(key.answered), key.by, began.Format(time.TimeOnly+".000"))
+		}
+		if c != withKey {
+			c.close()
 		}
 		if status != 0 {
 			l.replays.Add(1)

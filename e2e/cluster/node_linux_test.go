@@ -195,7 +195,7 @@ func (n *node) api(key string) *client.Client { return n.client(key, managementT
 func (n *node) client(key string, timeout time.Duration) *client.Client {
 	n.t.Helper()
 	c, err := client.New(client.Config{
-		URL: "http://" + n.admin, Key: key, Retries: -1, Timeout: timeout,
+		URL: n.adminURL(), Key: key, Retries: -1, Timeout: timeout,
 		HTTPClient: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}},
 	})
 	if err != nil {
@@ -203,6 +203,8 @@ func (n *node) client(key string, timeout time.Duration) *client.Client {
 	}
 	return c
 }
+
+func (n *node) adminURL() string { return "http://" + n.admin }
 
 // command runs a command of the binary and returns its output.
 func command(ctx context.Context, env []string, args ...string) (string, error) {

@@ -2,6 +2,7 @@ package adminapi_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -351,6 +352,65 @@ func TestTrafficCountsAllRequests(t *testing.T) {
 			s.in(t).get("/v1/reports/traffic?"+query).refused(422, "validation_failed", field)
 		}
 	})
+}
+
+// Guarantee: identity.md, 1. Reports have rows for the subjects of valid tokens, of each issuer by itself, without latencies. Requests
+// with keys and with tokens that were refused are not in them. Filters by which subjects are not counted are refused with their
+// name. Another account sees none of it, also if it names the gateway.
+func TestTrafficBySubject(t *testing.T) {
+	s := start(t)
+	p := newTrafficFixture(s)
+	const one, two = "iss_01jz8y5c3te9b8r2m6q4v7x0aa", "iss_01jz8y5c3te9b8r2m6q4v7x0bb"
+	withToken := func(change func(*accesslog.Record)) func(*accesslog.Record) {
+		return func(r *accesslog.Record) {
+			r.Key, r.Prefix = [16]byte{}, [10]byte{}
+			change(r)
+		}
+	}
+	for range 2 {
+		p.emitTexts(withToken(fine), accesslog.Texts{Token: &accesslog.Token{IssuerID: one, Subject: "ada"}})
+	}
+	p.emitTexts(withToken(limited), accesslog.Texts{Token: &accesslog.Token{IssuerID: one, Subject: "ada"}})
+	p.emitTexts(withToken(fine), accesslog.Texts{Token: &accesslog.Token{IssuerID: two, Subject: "ada"}})
+	p.emitTexts(withToken(broken), accesslog.Texts{Token: &accesslog.Token{IssuerID: two, Subject: "robot"}})
+	p.emitTexts(withToken(fine), accesslog.Texts{Token: &accesslog.Token{IssuerID: two}})
+	p.emit(fine)
+	s.clock.move(time.Minute)
+	since := "since=2027-03-01T12:00:00Z&"
+	for _, query := range []string{"group_by=subject", "group_by=subject&gateway_id=" + p.gateway} {
+		got := map[string]float64{}
+		for _, row := range s.get("/v1/reports/traffic?" + since + query).want(200).data() {
+			got[fmt.Sprint(row["issuer_id"], " ", row["group"])] += row["requests"].(float64)
+			if row["latency_ms"] != nil || row["upstream_latency_ms"] != nil {
+				t.Errorf("%s: got the row %v, want no latencies", query, row)
+			}
+		}
+		if want := (map[string]float64{one + " ada": 3, two + " ada": 1, two + " robot": 1}); !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", query, got, want)
+		}
+	}
+	top := s.get("/v1/reports/top?" + since + "group_by=subject&limit=1").want(200).data()
+	if len(top) != 1 || top[0]["group"] != "ada" || top[0]["issuer_id"] != one || top[0]["requests"] != 3.0 || top[0]["limited"] != 1.0 || top[0]["gateway_id"] != nil {
+		t.Errorf("got the top %v, want 3 requests of ada of the first issuer", top)
+	}
+	for _, row := range s.get("/v1/reports/traffic?" + since + "group_by=gateway").want(200).data() {
+		if _, has := row["issuer_id"]; has {
+			t.Errorf("got the row %v, want no issuer", row)
+		}
+	}
+	for query, field := range map[string]string{"route_id=" + p.route: "route_id", "key_id=" + p.key: "key_id", "target=a": "target", "upstream=a&gateway_id=" + p.gateway: "upstream"} {
+		for _, report := range []string{"traffic", "top"} {
+			s.get("/v1/reports/"+report+"?group_by=subject&"+query).refused(422, "validation_failed", field)
+		}
+	}
+	stranger := s.newAccount("other")
+	for _, query := range []string{"group_by=subject", "group_by=subject&gateway_id=" + p.gateway} {
+		for _, report := range []string{"traffic", "top"} {
+			if rows := s.do(request{method: "GET", path: "/v1/reports/" + report + "?" + since + query, key: stranger}).want(200).data(); len(rows) > 0 {
+				t.Errorf("%s by %s: another account got %v", report, query, rows)
+			}
+		}
+	}
 }
 
 // Guarantee: targets.md, 9. Reports have rows for upstreams and targets, with latencies, of requests that were sent to them, and

@@ -21,7 +21,8 @@ type trafficRecord struct {
 
 type trafficRowRecord struct {
 	Start             time.Time        `json:"start" doc:"Start of the interval."`
-	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, or the address of the target; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Group             *string          `json:"group" doc:"Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, the address of the target, or the subject of the token; null without group_by, and for requests that have no such value." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	IssuerID          string           `json:"issuer_id,omitempty" doc:"Issuer of the subject; absent unless the report is grouped by subject." example:"iss_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Requests          int64            `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
 	Status2xx         int64            `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
 	Status3xx         int64            `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
@@ -34,8 +35,8 @@ type trafficRowRecord struct {
 	BytesIn           int64            `json:"bytes_in" doc:"Total size of request bodies, in bytes." example:"52000"`
 	BytesOut          int64            `json:"bytes_out" doc:"Total size of response bodies, in bytes." example:"734000"`
 	Meters            map[string]int64 `json:"meters" nullable:"false" doc:"Units that requests were charged by the costs of their routes, by meter; at most 64 meters of a report are told apart, and the units of others are those of other. Empty if there are none."`
-	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"Time from the request headers to the last byte of the response; null if the report is grouped or filtered by key."`
-	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"Time from sending the request to the upstream's response headers; null if the report is grouped or filtered by key."`
+	LatencyMS         *latenciesRecord `json:"latency_ms" doc:"Time from the request headers to the last byte of the response; null if the report is grouped by key or subject, or filtered by key."`
+	UpstreamLatencyMS *latenciesRecord `json:"upstream_latency_ms" doc:"Time from sending the request to the upstream's response headers; null if the report is grouped by key or subject, or filtered by key."`
 }
 
 type latenciesRecord struct {
@@ -78,9 +79,9 @@ func trafficParams() []queryParam {
 		timeParam("since", "Start of the report, inclusive: an RFC 3339 time, or a date, which means midnight UTC. Default: 60 intervals of 1m, 24 of 1h or 30 of 1d before until. An interval that overlaps the report is included as a whole."),
 		timeParam("until", "End of the report, exclusive, in the same form as since. Default: now."),
 		interval,
-		enumParam("group_by", "Returns separate rows for each gateway, route, key, status code, upstream, target or side: the upstream that a split decided for. Upstreams of the same name in several gateways are counted together. "+
-			"upstream and target cannot be combined with route_id or key_id.",
-			string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus), string(traffic.ByUpstream), string(traffic.ByTarget), string(traffic.BySide)),
+		enumParam("group_by", "Returns separate rows for each gateway, route, key, status code, upstream, target, side (the upstream that a split decided for) or subject. Upstreams of the same name in several gateways are counted together. "+
+			"upstream and target cannot be combined with route_id or key_id. subject has the requests with a valid token alone, a row for each issuer and subject, and cannot be combined with route_id, key_id, upstream or target.",
+			string(traffic.ByGateway), string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByStatus), string(traffic.ByUpstream), string(traffic.ByTarget), string(traffic.BySide), string(traffic.BySubject)),
 	}
 }
 
@@ -95,22 +96,23 @@ func (a *API) trafficOperations() []operation {
 	}, {
 		id: "reportTop", method: http.MethodGet, path: "/v1/reports/top", tag: "Traffic",
 		summary:     "Get what has the most traffic",
-		description: "Returns the routes, keys, gateways, upstreams or targets with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.",
+		description: "Returns the routes, keys, gateways, upstreams, targets or subjects with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.",
 		query:       topParams(), success: http.StatusOK, result: reflect.TypeFor[topRecord](),
 		run: a.reportTop,
 	}}
 }
 
 type topRecord struct {
-	Data []topRowRecord `json:"data" nullable:"false" doc:"One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out."`
+	Data []topRowRecord `json:"data" nullable:"false" doc:"One row for each route, key, gateway, upstream, target or subject, the greatest first. Those without any are left out."`
 
 	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
 	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
 
 type topRowRecord struct {
-	Group          *string `json:"group" doc:"Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	GatewayID      *string `json:"gateway_id" doc:"Gateway of the route, or the gateway itself; null for keys, upstreams and targets." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Group          *string `json:"group" doc:"Identifier of the route, key or gateway, name of the upstream, address of the target, or subject of the token; null for requests that have none." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	IssuerID       string  `json:"issuer_id,omitempty" doc:"Issuer of the subject; absent unless subjects are listed." example:"iss_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	GatewayID      *string `json:"gateway_id" doc:"Gateway of the route, or the gateway itself; null for keys, upstreams, targets and subjects." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Requests       int64   `json:"requests" doc:"Number of requests, including refused ones." example:"1200"`
 	Status2xx      int64   `json:"status_2xx" doc:"Responses with a status from 200 to 299." example:"1100"`
 	Status3xx      int64   `json:"status_3xx" doc:"Responses with a status from 300 to 399." example:"0"`
@@ -134,7 +136,7 @@ const (
 
 func topParams() []queryParam {
 	params := slices.DeleteFunc(trafficParams(), func(p queryParam) bool { return p.name == "group_by" })
-	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway), string(traffic.ByUpstream), string(traffic.ByTarget), string(traffic.BySide))
+	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway), string(traffic.ByUpstream), string(traffic.ByTarget), string(traffic.BySide), string(traffic.BySubject))
 	group.schema.Default = string(traffic.ByRoute)
 	order := enumParam("order", "What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out.",
 		string(traffic.ByRequests), string(traffic.ByErrors), string(traffic.ByRefused), string(traffic.ByBytesOut))
@@ -162,7 +164,7 @@ func (a *API) reportTop(c *call) (response, error) {
 	for i := range rows {
 		r := &rows[i]
 		out.Data[i] = topRowRecord{
-			Group: optionalText(r.Group), GatewayID: optionalText(r.GatewayID), Requests: r.Requests, Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
+			Group: optionalText(r.Group), IssuerID: r.IssuerID, GatewayID: optionalText(r.GatewayID), Requests: r.Requests, Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 			Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors, BytesIn: r.BytesIn, BytesOut: r.BytesOut,
 			Meters: presentAmounts(r.Meters),
 		}
@@ -181,7 +183,7 @@ func (a *API) reportTraffic(c *call) (response, error) {
 	}
 	out := trafficRecord{Data: make([]trafficRowRecord, len(rows)), Incomplete: c.completeness.Missing != "", IncompleteReason: c.completeness.Missing}
 	for i := range rows {
-		out.Data[i] = presentTraffic(&rows[i], q.Group != traffic.ByKey && q.KeyID == "")
+		out.Data[i] = presentTraffic(&rows[i], q.Group != traffic.ByKey && q.Group != traffic.BySubject && q.KeyID == "")
 	}
 	return ok(out), nil
 }
@@ -214,10 +216,10 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 }
 
 // presentTraffic returns the JSON form of a row. hasLatency is false for rows of
-// single keys, for which no latencies are kept.
+// single keys or subjects, for which no latencies are kept.
 func presentTraffic(r *traffic.Row, hasLatency bool) trafficRowRecord {
 	out := trafficRowRecord{
-		Start: r.Start.UTC(), Group: optionalText(r.Group), Requests: r.Requests,
+		Start: r.Start.UTC(), Group: optionalText(r.Group), IssuerID: r.IssuerID, Requests: r.Requests,
 		Status2xx: r.Status[0], Status3xx: r.Status[1], Status4xx: r.Status[2], Status5xx: r.Status[3],
 		Limited: r.Limited, Unauthorized: r.Unauthorized, Forbidden: r.Forbidden, UpstreamErrors: r.UpstreamErrors,
 		BytesIn: r.BytesIn, BytesOut: r.BytesOut, Meters: presentAmounts(r.Meters),

@@ -128,7 +128,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"level": fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
 		"plan":  plansOf(c), "default-plan": fromServer(planNames), "owner": fromServer(ownerNames), "issuer-id": fromServer(issuerNames), "certificate-id": fromServer(certificateNames), "algorithm": fixed(algorithms()...),
 		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
-		"interval": intervalsOf(c), "meter": fixed("requests", "bytes_in", "bytes_out"), "group-by": fixed("gateway", "route", "key", "status", "upstream", "target", "side"),
+		"interval": intervalsOf(c), "meter": fixed("requests", "bytes_in", "bytes_out"), "group-by": fixed("gateway", "route", "key", "status", "upstream", "target", "side", "subject"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit", "address\teach client address has its own limit"),
 		"method": separated(gateway.EverydayMethods()...), "cors-method": separated(gateway.EverydayMethods()...), "status": fixed(statuses()...), "format": formatsOf(c), "result": fixed(requestlog.Results()...),

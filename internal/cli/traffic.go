@@ -41,11 +41,14 @@ an interval with more groups those with the most requests.
 In a pipe or file a table has no bars, and sizes and latencies are plain numbers: bytes
 and milliseconds.
 
-With --top 10, the report has the ten routes, keys, gateways, upstreams or targets with
-the most requests of the whole time, or with the most of what --order says.
+With --top 10, the report has the ten routes, keys, gateways, upstreams, targets or
+subjects with the most requests of the whole time, or with the most of what --order says.
 
 A request counts for the target to which it was sent last; refused ones were sent to none.
 Reports of upstreams and targets cannot be combined with --route-id and --key-id.
+
+With --group-by subject, the report has the requests with a valid token, by its issuer
+and subject. It cannot be combined with filters but --gateway.
 
 If routes have a cost, the table has the units that requests were charged, for the four
 meters with the most; JSON and YAML have them all.`,
@@ -59,7 +62,7 @@ meters with the most; JSON and YAML have them all.`,
 	f.StringVar(&o.query.Upstream, "upstream", "", "only requests to the upstream with this `name`, of the gateway of --gateway")
 	f.StringVar(&o.query.Target, "target", "", "only requests to the target with this `address`, as in 10.0.0.1:8443")
 	f.StringVar(&o.query.Interval, "interval", "", "`length` of the intervals: 1m, 1h or 1d")
-	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key, status, upstream, target or side")
+	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key, status, upstream, target, side or subject")
 	f.IntVar(&o.top, "top", 0, "only this `number` of groups, up to 100, with their sums over the whole time")
 	f.StringVar(&o.order, "order", "", "order of --top: requests (default), errors, refused or bytes_out, by `field`")
 	f.IntVar(&o.limit, "limit", 0, "show at most `n` rows, the latest; 0 means all")
@@ -124,7 +127,7 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 		return nil
 	}
 	most := slices.MaxFunc(rows, func(x, y client.TrafficRow) int { return cmp.Compare(x.Requests, y.Requests) }).Requests
-	timed := o.query.GroupBy != "key"
+	timed := o.query.GroupBy != "key" && o.query.GroupBy != "subject"
 	size, milliseconds := terminal.Size, terminal.Milliseconds
 	if o.Width(o.Out) == 0 { // programs find each number in a field of its own, in bytes and milliseconds
 		size, milliseconds = count, plainMilliseconds
@@ -136,6 +139,9 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 		cells := []string{o.start(r.Start)}
 		if o.query.GroupBy != "" {
 			cells = append(cells, o.group(r, names))
+		}
+		if o.query.GroupBy == "subject" {
+			cells = append(cells, str(r.IssuerID))
 		}
 		cells = append(cells, count(r.Requests), terminal.Gauge(r.Requests, most, 16))
 		for _, n := range []int64{r.Status2Xx, r.Status3Xx, r.Status4Xx, r.Status5Xx, r.Limited, r.Unauthorized, r.Forbidden, r.UpstreamErrors} {
@@ -172,17 +178,20 @@ func (o *traffic) printTop(c *cobra.Command, api *client.Client) error {
 	}
 	names := o.namesOf(c.Context(), api)
 	charged := mostCharged(rows, func(r *client.TopRow) map[string]int64 { return r.Meters })
-	columns := append([]terminal.Column{
-		{Name: strings.ToUpper(o.query.GroupBy), Flex: true}, {Name: "REQUESTS"}, {Name: "2XX", Rank: 2}, {Name: "3XX", Rank: 4},
+	columns := append(o.groupColumns(), []terminal.Column{
+		{Name: "REQUESTS"}, {Name: "2XX", Rank: 2}, {Name: "3XX", Rank: 4},
 		{Name: "4XX"}, {Name: "5XX"}, {Name: "429"}, {Name: "401", Rank: 1}, {Name: "403", Rank: 1}, {Name: "IN", Rank: 3}, {Name: "OUT", Rank: 3},
-	}, meterColumns(charged)...)
+	}...)
+	columns = append(columns, meterColumns(charged)...)
 	t := o.NewTable(columns...)
 	for i := range rows {
 		r := &rows[i]
-		cells := []string{
-			o.group(&client.TrafficRow{Group: r.Group}, names), count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
-			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), terminal.Size(r.BytesIn), terminal.Size(r.BytesOut),
+		cells := []string{o.group(&client.TrafficRow{Group: r.Group}, names)}
+		if o.query.GroupBy == "subject" {
+			cells = append(cells, str(r.IssuerID))
 		}
+		cells = append(cells, count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
+			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), terminal.Size(r.BytesIn), terminal.Size(r.BytesOut))
 		for _, meter := range charged {
 			cells = append(cells, count(r.Meters[meter]))
 		}
@@ -224,7 +233,7 @@ func meterColumns(meters []string) (columns []terminal.Column) {
 func (o *traffic) columns(charged []string, timed bool) []terminal.Column {
 	columns := []terminal.Column{{Name: "START"}}
 	if o.query.GroupBy != "" {
-		columns = append(columns, terminal.Column{Name: strings.ToUpper(o.query.GroupBy), Flex: true})
+		columns = append(columns, o.groupColumns()...)
 	}
 	columns = append(columns,
 		terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: " ", Rank: 3, Bar: true}, terminal.Column{Name: "2XX"}, terminal.Column{Name: "3XX", Rank: 6}, terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"},
@@ -234,6 +243,15 @@ func (o *traffic) columns(charged []string, timed bool) []terminal.Column {
 	if timed {
 		columns = append(columns, terminal.Column{Name: "P50", Rank: 4}, terminal.Column{Name: "P90", Rank: 9}, terminal.Column{Name: "P99", Rank: 1},
 			terminal.Column{Name: "UPSTREAM P50", Rank: 11}, terminal.Column{Name: "UPSTREAM P99", Rank: 10})
+	}
+	return columns
+}
+
+// groupColumns returns the column of the group, and for subjects that of their issuer.
+func (o *traffic) groupColumns() []terminal.Column {
+	columns := []terminal.Column{{Name: strings.ToUpper(o.query.GroupBy), Flex: true}}
+	if o.query.GroupBy == "subject" {
+		columns = append(columns, terminal.Column{Name: "ISSUER", Rank: 1})
 	}
 	return columns
 }

@@ -152,6 +152,44 @@ func TestEffectOfSplits(t *testing.T) {
 	}
 }
 
+// Guarantee: a dry run of a file in which default_auth alone is another one lists the routes that say nothing themselves. Their
+// requests are refused, at most, unless the credential that they have is taken still.
+func TestEffectOfDefaultAuth(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("a", "admin")
+	h.issuer(c, "login", login("a"))
+	g := h.gateway(c)
+	file := func(auth string) []byte {
+		return []byte("gateway: {name: orders, issuers: [login], default_auth: " + auth + "}\nroutes:\n- {path: /a, methods: [GET]}\n- {path: /own, methods: [GET], auth: key}\n")
+	}
+	p := h.withPlane(c.Account.ID, g.ID, nil)
+	first := true
+	for _, step := range []struct {
+		before, after string
+		want          []string
+	}{
+		{"key", "key", []string{}},
+		{"key", "null", []string{}},
+		{"key", "any", []string{"/a auth 1/0/0 0"}},
+		{"key", "none", []string{"/a auth 1/0/0 0"}},
+		{"key", "token", []string{"/a auth 1/0/0 <=1"}},
+		{"any", "key", []string{"/a auth 1/0/0 <=1"}},
+		{"none", "any", []string{"/a auth 1/0/0 <=1"}},
+	} {
+		must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(step.before), false, nil))
+		if first {
+			first = false
+			for _, r := range h.routes(c, g.ID) {
+				p.end(r.ID, "", accesslog.Forwarded, 200)
+			}
+		}
+		r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, file(step.after), true, nil))
+		if got := effects(must[*control.Effect](h)(h.Effect(ctx(), c, r))); !slices.Equal(got, step.want) {
+			t.Errorf("default_auth %s to %s: got %q, want %q", step.before, step.after, got, step.want)
+		}
+	}
+}
+
 // Guarantee: a dry run lists the routes whose lists of addresses or rules for headers change, those of the gateway included. Which
 // addresses requests came from is not recorded: all requests of a route count as refused where some address is refused now, as an upper
 // bound, or exactly where all are. Nothing is listed if the same addresses and headers come of it.

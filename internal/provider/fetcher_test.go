@@ -33,6 +33,8 @@ type world struct {
 	flying  map[string]int                  // by account, and "" for all
 	most    map[string]int                  // the most of flying at once
 	kids    func(id string) []string        // the keys of a provider
+	jwks    string                          // in place of kids, if it is not empty
+	random  func() float64                  // of nodes that start; nil for any
 	life    time.Duration                   // that providers say
 	down    func(id string) error           // why a fetch fails; nil for none
 	slow    func(ctx context.Context) error // is called in each fetch
@@ -59,7 +61,7 @@ func virtual(t *testing.T, nodes int, f func(w *world)) {
 // start starts a node.
 func (w *world) start() *provider.Fetcher {
 	w.t.Helper()
-	n, err := provider.New(provider.Config{Service: w, Source: w})
+	n, err := provider.New(provider.Config{Service: w, Source: w, Random: w.random})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -176,6 +178,11 @@ func (w *world) RecordFetch(_ context.Context, f control.KeyFetch) (recorded con
 	i.FetchAt, i.LastError = time.Now().Add(f.Next), f.Problem
 	if f.Keys != nil {
 		i.See(f.Keys, time.Now())
+		document, err := f.Keys.Document()
+		if err != nil {
+			return recorded, err
+		}
+		i.Document = string(document)
 	}
 	return control.RecordedFetch{Problem: i.LastError, Turned: i.Unreachable() != before.Unreachable(), Changed: kidsOf(i) != kidsOf(&before)}, nil
 }
@@ -202,7 +209,7 @@ func (w *world) Keys(ctx context.Context, s issuer.Source, _ bool) (*provider.Ke
 		w.flying[of]++
 		w.most[of] = max(w.most[of], w.flying[of])
 	}
-	slow, down, life, kids := w.slow, w.down(id), w.life, w.kids(id)
+	slow, down, life, jwks := w.slow, w.down(id), w.life, cmp.Or(w.jwks, jwksOf(w.kids(id)...))
 	w.mu.Unlock()
 	err := slow(ctx)
 	w.mu.Lock()
@@ -213,7 +220,7 @@ func (w *world) Keys(ctx context.Context, s issuer.Source, _ bool) (*provider.Ke
 	if err := errors.Join(err, down); err != nil {
 		return nil, &provider.Error{Message: err.Error()}
 	}
-	set, err := jwk.ParseSet([]byte(jwksOf(kids...)))
+	set, err := jwk.ParseSet([]byte(jwks))
 	return &provider.Keys{Set: set, Life: life}, err
 }
 

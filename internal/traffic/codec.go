@@ -17,7 +17,7 @@ const bodySize = 32 << 10
 // A body with amounts has withAmounts instead. Between its identifiers and its entries are the meters, each once, and the
 // amounts of the entries that have some: how many entries lie between, and the amounts, with meters by their indexes.
 //
-// A body of part Targets has withDestinations. It is like one with amounts, even if there are none. Then follow the
+// A body of part Targets or Subjects has withDestinations. It is like one with amounts, even if there are none. Then follow the
 // destinations, each once, as three texts, to which the entries refer by their indexes.
 const (
 	version          = 1
@@ -49,8 +49,8 @@ type Writer struct {
 // Body.
 func NewWriter(c Chunk) *Writer { return &Writer{like: c, indexes: map[[16]byte]uint64{}} }
 
-// Entry adds e. Entries must be ordered by gateway in parts Gateways and Targets, by route in part
-// Routes, and by key in part Keys.
+// Entry adds e. Entries must be ordered by gateway in parts Gateways, Targets and Subjects, by route
+// in part Routes, and by key in part Keys.
 func (w *Writer) Entry(e *Entry) {
 	p := w.like.Part
 	w.begin(e.bound(p))
@@ -61,7 +61,7 @@ func (w *Writer) Entry(e *Entry) {
 	case Keys:
 		w.id(e.Route)
 		w.key(e.Key)
-	case Targets:
+	case Targets, Subjects:
 		w.destination(e)
 	}
 	w.number(int64(e.Status))
@@ -69,7 +69,7 @@ func (w *Writer) Entry(e *Entry) {
 	w.number(e.UpstreamErrors)
 	w.number(e.BytesIn)
 	w.number(e.BytesOut)
-	if p != Keys {
+	if p.hasLatencies() {
 		w.sketch(e.Latency)
 		w.sketch(e.Upstream)
 	}
@@ -144,7 +144,7 @@ func (w *Writer) end() {
 	b := make([]byte, 0, 16+len(w.ids)+len(w.entries)+len(w.amounts)+len(w.to))
 	form := byte(version)
 	switch {
-	case w.like.Part == Targets:
+	case w.like.Part.hasDestinations():
 		form = withDestinations
 	case len(w.meters) > 0:
 		form = withAmounts
@@ -348,7 +348,7 @@ func (r *reader) bytes() []byte {
 type row struct {
 	Identity
 	Counts
-	to                *Destination // in part Targets alone
+	to                *Destination // in parts Targets and Subjects alone
 	Amounts           Amounts
 	latency, upstream []byte // encoded by Sketch.Append; slices of the body
 }
@@ -362,7 +362,7 @@ func (r *reader) row(p Part, e *row) {
 		e.Route = r.id()
 	case Keys:
 		e.Route, e.Key = r.id(), r.id()
-	case Targets:
+	case Targets, Subjects:
 		r.destination(e)
 	}
 	status := r.number()
@@ -370,7 +370,7 @@ func (r *reader) row(p Part, e *row) {
 		r.fail()
 	}
 	e.Requests, e.UpstreamErrors, e.BytesIn, e.BytesOut = r.number(), r.number(), r.number(), r.number()
-	if p != Keys {
+	if p.hasLatencies() {
 		e.latency, e.upstream = r.bytes(), r.bytes()
 	}
 	e.Amounts = r.rowAmounts(e.Amounts)

@@ -52,7 +52,7 @@ func sumOf(a Amounts) (n int64) {
 // into chunks. The entries of a chunk are sorted and within its bounds.
 func TestMergedChunksKeepAllCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		part := rapid.SampledFrom([]Part{Gateways, Routes, Keys, Targets}).Draw(t, "part")
+		part := rapid.SampledFrom([]Part{Gateways, Routes, Keys, Targets, Subjects}).Draw(t, "part")
 		all := entries().Draw(t, "entries")
 		whole, total, units := NewMerger(part), Counts{}, int64(0)
 		var bodies [][]byte
@@ -84,7 +84,7 @@ func TestMergedChunksKeepAllCounts(t *testing.T) {
 			if got == nil || got.Counts != want.Counts || got.To != want.To || sumOf(got.Amounts) != sumOf(want.Amounts) {
 				t.Fatalf("got the entry %+v, want %+v", got, want)
 			}
-			if part != Keys && (!same(got.Latency, want.Latency) || !same(got.Upstream, want.Upstream)) {
+			if part.hasLatencies() && (!same(got.Latency, want.Latency) || !same(got.Upstream, want.Upstream)) {
 				t.Fatalf("got other latencies in the entry %+v, want those of %+v", got, want)
 			}
 		}
@@ -256,12 +256,15 @@ func FuzzBody(f *testing.F) {
 	m = NewMerger(Targets)
 	m.Add(&Entry{Identity: Identity{Gateway: identifier(3)}, To: Destination{"next", "10.0.0.1:80", "next"}, Amounts: Amounts{{"tokens", 7}}})
 	f.Add(byte(Targets), m.Chunks(Chunk{})[0].Body)
+	m = NewMerger(Subjects)
+	m.Add(&Entry{Identity: Identity{Gateway: identifier(3)}, To: Destination{Upstream: "iss_1", Target: "ada"}})
+	f.Add(byte(Subjects), m.Chunks(Chunk{})[0].Body)
 	a := NewArrivals()
 	a.Add(Flow{Gateway: identifier(1)}, 59, 7)
 	f.Add(byte(Seconds), a.Chunks(Chunk{})[0].Body)
 	f.Add(byte(Keys), []byte{1, 0x80})
 	f.Fuzz(func(t *testing.T, part byte, body []byte) {
-		if p := Part(part % byte(Targets+1)); p == Seconds {
+		if p := Part(part % byte(Subjects+1)); p == Seconds {
 			if a := NewArrivals(); a.AddBody(body) == nil {
 				a.Chunks(Chunk{})
 			}

@@ -3,6 +3,8 @@ package traffic
 import (
 	"crypto/sha256"
 	"strings"
+
+	"github.com/keygate/keygate/internal/accesslog"
 )
 
 const (
@@ -20,6 +22,17 @@ type Destination struct {
 	Upstream string // name of the gateway's upstream
 	Target   string // host and port, as in the target's URL
 	Side     string // the upstream, if a split decided it; otherwise ""
+}
+
+// OfToken returns what stands for the bearers of tokens of one issuer and subject in part Subjects. There are as many as there
+// may be destinations, and further ones are counted together in the same way.
+func OfToken(t *accesslog.Token) Destination {
+	return Destination{Upstream: t.IssuerID, Target: t.Subject}
+}
+
+// Token returns the issuer and the subject of a Destination of part Subjects.
+func (d *Destination) Token() accesslog.Token {
+	return accesslog.Token{IssuerID: d.Upstream, Subject: d.Target}
 }
 
 // ID returns an identifier of d, which differs from those of others. That of the zero value is zero.

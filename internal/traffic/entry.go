@@ -18,10 +18,10 @@ func (i Identity) of(p Part) Identity {
 	if p != Keys {
 		i.Key = [16]byte{}
 	}
-	if p == Gateways || p == Targets {
+	if p == Gateways || p.hasDestinations() {
 		i.Route = [16]byte{}
 	}
-	if p != Targets {
+	if !p.hasDestinations() {
 		i.Destination = [16]byte{}
 	}
 	return i
@@ -35,7 +35,7 @@ func (i *Identity) compare(p Part, o *Identity) int {
 		order = cmp.Or(bytes.Compare(i.Key[:], o.Key[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]), bytes.Compare(i.Route[:], o.Route[:]))
 	case Routes:
 		order = cmp.Or(bytes.Compare(i.Route[:], o.Route[:]), bytes.Compare(i.Gateway[:], o.Gateway[:]))
-	default: // Destination is zero unless p is Targets
+	default: // Destination is zero unless p has destinations
 		order = cmp.Or(bytes.Compare(i.Gateway[:], o.Gateway[:]), bytes.Compare(i.Destination[:], o.Destination[:]))
 	}
 	return cmp.Or(order, cmp.Compare(i.Status, o.Status))
@@ -66,7 +66,7 @@ func (c *Counts) Add(o *Counts) {
 	c.BytesOut += o.BytesOut
 }
 
-// Entry is the counts and latencies of one identity. The latencies are nil in part Keys.
+// Entry is the counts and latencies of one identity. The latencies are nil in parts Keys and Subjects.
 type Entry struct {
 	Identity
 	Counts

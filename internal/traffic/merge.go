@@ -14,22 +14,22 @@ type Merger struct {
 	to      Destinations
 }
 
-// NewMerger returns an empty Merger for part Gateways, Routes, Keys or Targets.
+// NewMerger returns an empty Merger for part Gateways, Routes, Keys, Targets or Subjects.
 func NewMerger(p Part) *Merger { return &Merger{part: p, entries: map[Identity]*Entry{}} }
 
 // Len returns the number of entries and of their amounts.
 func (m *Merger) Len() int { return len(m.entries) + m.amounts }
 
-// at returns the entry of an identity, and creates it if needed. Part Targets needs the destination.
+// at returns the entry of an identity, and creates it if needed. Parts with destinations need the destination.
 func (m *Merger) at(i Identity, to *Destination) *Entry {
 	var sent Destination
-	if i = i.of(m.part); m.part == Targets {
+	if i = i.of(m.part); m.part.hasDestinations() {
 		sent, i.Destination = m.to.Of(*to)
 	}
 	e := m.entries[i]
 	if e == nil {
 		e = &Entry{Identity: i, To: sent}
-		if m.part != Keys {
+		if m.part.hasLatencies() {
 			e.Latency, e.Upstream = new(Sketch), new(Sketch)
 		}
 		m.entries[i] = e
@@ -42,7 +42,7 @@ func (m *Merger) Add(e *Entry) {
 	to := m.at(e.Identity, &e.To)
 	to.Counts.Add(&e.Counts)
 	m.addAmounts(to, e.Amounts)
-	if m.part != Keys && e.Latency != nil {
+	if m.part.hasLatencies() && e.Latency != nil {
 		to.Latency.Merge(e.Latency)
 		to.Upstream.Merge(e.Upstream)
 	}
@@ -62,7 +62,7 @@ func (m *Merger) AddBody(body []byte) error {
 		to := m.at(e.Identity, e.to)
 		to.Counts.Add(&e.Counts)
 		m.addAmounts(to, e.Amounts)
-		if m.part == Keys {
+		if !m.part.hasLatencies() {
 			return nil
 		}
 		if err := to.Latency.MergeBytes(e.latency); err != nil {

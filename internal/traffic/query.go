@@ -69,6 +69,9 @@ func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 		return nil, tooMany()
 	}
 	p.intervals = int((before - from) / p.length)
+	if err := q.checkSubjects(); err != nil {
+		return nil, err
+	}
 	if err := q.checkTargets(); err != nil {
 		return nil, err
 	}
@@ -82,6 +85,8 @@ func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 func (p *query) choosePart() {
 	var only *[16]byte
 	switch {
+	case p.Group == BySubject:
+		p.chunks.Part, only = Subjects, &p.filter.Gateway
 	case p.Upstream != "" || p.Target != "" || p.Group.ofTargets():
 		p.chunks.Part, only = Targets, &p.filter.Gateway
 	case p.KeyID != "" || p.Group == ByKey:
@@ -94,8 +99,21 @@ func (p *query) choosePart() {
 	if *only != ([16]byte{}) {
 		p.chunks.Only = only
 	}
-	p.latencies = p.chunks.Part != Keys
+	p.latencies = p.chunks.Part.hasLatencies()
 	p.chunks.Tier = p.chunks.Part.In(p.chunks.Tier)
+}
+
+// checkSubjects checks that a report by subject is of all requests of one or all gateways: others are not counted by subject.
+func (q *Query) checkSubjects() error {
+	if q.Group != BySubject {
+		return nil
+	}
+	for _, filter := range []struct{ name, value string }{{"route_id", q.RouteID}, {"key_id", q.KeyID}, {"upstream", q.Upstream}, {"target", q.Target}} {
+		if filter.value != "" {
+			return fault.Invalid(filter.name, "cannot be combined with group_by=subject: leave one of them out")
+		}
+	}
+	return nil
 }
 
 // checkTargets checks that what a query asks of upstreams and targets is counted together.
@@ -168,6 +186,8 @@ func (p *query) group(e *row) (g group) {
 		g.text = p.index(e.to.Target)
 	case BySide:
 		g.text = p.index(e.to.Side)
+	case BySubject:
+		g.text = p.index(e.to.Target + "\x00" + e.to.Upstream)
 	}
 	return g
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -187,39 +188,43 @@ func (r *report) rows() []Row {
 		sorted = append(sorted, g)
 	}
 	slices.SortFunc(sorted, r.compare)
-	names := make([]string, len(sorted))
+	names, issuers := make([]string, len(sorted)), make([]string, len(sorted))
 	for i := range sorted {
-		names[i] = r.name(sorted[i])
+		names[i], issuers[i] = r.name(sorted[i])
 	}
 	out := make([]Row, 0, len(sorted)*r.intervals)
 	for at := range r.intervals {
 		start := time.Unix(r.chunks.From+int64(at)*r.length, 0).UTC()
 		for i, g := range sorted {
 			row := r.groups[g][at]
-			row.Start, row.Group = start, names[i]
+			row.Start, row.Group, row.IssuerID = start, names[i], issuers[i]
 			out = append(out, row)
 		}
 	}
 	return out
 }
 
-// name returns the text of a group.
-func (r *report) name(g group) string {
+// name returns the text of a group, and the issuer of a subject.
+func (r *report) name(g group) (name, issuerID string) {
 	kind := id.Gateway
 	switch r.Group {
 	case Together:
-		return ""
+		return "", ""
 	case ByStatus:
-		return strconv.Itoa(int(g.status))
+		return strconv.Itoa(int(g.status)), ""
 	case ByUpstream, ByTarget, BySide:
-		return r.text(g)
+		return r.text(g), ""
+	case BySubject:
+		subject := r.text(g) // which may have any character but in the issuer's identifier
+		n := strings.LastIndexByte(subject, 0)
+		return subject[:n], subject[n+1:]
 	case ByRoute:
 		kind = id.Route
 	case ByKey:
 		kind = id.Key
 	}
 	if g.id == ([16]byte{}) {
-		return ""
+		return "", ""
 	}
-	return id.Format(kind, g.id)
+	return id.Format(kind, g.id), ""
 }

@@ -10,8 +10,8 @@ import (
 // Part is what the counts of a chunk are grouped by.
 type Part uint8
 
-// The parts. Each of the first three and Targets count every request once. A report reads the part that has
-// the fewest groups and is sufficient.
+// The parts. Each of the first three and Targets count every request once, and Subjects those with a valid token. A report
+// reads the part that has the fewest groups and is sufficient.
 const (
 	Gateways Part = iota // by gateway and status, with latencies
 	Routes               // by gateway, route and status, with latencies
@@ -20,15 +20,26 @@ const (
 	Methods              // requests by gateway, route and method, in the form of Seconds: see MethodID
 	Usage                // what counts for usage records (package usage), in tier Open alone
 	Targets              // by gateway, Destination and status, with latencies, in tiers of its own
+	Subjects             // by gateway, Destination (see OfToken) and status, in tiers of its own
 )
 
 // In returns the tier in which the chunks of p are that have the intervals of t: Minutes, Hours or Days.
 func (p Part) In(t Tier) Tier {
-	if p == Targets {
+	switch p {
+	case Targets:
 		return t + TargetMinutes
+	case Subjects:
+		return t + SubjectMinutes
+	default:
+		return t
 	}
-	return t
 }
+
+// hasDestinations reports whether the counts of p are grouped by a Destination.
+func (p Part) hasDestinations() bool { return p == Targets || p == Subjects }
+
+// hasLatencies reports whether p has latencies beside its counts.
+func (p Part) hasLatencies() bool { return p != Keys && p != Subjects }
 
 // MethodID returns the identifier that stands for a method, instead of a key, in part Methods. Methods without a name
 // of their own in package accesslog are counted together.
@@ -48,15 +59,20 @@ const (
 	Days
 	Open // an hour of part Usage, until it makes usage records
 	// The tiers of part Targets are not those of the other parts, so that an earlier version, which merges whatever it
-	// finds in its tiers, does not find chunks that it cannot read.
+	// finds in its tiers, does not find chunks that it cannot read. The same is true of those of part Subjects.
 	TargetMinutes
 	TargetHours
 	TargetDays
+	SubjectMinutes
+	SubjectHours
+	SubjectDays
 )
 
 // Shortest returns the tier from which chunks move up to t.
 func (t Tier) Shortest() Tier {
 	switch {
+	case t >= SubjectMinutes:
+		return SubjectMinutes
 	case t >= TargetMinutes:
 		return TargetMinutes
 	case t == Open:
@@ -69,9 +85,9 @@ func (t Tier) Shortest() Tier {
 // Length returns the length of the tier's interval in seconds.
 func (t Tier) Length() int64 {
 	switch t {
-	case Minutes, TargetMinutes:
+	case Minutes, TargetMinutes, SubjectMinutes:
 		return 60
-	case Hours, TargetHours, Open:
+	case Hours, TargetHours, SubjectHours, Open:
 		return 3600
 	default:
 		return 86400
@@ -98,7 +114,7 @@ type Chunk struct {
 	State     State
 	Start     int64 // Unix second of the start of the interval
 	// First and Last are the least and the greatest identifier that the entries are
-	// sorted by: the gateway in Gateways, Seconds, Methods and Targets, the route in Routes, the key in
+	// sorted by: the gateway in Gateways, Seconds, Methods, Targets and Subjects, the route in Routes, the key in
 	// Keys.
 	First, Last [16]byte
 	Body        []byte
@@ -107,7 +123,7 @@ type Chunk struct {
 // Requests returns the number of requests that a chunk counts. It is 0 for parts Seconds, Methods and Usage, and
 // for a damaged body.
 func (c *Chunk) Requests() (n int64) {
-	if c.Part >= Seconds && c.Part != Targets {
+	if c.Part >= Seconds && !c.Part.hasDestinations() {
 		return 0
 	}
 	if err := rows(c.Part, c.Body, func(e *row) error {

@@ -91,7 +91,8 @@ func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 	for i, g := range groups {
 		out[i].Row = totals[g].Row
 		out[i].Meters.sort()
-		out[i].Start, out[i].Group = time.Unix(p.chunks.From, 0).UTC(), r.name(g)
+		out[i].Start = time.Unix(p.chunks.From, 0).UTC()
+		out[i].Group, out[i].IssuerID = r.name(g)
 		if gateway := totals[g].gateway; (p.Group == ByGateway || p.Group == ByRoute) && gateway != ([16]byte{}) {
 			out[i].GatewayID = id.Format(id.Gateway, gateway)
 		}

@@ -30,6 +30,8 @@ const (
 	ByUpstream Grouping = "upstream"
 	ByTarget   Grouping = "target"
 	BySide     Grouping = "side"
+	// BySubject has the requests with a valid token, by its issuer and subject.
+	BySubject Grouping = "subject"
 )
 
 // ofTargets reports whether g groups by something that only part Targets has.
@@ -49,7 +51,8 @@ type Query struct {
 // Row is one interval of one group of a report.
 type Row struct {
 	Start          time.Time
-	Group          string // an identifier, a status code, or a text of Destination; "" for requests without one
+	Group          string // an identifier, a status code, a text of Destination, or a subject; "" for requests without one
+	IssuerID       string // of a subject; else ""
 	Requests       int64
 	Status         [4]int64 // 2xx to 5xx
 	Limited        int64    // 429
@@ -59,7 +62,7 @@ type Row struct {
 	BytesIn        int64
 	BytesOut       int64
 	Meters         Amounts    // what was charged by the costs of routes, ordered by meter
-	Latency        *Quantiles // nil if grouped by key, or if nothing was measured
+	Latency        *Quantiles // nil if grouped by key or subject, or if nothing was measured
 	Upstream       *Quantiles
 }
 

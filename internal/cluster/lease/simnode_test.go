@@ -40,6 +40,11 @@ type simNode struct {
 	inForce  map[int]bool
 	checked  int // the answered changes that are known to be in force here
 
+	denied     map[int]bool // the denials that are loaded
+	denials    int          // version of denied
+	remembered map[int]int  // versions of denied that the remembered tokens were compared with, by the changes that deny them
+	published  int          // rises with each change of the configuration, after it
+
 	watch   *Watch
 	waiters []*simWaiter
 
@@ -68,6 +73,7 @@ func (n *simNode) start() {
 	n.holder = NewHolder(HolderConfig{Node: n.name, Boot: boot, TTL: n.s.ttl, Clock: n.clock, Jitter: n.s.w.Float64})
 	n.watch = NewWatch(n.s.ttl, n.clock)
 	n.position, n.inForce, n.checked, n.waiters = Position{}, map[int]bool{}, 0, nil
+	n.denied, n.denials, n.remembered = map[int]bool{}, 0, map[int]int{}
 	n.follow()
 	n.poll()
 }
@@ -205,13 +211,13 @@ func (n *simNode) follow() {
 			again()
 		case !got.known:
 			n.holder.GiveUp()
-			n.in(n.s.net.delay(n.s.apply), func() {
+			n.load(got.changes, true, func() {
 				n.inForce, n.checked = map[int]bool{}, 0
 				n.apply(Position{}, got.changes)
 				again()
 			})
 		case len(got.changes) > 0:
-			n.in(n.s.net.delay(n.s.apply), func() {
+			n.load(got.changes, false, func() {
 				n.apply(n.position, got.changes)
 				again()
 			})
@@ -232,7 +238,28 @@ func (n *simNode) hint() {
 	}
 }
 
+// load loads the denials among changes, which are all that there are if fresh is set. Some time later it calls done, which
+// puts the changes in force.
+func (n *simNode) load(changes []simChange, fresh bool, done func()) {
+	d := n.s.net.delay(n.s.apply)
+	denying := n.s.w.upTo(d)
+	n.in(denying, func() {
+		if fresh {
+			n.denied = map[int]bool{}
+			n.denials++
+		}
+		for _, c := range changes {
+			if kindOf(c.id) == denial {
+				n.denied[c.id] = true
+				n.denials++
+			}
+		}
+		n.in(d-denying, done)
+	})
+}
+
 func (n *simNode) apply(p Position, changes []simChange) {
+	n.published++
 	for _, c := range changes {
 		n.inForce[c.id] = true
 		p = c.Position
@@ -328,6 +355,20 @@ func (n *simNode) mutate(id, attempts int) {
 	})
 }
 
+// attempt is a request with what change id takes away.
+func (n *simNode) attempt(id int) {
+	switch kindOf(id) {
+	case revocation:
+		n.request(id)
+	case denial:
+		n.requestWithToken(id)
+	case suspension:
+		if n.s.w.IntN(8) == 0 { // since these calls hold up changes
+			n.change(id)
+		}
+	}
+}
+
 // request is a request with the key that change id revokes. It looks at the lease and the key when it
 // begins, and again before its first byte goes upstream.
 func (n *simNode) request(id int) {
@@ -341,5 +382,67 @@ func (n *simNode) request(id int) {
 		if n.s.done[id] && !n.s.lost[id] {
 			n.s.violate("a request went upstream after the answer", n, id)
 		}
+	})
+}
+
+// requestWithToken is a request with the token that change id denies. A token that the node remembers is compared with the
+// denials again only if their version is another one. Before the first byte goes upstream, the node looks at its lease
+// again, and at the denials if anything was published since the request began.
+func (n *simNode) requestWithToken(id int) {
+	if !n.admits() {
+		return
+	}
+	began := n.published
+	forward := func() {
+		n.in(n.s.net.delay(n.s.request), func() {
+			if !n.admits() || n.published != began && n.denied[id] {
+				return
+			}
+			if n.s.done[id] && !n.s.lost[id] {
+				n.s.violate("a denied token went upstream after the answer", n, id)
+			}
+		})
+	}
+	version := n.denials
+	if compared, found := n.remembered[id]; found {
+		if compared != version && n.denied[id] {
+			return
+		}
+		n.remembered[id] = version
+		forward()
+		return
+	}
+	n.in(n.s.net.delay(n.s.apply), func() { // the signature
+		if n.denied[id] {
+			return
+		}
+		n.in(n.s.net.delay(n.s.apply), func() {
+			n.remembered[id] = version
+			forward()
+		})
+	})
+}
+
+// change is a call of the user that change id suspends, which changes something itself. The user is read when the call
+// begins, and again in the transaction.
+func (n *simNode) change(id int) {
+	if !n.running() {
+		return
+	}
+	suspended := n.s.done[id] && !n.s.lost[id]
+	n.call(func(reply func(any)) { n.s.store.user(id, reply) }, func(v any) {
+		if active, ok := v.(bool); !ok || !active {
+			return
+		}
+		if suspended && !n.s.lost[id] {
+			n.s.violate("a user was signed in after the answer to its suspension", n, id)
+		}
+		n.call(func(reply func(any)) {
+			n.s.store.changeBy(id, func() {
+				if n.s.done[id] && !n.s.lost[id] {
+					n.s.violate("a user has changed something after the answer to its suspension", n, id)
+				}
+			}, reply)
+		}, func(any) {})
 	})
 }

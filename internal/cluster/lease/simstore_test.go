@@ -14,6 +14,19 @@ type simChange struct {
 	at time.Duration
 }
 
+// changeKind is what a change takes away.
+type changeKind int
+
+const (
+	revocation changeKind = iota // a key
+	denial                       // a token
+	suspension                   // a user
+	changeKinds
+)
+
+// kindOf returns the kind of the change with the given id. Each kind has its share of the changes.
+func kindOf(id int) changeKind { return changeKind(id % int(changeKinds)) }
+
 // simStore is the store of the simulation: it takes its locks and sees its snapshots in the order in
 // which PostgreSQL does, and leaves the rules to Carry and Row.End.
 type simStore struct {
@@ -183,6 +196,25 @@ func (s *simStore) commit(number int64, id int) Position {
 		s.notify()
 	}
 	return p
+}
+
+// user replies whether the user that the change with the given id suspends is active.
+func (s *simStore) user(id int, reply func(any)) {
+	s.step(func() { reply(!s.ids[id]) })
+}
+
+// changeBy carries out a change by the user that the change with the given id suspends, unless it is suspended by then. It
+// calls committed at the commit. The change itself concerns nobody, so it is not in the log.
+func (s *simStore) changeBy(id int, committed func(), reply func(any)) {
+	s.head.lock(true, func() {
+		s.step(func() {
+			if !s.ids[id] {
+				committed()
+			}
+			s.head.unlock()
+			reply(true)
+		})
+	})
 }
 
 // news is what a node reads of the change log.

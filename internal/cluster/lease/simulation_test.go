@@ -116,7 +116,7 @@ func (s *simulation) run(c *scenario) {
 	}
 	s.w.every(func() time.Duration { return s.w.upTo(20 * time.Millisecond) }, func() {
 		if n := s.any(); n.boots > 0 && c.changes > 0 {
-			n.request(s.w.IntN(c.changes))
+			n.attempt(s.w.IntN(c.changes))
 		}
 	})
 	s.w.every(func() time.Duration { return 10 * time.Millisecond }, s.sample)
@@ -199,7 +199,8 @@ func (s *simulation) failover(lag bool) {
 }
 
 // Guarantee: in no interleaving of delays, losses, doubled messages, pauses, partitions, kills, restarts
-// and failovers does a node admit without a change that was answered.
+// and failovers does a node admit without a change that was answered: no request with a revoked key or a denied token goes
+// upstream, and no suspended user is signed in or changes anything.
 func TestSimulatedNodesAdmitOnlyWithEveryAnsweredChange(t *testing.T) {
 	for _, c := range []scenario{
 		{name: "healthy", nodes: 3},

@@ -148,6 +148,47 @@ func TestTargetsAreBounded(t *testing.T) {
 	}
 }
 
+// Guarantee: the memory for counts by subject is bounded between two writes, for an account and in all. Further requests are
+// counted together, and none is lost. Other accounts, and subjects that are counted already, have their counts as before.
+func TestSubjectsAreBounded(t *testing.T) {
+	m, err := New(Config{Store: nowhere{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := m.active
+	take := func(account byte, subject string) {
+		m.Take([]accesslog.Entry{{Record: accesslog.Record{Account: [16]byte{account}, Gateway: [16]byte{1}, Start: 1_800_000_000_000_000, Status: 200}, Token: &accesslog.Token{IssuerID: "iss_1", Subject: subject}}})
+	}
+	of := func(account byte, issuerID, subject string) (n int64) {
+		for _, s := range w.subjects {
+			if s.account[0] == account && s.token == (accesslog.Token{IssuerID: issuerID, Subject: subject}) {
+				n += s.Requests
+			}
+		}
+		return n
+	}
+	for n := range traffic.MaxDestinations + 7 {
+		take(1, strconv.Itoa(n))
+	}
+	take(1, "3")
+	take(1, "") // a token that was refused
+	if got, other := of(1, "iss_1", "3"), of(1, "iss_1", traffic.OtherDestination); got != 2 || other != 7 || len(w.subjects) != traffic.MaxDestinations+1 {
+		t.Errorf("a known subject has %d requests, further ones %d, of %d subjects; want 2, 7 and %d", got, other, len(w.subjects), traffic.MaxDestinations+1)
+	}
+	w.subjectShares.Take([16]byte{2}, maxSubjects/(fairslots.OfFree+1)*fairslots.OfFree) // as after so many subjects
+	take(2, "a")
+	take(2, "b")
+	take(3, "a")
+	if got, other := of(2, traffic.OtherDestination, traffic.OtherDestination), of(3, "iss_1", "a"); got != 2 || other != 1 || m.Lost() != 0 {
+		t.Errorf("an account at its bound has %d requests of others, another one %d of its subject, %d are lost; want 2, 1 and none", got, other, m.Lost())
+	}
+	w.reset()
+	take(1, "new")
+	if got := of(1, "iss_1", "new"); got != 1 || len(w.subjects) != 1 {
+		t.Errorf("after a flush, a new subject has %d requests of %d subjects, want 1 of 1", got, len(w.subjects))
+	}
+}
+
 // Guarantee: between two writes, the counts tell at most 64 meters of an account apart, whatever other accounts have; the
 // others are counted together. What an account could make of this in memory is bounded: further requests are lost and counted.
 func TestMetersOfTrafficAreBounded(t *testing.T) {

@@ -44,7 +44,7 @@ func (w *window) chunks() (made []traffic.Chunk) {
 	slices.SortFunc(measured, func(a, b identity) int {
 		return cmp.Or(a.compareInterval(&b), bytes.Compare(a.route[:], b.route[:]))
 	})
-	sent := w.sortedSent()
+	sent, subjects := w.sortedSent(), w.sortedSubjects()
 	for len(sorted) > 0 {
 		of := w.cells[sorted[0].cell].identity
 		n := 1
@@ -59,13 +59,18 @@ func (w *window) chunks() (made []traffic.Chunk) {
 		for s < len(sent) && sent[s].compareInterval(&of) == 0 {
 			s++
 		}
+		b := 0
+		for b < len(subjects) && subjects[b].compareInterval(&of) == 0 {
+			b++
+		}
 		c := traffic.Chunk{AccountID: id.Format(id.Account, of.account), Tier: traffic.Minutes, State: traffic.Fresh, Start: int64(of.minute) * 60}
 		made = append(made, w.byKey(c, sorted[:n])...)
 		made = append(made, w.bySecond(c, sorted[:n])...)
 		made = append(made, w.measuredChunks(c, measured[:m])...)
 		made = append(made, w.byMethod(c, measured[:m])...)
 		made = append(made, byTarget(c, sent[:s])...)
-		sorted, measured, sent = sorted[n:], measured[m:], sent[s:]
+		made = append(made, subjectChunks(c, subjects[:b])...)
+		sorted, measured, sent, subjects = sorted[n:], measured[m:], sent[s:], subjects[b:]
 	}
 	return append(made, w.usageChunks()...)
 }

@@ -80,7 +80,7 @@ func (m *Meter) collect() {
 		m.size += len(c.Body)
 	}
 	m.forget()
-	if len(w.cells) > flushCells || w.useShares.Taken() > flushCells || len(w.sent) > flushSent || len(w.charges) > flushCharges { // free the memory of a burst
+	if len(w.cells) > flushCells || w.useShares.Taken() > flushCells || len(w.sent) > flushSent || len(w.subjects) > flushSent || len(w.charges) > flushCharges { // free the memory of a burst
 		w = newWindow()
 	}
 	w.reset()

@@ -20,9 +20,9 @@ import (
 )
 
 // total returns the number of stored requests of an account, by part.
-func total(t *testing.T, store traffic.Store, account [16]byte) (by [4]int64) {
+func total(t *testing.T, store traffic.Store, account [16]byte) (by [5]int64) {
 	t.Helper()
-	for i, p := range []traffic.Part{traffic.Gateways, traffic.Routes, traffic.Keys, traffic.Targets} {
+	for i, p := range []traffic.Part{traffic.Gateways, traffic.Routes, traffic.Keys, traffic.Targets, traffic.Subjects} {
 		q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: p, Tier: p.In(traffic.Days), Before: 1 << 40}
 		err := store.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
 			by[i] += c.Requests()
@@ -38,8 +38,8 @@ func total(t *testing.T, store traffic.Store, account [16]byte) (by [4]int64) {
 // wantTotal checks the number of stored requests of an account.
 func wantTotal(t *testing.T, when string, store traffic.Store, account [16]byte, want int64) {
 	t.Helper()
-	if got := total(t, store, account); got != [4]int64{want, want, want, want} {
-		t.Errorf("%s: got %v requests by gateway, route, key and target, want %d each", when, got, want)
+	if got := total(t, store, account); got != [5]int64{want, want, want, want, want} {
+		t.Errorf("%s: got %v requests by gateway, route, key, target and subject, want %d each", when, got, want)
 	}
 }
 
@@ -61,7 +61,7 @@ func (f *flaky) AppendTraffic(ctx context.Context, batch accesslog.BatchID, chun
 // entry returns an access record with one of seven routes and one of 100 keys, by n.
 func entry(account [16]byte, n int, at time.Time) accesslog.Entry {
 	return accesslog.Entry{Record: accesslog.Record{Account: account, Gateway: identifier(1), Route: identifier(n%7 + 1), Key: identifier(n%100 + 1), Start: at.UnixMicro(), Status: 200},
-		UpstreamName: "default", Target: fmt.Sprintf("10.0.0.%d:80", n%3)}
+		UpstreamName: "default", Target: fmt.Sprintf("10.0.0.%d:80", n%3), Token: &accesslog.Token{IssuerID: "iss_1", Subject: fmt.Sprint("user-", n%5)}}
 }
 
 // Guarantee: counts that the store did not take are written later, once, and Sync returns
@@ -230,7 +230,7 @@ func TestRetention(t *testing.T) {
 			t.Fatal(err)
 		}
 		for tier, want := range []int64{step.minutes, step.hours, step.days} {
-			for _, part := range []traffic.Part{traffic.Keys, traffic.Targets} {
+			for _, part := range []traffic.Part{traffic.Keys, traffic.Targets, traffic.Subjects} {
 				got := int64(0)
 				q := traffic.ChunkQuery{AccountID: id.Format(id.Account, account), Part: part, Tier: part.In(traffic.Tier(tier)), Before: 1 << 40}
 				if err := db.ReadTraffic(t.Context(), q, func(c *traffic.Chunk) error {
@@ -247,13 +247,13 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// Guarantee: a version that does not know part Targets, and merges what it finds in the tiers that it knows, finds none of
-// its chunks, at any time.
+// Guarantee: a version that does not know part Targets or Subjects, and merges what it finds in the tiers that it knows, finds
+// none of their chunks, at any time.
 func TestEarlierVersionsDoNotFindTargets(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}
 	m, account := newMeter(t, db, c), id.NewFast()
-	found := false
+	found := map[traffic.Part]bool{}
 	for range 50 {
 		for range 2 {
 			m.Take([]accesslog.Entry{entry(account, 1, c.now())})
@@ -261,14 +261,16 @@ func TestEarlierVersionsDoNotFindTargets(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for tier := traffic.Minutes; tier <= traffic.TargetDays; tier++ {
+		for tier := traffic.Minutes; tier <= traffic.SubjectDays; tier++ {
 			for state := traffic.Fresh; state < traffic.Rolled; state++ {
 				list, err := db.TrafficBacklog(t.Context(), tier, state, 1<<40, 1000)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, b := range list {
-					if found = found || b.Part == traffic.Targets; (b.Part == traffic.Targets) != (tier >= traffic.TargetMinutes) {
+					found[b.Part] = true
+					ofTargets := tier >= traffic.TargetMinutes && tier <= traffic.TargetDays
+					if (b.Part == traffic.Targets) != ofTargets || (b.Part == traffic.Subjects) != (tier >= traffic.SubjectMinutes) {
 						t.Fatalf("got a chunk of part %d in tier %d", b.Part, tier)
 					}
 				}
@@ -279,8 +281,8 @@ func TestEarlierVersionsDoNotFindTargets(t *testing.T) {
 		}
 		c.add(33 * time.Minute)
 	}
-	if !found {
-		t.Error("got no chunk of part Targets")
+	if !found[traffic.Targets] || !found[traffic.Subjects] {
+		t.Error("got no chunk of part Targets or Subjects")
 	}
 }
 

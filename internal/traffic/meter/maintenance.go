@@ -30,7 +30,7 @@ const (
 func (m *Meter) Maintain(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
 	errs := []error{m.joinUsage(ctx)}
-	for _, minutes := range [...]traffic.Tier{traffic.Minutes, traffic.TargetMinutes} {
+	for _, minutes := range [...]traffic.Tier{traffic.Minutes, traffic.TargetMinutes, traffic.SubjectMinutes} {
 		hours := minutes + 1
 		errs = append(errs,
 			m.raise(ctx, minutes, traffic.Fresh, now-minutes.Length()+1),
@@ -194,16 +194,19 @@ func (m *Meter) trim(ctx context.Context) error {
 		{traffic.Routes, traffic.Minutes, traffic.MinutesKept},
 		{traffic.Keys, traffic.Minutes, traffic.MinutesKept},
 		{traffic.Targets, traffic.TargetMinutes, traffic.MinutesKept},
+		{traffic.Subjects, traffic.SubjectMinutes, traffic.MinutesKept},
 		{traffic.Seconds, traffic.Minutes, traffic.SecondsKept},
 		{traffic.Methods, traffic.Minutes, traffic.SecondsKept},
 		{traffic.Gateways, traffic.Hours, traffic.HoursKept},
 		{traffic.Routes, traffic.Hours, traffic.HoursKept},
 		{traffic.Keys, traffic.Hours, traffic.HoursKept},
 		{traffic.Targets, traffic.TargetHours, traffic.HoursKept},
+		{traffic.Subjects, traffic.SubjectHours, traffic.HoursKept},
 		{traffic.Gateways, traffic.Days, traffic.DaysKept},
 		{traffic.Routes, traffic.Days, traffic.DaysKept},
 		{traffic.Keys, traffic.Days, traffic.DaysKept},
 		{traffic.Targets, traffic.TargetDays, traffic.DaysKept},
+		{traffic.Subjects, traffic.SubjectDays, traffic.DaysKept},
 	} {
 		// Keep an interval as long as a report may start within it.
 		before := now.Add(-kept.age).Unix() - 2*kept.tier.Length()

@@ -37,6 +37,7 @@ const (
 	maxCharges    = 1 << 21 // further records are lost; one takes 40 bytes
 	flushSent     = 1 << 15
 	maxSent       = 1 << 16   // further destinations are counted together; one takes about 1.5 KB
+	maxSubjects   = 1 << 16   // further subjects of tokens are counted together; one takes at most 1 KB
 	maxUses       = 1 << 18   // requests of further identities are missing from usage records; one takes about 500 bytes
 	maxPending    = 256 << 20 // bytes of bodies that the store has not taken
 )
@@ -122,7 +123,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 			m.unbilled.Add(1)
 		}
 	}
-	full := len(w.cells) >= flushCells || w.useShares.Taken() >= flushCells || len(w.sent) >= flushSent || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
+	full := len(w.cells) >= flushCells || w.useShares.Taken() >= flushCells || len(w.sent) >= flushSent || len(w.subjects) >= flushSent || len(w.arrivals) >= flushArrivals || len(w.charges) >= flushCharges
 	m.mu.Unlock()
 	if full {
 		m.wake.Notify()

@@ -77,11 +77,15 @@ func (m *model) rows(account [16]byte, q traffic.Query) map[string]traffic.Row {
 		at := time.UnixMicro(r.Start).UTC()
 		if r.Account != account || at.Before(from) || !at.Before(q.Until.Add(length-1).Truncate(length)) || r.Part == accesslog.Started ||
 			!passes(q.GatewayID, id.Gateway, r.Gateway) || !passes(q.RouteID, id.Route, r.Route) || !passes(q.KeyID, id.Key, r.Key) ||
-			q.Upstream != "" && e.UpstreamName != q.Upstream || q.Target != "" && e.Target != q.Target {
+			q.Upstream != "" && e.UpstreamName != q.Upstream || q.Target != "" && e.Target != q.Target ||
+			q.Group == traffic.BySubject && (e.Token == nil || e.Token.Subject == "") {
 			continue
 		}
 		row := traffic.Row{Start: at.Truncate(length), Group: groupOf(q.Group, &e)}
-		k := row.Start.String() + row.Group
+		if q.Group == traffic.BySubject {
+			row.IssuerID = e.Token.IssuerID
+		}
+		k := row.Start.String() + row.Group + row.IssuerID
 		if old, ok := out[k]; ok {
 			row = old
 		}
@@ -142,6 +146,8 @@ func groupOf(g traffic.Grouping, r *accesslog.Entry) string {
 		return r.UpstreamName
 	case traffic.ByTarget:
 		return r.Target
+	case traffic.BySubject:
+		return r.Token.Subject
 	case traffic.BySide:
 		if !r.Split {
 			return ""
@@ -159,7 +165,7 @@ func groupOf(g traffic.Grouping, r *accesslog.Entry) string {
 }
 
 var groupings = []traffic.Grouping{
-	traffic.Together, traffic.ByGateway, traffic.ByRoute, traffic.ByKey, traffic.ByStatus, traffic.ByUpstream, traffic.ByTarget, traffic.BySide,
+	traffic.Together, traffic.ByGateway, traffic.ByRoute, traffic.ByKey, traffic.ByStatus, traffic.ByUpstream, traffic.ByTarget, traffic.BySide, traffic.BySubject,
 }
 
 // isCounted reports whether what q asks for is counted together.
@@ -170,6 +176,8 @@ func isCounted(q *traffic.Query) bool {
 		ofTargets = true
 	case traffic.ByRoute, traffic.ByKey:
 		return !ofTargets
+	case traffic.BySubject:
+		return !ofTargets && q.RouteID == "" && q.KeyID == ""
 	}
 	return !ofTargets || q.RouteID == "" && q.KeyID == ""
 }
@@ -189,21 +197,21 @@ func (m *model) check(t fataler, report *meter.Meter, account [16]byte, q traffi
 		intervals := int(q.Until.Add(time.Duration(q.Interval)-1).Truncate(time.Duration(q.Interval)).Sub(q.Since.Truncate(time.Duration(q.Interval))) / time.Duration(q.Interval))
 		groups := map[string]bool{}
 		for i, row := range got {
-			groups[row.Group] = true
-			if i > 0 && cmp.Or(got[i-1].Start.Compare(row.Start), cmp.Compare(got[i-1].Group, row.Group)) >= 0 && g != traffic.ByStatus {
+			groups[row.Group+row.IssuerID] = true
+			if i > 0 && cmp.Or(got[i-1].Start.Compare(row.Start), cmp.Compare(got[i-1].Group, row.Group), cmp.Compare(got[i-1].IssuerID, row.IssuerID)) >= 0 && g != traffic.ByStatus {
 				t.Fatalf("%+v: got the row %+v after %+v, want them sorted", q, row, got[i-1])
 			}
-			if row.Latency != nil && (g == traffic.ByKey || q.KeyID != "") {
-				t.Fatalf("%+v: got the latencies %+v of a key, want none", q, row.Latency)
+			if row.Latency != nil && (g == traffic.ByKey || g == traffic.BySubject || q.KeyID != "") {
+				t.Fatalf("%+v: got the latencies %+v of a key or subject, want none", q, row.Latency)
 			}
-			if row.Requests > 0 && row.Latency == nil && g != traffic.ByKey && q.KeyID == "" {
+			if row.Requests > 0 && row.Latency == nil && g != traffic.ByKey && g != traffic.BySubject && q.KeyID == "" {
 				t.Fatalf("%+v: got no latencies at %s, want some", q, row.Start)
 			}
 			row.Latency, row.Upstream = nil, nil
-			k := row.Start.String() + row.Group
+			k := row.Start.String() + row.Group + row.IssuerID
 			expected, ok := want[k]
 			if !ok {
-				expected = traffic.Row{Start: row.Start, Group: row.Group}
+				expected = traffic.Row{Start: row.Start, Group: row.Group, IssuerID: row.IssuerID}
 			}
 			if !reflect.DeepEqual(row, expected) {
 				t.Fatalf("%+v:\n got %+v\nwant %+v", q, row, expected)
@@ -225,8 +233,8 @@ func (m *model) checkTop(t fataler, report *meter.Meter, account [16]byte, q tra
 	t.Helper()
 	totals := map[string]traffic.Row{}
 	for _, r := range rows {
-		sum := totals[r.Group]
-		sum.Group = r.Group
+		sum := totals[r.Group+r.IssuerID]
+		sum.Group, sum.IssuerID = r.Group, r.IssuerID
 		sum.Requests += r.Requests
 		for class, n := range r.Status {
 			sum.Status[class] += n
@@ -236,7 +244,7 @@ func (m *model) checkTop(t fataler, report *meter.Meter, account [16]byte, q tra
 		for _, a := range r.Meters {
 			sum.Meters = plus(sum.Meters, a.Meter, a.Units)
 		}
-		totals[r.Group] = sum
+		totals[r.Group+r.IssuerID] = sum
 	}
 	for by, of := range map[traffic.Order]func(traffic.Row) int64{
 		traffic.ByRequests: func(r traffic.Row) int64 { return r.Requests },
@@ -258,8 +266,8 @@ func (m *model) checkTop(t fataler, report *meter.Meter, account [16]byte, q tra
 		}
 		for i, row := range got {
 			row.Start = time.Time{}
-			if of(row.Row) != want[i] || !reflect.DeepEqual(row.Row, totals[row.Group]) {
-				t.Fatalf("%+v by %s:\n got %+v\nwant %+v, with %d", q, by, row, totals[row.Group], want[i])
+			if of(row.Row) != want[i] || !reflect.DeepEqual(row.Row, totals[row.Group+row.IssuerID]) {
+				t.Fatalf("%+v by %s:\n got %+v\nwant %+v, with %d", q, by, row, totals[row.Group+row.IssuerID], want[i])
 			}
 		}
 	}
@@ -299,6 +307,9 @@ func (h *harness) request(t *rapid.T) accesslog.Entry {
 	e.UpstreamName = rapid.SampledFrom([]string{"", "default", "default", "next"}).Draw(t, "upstream name")
 	if e.UpstreamName != "" {
 		e.Target, e.Split = fmt.Sprintf("10.0.0.%d:80", small().Draw(t, "target")), rapid.Bool().Draw(t, "split")
+	}
+	if subject := rapid.SampledFrom([]string{"", "ada", "ada", "b\x00b"}).Draw(t, "subject"); subject != "" || rapid.Bool().Draw(t, "refused token") {
+		e.Token = &accesslog.Token{IssuerID: rapid.SampledFrom([]string{"iss_1", "iss_2"}).Draw(t, "issuer"), Subject: subject}
 	}
 	return e
 }

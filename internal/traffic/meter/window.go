@@ -103,9 +103,12 @@ type window struct {
 	spareSent []*sent
 	seed      maphash.Seed
 
-	// What accounts have of cells, of charges, of sent, and of identities in used and meters of costs that they have.
-	cellShares, chargeShares, sentShares, useShares fairslots.Shares[[16]byte]
-	names                                           map[string]string // of the meters of costs, so that each is in memory once
+	subjects   map[bearer]*bySubject
+	subjectsOf map[[16]byte]*traffic.Destinations // those of subjects that are told apart, by account
+
+	// What accounts have of cells, of charges, of sent, of subjects, and of identities in used and meters of costs that they have.
+	cellShares, chargeShares, sentShares, subjectShares, useShares fairslots.Shares[[16]byte]
+	names                                                          map[string]string // of the meters of costs, so that each is in memory once
 
 	byRoute map[identity]*measured // without keys
 	spare   []*measured
@@ -115,6 +118,7 @@ func newWindow() *window {
 	return &window{
 		slots: make([]uint32, 1024), byRoute: map[identity]*measured{}, told: map[[16]byte]*traffic.Meters{}, used: map[[16]byte]*usage.Table{}, names: map[string]string{},
 		sentSlots: make([]uint32, 64), sentTo: map[[16]byte]*traffic.Destinations{}, seed: maphash.MakeSeed(),
+		subjects: map[bearer]*bySubject{}, subjectsOf: map[[16]byte]*traffic.Destinations{}, subjectShares: fairslots.NewShares[[16]byte](maxSubjects),
 		cellShares: fairslots.NewShares[[16]byte](maxCells), chargeShares: fairslots.NewShares[[16]byte](maxCharges), sentShares: fairslots.NewShares[[16]byte](maxSent), useShares: fairslots.NewShares[[16]byte](maxUses),
 	}
 }
@@ -135,6 +139,7 @@ func (w *window) reset() {
 	w.chargeShares.Reset()
 	w.sentShares.Reset()
 	w.resetSent()
+	w.resetSubjects()
 	w.useShares.Reset()
 	if len(w.used) > keptTables {
 		clear(w.used)
@@ -170,9 +175,13 @@ func (w *window) add(e *accesslog.Entry) bool {
 	s.Requests++
 	s.BytesIn += max(r.BytesIn, 0)
 	s.BytesOut += max(r.BytesOut, 0)
-	if r.Result == accesslog.Unreachable || r.Result == accesslog.TimedOut || r.UpstreamStatus >= 500 {
+	if failedUpstream(r) {
 		c.UpstreamErrors++
 		s.UpstreamErrors++
+	}
+	var b *bySubject
+	if e.Token != nil && e.Token.Subject != "" {
+		b = w.bySubject(c, e)
 	}
 	c.measured.latency.Add(r.Duration)
 	s.latency.Add(r.Duration)
@@ -187,13 +196,18 @@ func (w *window) add(e *accesslog.Entry) bool {
 		w.arrive(c, uint32(second%60))
 	}
 	if e.Cost != "" {
-		w.charge(c, e)
+		w.charge(c, b, e)
 	}
 	return r.PeriodEnd == 0 || r.Key == [16]byte{} || w.use(c, e)
 }
 
-// charge counts the costs of a request of a cell.
-func (w *window) charge(c *cell, e *accesslog.Entry) {
+// failedUpstream reports whether the upstream responded with 5xx, could not be reached, or timed out.
+func failedUpstream(r *accesslog.Record) bool {
+	return r.Result == accesslog.Unreachable || r.Result == accesslog.TimedOut || r.UpstreamStatus >= 500
+}
+
+// charge counts the costs of a request of a cell, and of a subject unless b is nil.
+func (w *window) charge(c *cell, b *bySubject, e *accesslog.Entry) {
 	told := w.told[e.Account]
 	if told == nil {
 		told = new(traffic.Meters)
@@ -216,6 +230,9 @@ func (w *window) charge(c *cell, e *accesslog.Entry) {
 		}
 		w.charges[at-1].Add(one.Units)
 		w.sent[c.sent-1].amounts.Add(meter, one.Units)
+		if b != nil {
+			b.amounts.Add(meter, one.Units)
+		}
 	}
 }
 

@@ -1405,7 +1405,7 @@ export interface paths {
         };
         /**
          * Get what has the most traffic
-         * @description Returns the routes, keys, gateways, upstreams or targets with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
+         * @description Returns the routes, keys, gateways, upstreams, targets or subjects with the most requests, errors, refusals or bytes in the whole time of the report, the greatest first.
          */
         get: operations["reportTop"];
         put?: never;
@@ -7956,7 +7956,7 @@ export interface components {
             until: string | null;
         };
         Top: {
-            /** @description One row for each route, key, gateway, upstream or target, the greatest first. Those without any are left out. */
+            /** @description One row for each route, key, gateway, upstream, target or subject, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
             /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
             incomplete?: boolean;
@@ -7986,15 +7986,20 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Gateway of the route, or the gateway itself; null for keys, upstreams and targets.
+             * @description Gateway of the route, or the gateway itself; null for keys, upstreams, targets and subjects.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
             gateway_id: string | null;
             /**
-             * @description Identifier of the route, key or gateway, name of the upstream, or address of the target; null for requests that have none.
+             * @description Identifier of the route, key or gateway, name of the upstream, address of the target, or subject of the token; null for requests that have none.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
+            /**
+             * @description Issuer of the subject; absent unless subjects are listed.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id?: string;
             /**
              * Format: int64
              * @description Responses with status 429.
@@ -8079,11 +8084,16 @@ export interface components {
              */
             forbidden: number;
             /**
-             * @description Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, or the address of the target; null without group_by, and for requests that have no such value.
+             * @description Identifier of the gateway, route or key, the status code, the name of the upstream or of the side, the address of the target, or the subject of the token; null without group_by, and for requests that have no such value.
              * @example rt_01jz8y5c3te9b8r2m6q4v7x0bb
              */
             group: string | null;
-            /** @description Time from the request headers to the last byte of the response; null if the report is grouped or filtered by key. */
+            /**
+             * @description Issuer of the subject; absent unless the report is grouped by subject.
+             * @example iss_01jz8y5c3te9b8r2m6q4v7x0aa
+             */
+            issuer_id?: string;
+            /** @description Time from the request headers to the last byte of the response; null if the report is grouped by key or subject, or filtered by key. */
             latency_ms: components["schemas"]["Latencies"];
             /**
              * Format: int64
@@ -8142,7 +8152,7 @@ export interface components {
              * @example 10
              */
             upstream_errors: number;
-            /** @description Time from sending the request to the upstream's response headers; null if the report is grouped or filtered by key. */
+            /** @description Time from sending the request to the upstream's response headers; null if the report is grouped by key or subject, or filtered by key. */
             upstream_latency_ms: components["schemas"]["Latencies"];
         };
         Try: {
@@ -15232,7 +15242,7 @@ export interface operations {
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
                 /** @description What is listed. */
-                group_by?: "route" | "key" | "gateway" | "upstream" | "target" | "side";
+                group_by?: "route" | "key" | "gateway" | "upstream" | "target" | "side" | "subject";
                 /** @description What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out. */
                 order?: "requests" | "errors" | "refused" | "bytes_out";
                 /** @description Maximum number of rows. */
@@ -15307,8 +15317,8 @@ export interface operations {
                 until?: string;
                 /** @description Length of an interval. */
                 interval?: "1m" | "1h" | "1d";
-                /** @description Returns separate rows for each gateway, route, key, status code, upstream, target or side: the upstream that a split decided for. Upstreams of the same name in several gateways are counted together. upstream and target cannot be combined with route_id or key_id. */
-                group_by?: "gateway" | "route" | "key" | "status" | "upstream" | "target" | "side";
+                /** @description Returns separate rows for each gateway, route, key, status code, upstream, target, side (the upstream that a split decided for) or subject. Upstreams of the same name in several gateways are counted together. upstream and target cannot be combined with route_id or key_id. subject has the requests with a valid token alone, a row for each issuer and subject, and cannot be combined with route_id, key_id, upstream or target. */
+                group_by?: "gateway" | "route" | "key" | "status" | "upstream" | "target" | "side" | "subject";
             };
             header?: never;
             path?: never;

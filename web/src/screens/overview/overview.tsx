@@ -101,6 +101,7 @@ export default function Overview() {
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
         <Top by="target" period={period} live={live} />
+        <Top by="subject" period={period} live={live} />
         {mayRead('webhooks') && <FailingWebhooks still={still} period={period} />}
         {mayRead('audit-log') && <Changes still={still} />}
         {mayRead('events') && <Thresholds still={still} />}

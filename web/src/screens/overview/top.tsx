@@ -7,15 +7,16 @@ import { RouteName } from '../../ui/routename';
 import { Table } from '../../ui/table';
 
 interface Props {
-  by: 'route' | 'key' | 'target';
+  by: 'route' | 'key' | 'target' | 'subject';
   period: { since?: string; until?: string; gateway_id?: string };
   live: { refetchInterval: number | false; staleTime: number };
 }
 
-const titles = { route: 'Top routes', key: 'Top keys', target: 'Top targets' };
-const nouns = { route: 'Route', key: 'Key', target: 'Target' };
+const titles = { route: 'Top routes', key: 'Top keys', target: 'Top targets', subject: 'Top subjects of tokens' };
+const nouns = { route: 'Route', key: 'Key', target: 'Target', subject: 'Subject' };
 
-// Top lists the routes, keys or targets with the most requests of an interval. Targets are shown only if there are several.
+// Top lists the routes, keys, targets or subjects with the most requests of an interval. Targets are shown only if there are
+// several, and subjects if there are any.
 export function Top({ by, period, live }: Props) {
   const query = useRecord(
     '/v1/reports/top',
@@ -24,7 +25,7 @@ export function Top({ by, period, live }: Props) {
   );
   const rows = query.data?.data.data.filter((r) => Number(r.requests) > 0 && (by !== 'target' || r.group !== null));
   const { nameOf } = useNames(by === 'key' ? (rows ?? []).map((r) => ({ id: r.group })) : []);
-  if (by === 'target' && (rows?.length ?? 0) < 2) return null;
+  if ((by === 'target' && (rows?.length ?? 0) < 2) || (by === 'subject' && !rows?.length)) return null;
   return (
     <Panel
       flush
@@ -49,15 +50,15 @@ export function Top({ by, period, live }: Props) {
         <Table
           label={titles[by]}
           rows={rows}
-          rowKey={(r) => r.group ?? ''}
+          rowKey={(r) => `${r.group ?? ''} ${r.issuer_id ?? ''}`}
           skeletons={8}
-          empty={<Empty icon={by === 'target' ? 'external' : by} title="No requests in this time" />}
+          empty={<Empty icon={by === 'target' || by === 'subject' ? 'external' : by} title="No requests in this time" />}
           columns={[
             {
               title: nouns[by],
               className: 'w-full max-w-0', // its width never depends on the names, which come later
               cell: (r) =>
-                by === 'target' ? (
+                by === 'target' || by === 'subject' ? (
                   <code className="block truncate font-mono text-sm" title={r.group ?? ''}>
                     {r.group}
                   </code>
