@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -65,11 +64,8 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	output := telemetry.NewOutput(o.Err)
 	log := telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat)
 	defer telemetry.TakeStandardLog(log)()
-	if _, set := o.Env("GOMEMLIMIT"); !set {
-		if limit, ok := memlimit.Of(os.DirFS("/")); ok {
-			debug.SetMemoryLimit(limit)
-			log.Info("the memory limit of Go is nine tenths of that of the cgroup; GOMEMLIMIT sets another", "bytes", limit)
-		}
+	if limit, ok := memlimit.Apply(os.DirFS("/"), o.Env); ok {
+		log.Info("the memory limit of Go is nine tenths of that of the cgroup; GOMEMLIMIT sets another", "bytes", limit)
 	}
 	alive, stop := context.WithCancel(c.Context())
 	defer stop()

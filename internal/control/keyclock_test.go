@@ -7,7 +7,9 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // Guarantee: a clock that was ahead for a moment ends no key for good: what was notified meanwhile is active again,
@@ -47,16 +49,33 @@ func TestIdentifiersHaveTheTimeOfTheClock(t *testing.T) {
 	g := h.gateway(caller)
 	now := h.clock.now()
 	before := h.records(caller.Account.ID)
-	made := map[id.Kind]string{
-		id.Gateway: h.gateway(caller).ID, id.Route: h.route(caller, g.ID, "/a", "GET").ID, id.Owner: h.owner(caller, control.OwnerInput{ExternalID: "o"}).ID,
-		id.Plan:    h.plan(caller, control.PlanInput{Name: "p"}).ID,
-		id.Key:     must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})).ID,
-		id.Webhook: must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/", Events: []string{"key.created"}})).ID,
+	must[*control.PushResult](h)(h.PushSpec(ctx(), caller, g.ID, spec("/b"), false, nil))
+	hook := must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/", Events: []string{"key.created"}}))
+	sent := must[*webhook.Delivery](h)(h.TestWebhook(ctx(), caller, hook.ID))
+	made := map[string]id.Kind{
+		h.gateway(caller).ID: id.Gateway, h.route(caller, g.ID, "/a", "GET").ID: id.Route, h.owner(caller, control.OwnerInput{ExternalID: "o"}).ID: id.Owner,
+		h.plan(caller, control.PlanInput{Name: "p"}).ID:                                                     id.Plan,
+		must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})).ID: id.Key,
+		hook.ID: id.Webhook, sent.ID: id.Delivery,
 	}
-	made[id.Event] = h.records(caller.Account.ID).since(before).events[0].ID
-	for kind, got := range made {
+	for _, e := range h.records(caller.Account.ID).since(before).events {
+		made[e.ID] = id.Event
+	}
+	for _, r := range must[[]gateway.Revision](h)(h.Revisions(ctx(), caller, g.ID, 10, 0)) {
+		made[r.ID] = id.Revision
+	}
+	h.fanOut()
+	for _, d := range must[[]webhook.Delivery](h)(h.Deliveries(ctx(), caller, control.DeliveryFilter{WebhookID: hook.ID}, control.Page{Limit: 100})) {
+		made[d.ID] = id.Delivery
+	}
+	kinds := map[id.Kind]int{}
+	for got, kind := range made {
+		kinds[kind]++
 		if got < id.Lowest(kind, now) || got >= id.Lowest(kind, h.clock.now().Add(time.Second)) {
 			t.Errorf("%s does not have the time %v", got, now)
 		}
+	}
+	if kinds[id.Revision] != 1 || kinds[id.Event] == 0 || kinds[id.Delivery] < 2 { // the test's, and that of an event
+		t.Errorf("got identifiers of these kinds: %v; want a revision, an event and two deliveries among them", kinds)
 	}
 }

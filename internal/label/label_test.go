@@ -26,6 +26,28 @@ func TestCheckName(t *testing.T) {
 	}
 }
 
+// Guarantee: docs/limits.md, metadata has at most 16 properties with names of 1 to 64 bytes and values of at most 255.
+func TestMetadataIsBounded(t *testing.T) {
+	numbered := func(n int) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[strings.Repeat("n", i+1)] = "v"
+		}
+		return m
+	}
+	name, value := strings.Repeat("n", 64), strings.Repeat("v", 255)
+	for _, m := range []map[string]string{nil, numbered(16), {name: value}, {strings.Repeat("ü", 32): strings.Repeat("ü", 127)}, {"n": ""}} {
+		if err := label.CheckMetadata("metadata", m); err != nil {
+			t.Errorf("%.40q: got %v, want no error", m, err)
+		}
+	}
+	for _, m := range []map[string]string{numbered(17), {name + "n": ""}, {"": "v"}, {"n": value + "v"}, {"n": strings.Repeat("ü", 128)}} {
+		if err := label.CheckMetadata("metadata", m); err == nil {
+			t.Errorf("%.40q: got no error, want one", m)
+		}
+	}
+}
+
 // Guarantee: names and values of metadata contain no direction marks, so that none looks like another one. Values may have several
 // lines.
 func TestMetadataHasNoDirectionMarks(t *testing.T) {

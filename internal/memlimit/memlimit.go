@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"math"
 	"path"
+	"runtime/debug"
 	"strconv"
 	"strings"
 )
@@ -13,6 +14,19 @@ import (
 // Tenths is the part of the cgroup's limit that the runtime gets, in tenths. The rest is for memory outside of the
 // runtime: SQLite, the stacks of the system, and the kernel's buffers.
 const Tenths = 9
+
+// Apply sets the memory limit of the runtime to Of(root) and returns it, in bytes. env returns a variable of the
+// environment and whether it is set. With GOMEMLIMIT, which the runtime has read itself, and without a limit of the cgroup,
+// Apply changes nothing, and ok is false.
+func Apply(root fs.FS, env func(name string) (value string, ok bool)) (limit int64, ok bool) {
+	if _, set := env("GOMEMLIMIT"); set {
+		return 0, false
+	}
+	if limit, ok = Of(root); ok {
+		debug.SetMemoryLimit(limit)
+	}
+	return limit, ok
+}
 
 // Of returns the memory limit in bytes for a process whose cgroup is described below root, which is the root of the
 // file system. ok is false if the process has no limit, or none can be found. Both versions of cgroups are read,

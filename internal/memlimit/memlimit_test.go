@@ -1,6 +1,7 @@
 package memlimit_test
 
 import (
+	"runtime/debug"
 	"testing"
 	"testing/fstest"
 
@@ -39,6 +40,38 @@ func TestLimitOfCgroup(t *testing.T) {
 		}
 		if got, ok := memlimit.Of(root); got != test.want || ok != (test.want > 0) {
 			t.Errorf("%s: got %d, %v; want %d", name, got, ok, test.want)
+		}
+	}
+}
+
+// Guarantee: the runtime gets the limit of the cgroup, unless GOMEMLIMIT is set or there is none.
+func TestApply(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	limited := fstest.MapFS{
+		"proc/self/cgroup":         &fstest.MapFile{Data: []byte("0::/\n")},
+		"sys/fs/cgroup/memory.max": &fstest.MapFile{Data: []byte("10000000000\n")},
+	}
+	for name, test := range map[string]struct {
+		root fstest.MapFS
+		set  bool
+		want int64 // 0 if the limit stays
+	}{
+		"a limit":             {limited, false, 9_000_000_000},
+		"a limit, GOMEMLIMIT": {limited, true, 0},
+		"no limit":            {fstest.MapFS{}, false, 0},
+	} {
+		debug.SetMemoryLimit(before)
+		limit, ok := memlimit.Apply(test.root, func(name string) (string, bool) { return "1GiB", test.set && name == "GOMEMLIMIT" })
+		if limit != test.want || ok != (test.want > 0) {
+			t.Errorf("%s: got %d, %v; want %d", name, limit, ok, test.want)
+		}
+		want := test.want
+		if want == 0 {
+			want = before
+		}
+		if got := debug.SetMemoryLimit(-1); got != want {
+			t.Errorf("%s: the limit of the runtime is %d, want %d", name, got, want)
 		}
 	}
 }

@@ -50,10 +50,6 @@ type H1Conn struct {
 	resting *time.Timer // of Rest; nil before the first
 }
 
-// restTime is how long a connection rests after a response without a body. If an upstream sends a body by
-// mistake, it arrives within that time, unless the upstream is far away.
-const restTime = 5 * time.Millisecond
-
 func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -147,13 +143,13 @@ func (c *H1Conn) look(fd uintptr) { c.unasked = hasUnasked(fd, c.wrote) }
 
 // Rest takes the place of Release after a response that has no body because of its method or status.
 // Some upstreams send a body anyway, which would be taken for the next response. So the connection
-// becomes idle only if nothing has arrived for restTime. Until then no request gets it, not even a
+// becomes idle only if nothing has arrived for Config.RestTime. Until then no request gets it, not even a
 // waiting one.
 func (c *H1Conn) Rest() {
 	if c.resting == nil { // another request may have the connection as soon as the timer fires
 		c.resting = time.AfterFunc(math.MaxInt64, c.rested)
 	}
-	c.resting.Reset(c.pool.owner.rest)
+	c.resting.Reset(c.pool.owner.cfg.RestTime)
 }
 
 // rested ends a rest.

@@ -21,7 +21,6 @@ type h1State struct {
 	pools  sync.Map     // Origin to *H1Pool
 	tick   atomic.Int64 // ticks since the start
 	shards int          // number of shards of each pool, a power of two
-	rest   time.Duration
 
 	local sync.Pool     // of *int, a shard's index; roughly one for each core
 	next  atomic.Uint32 // index of the next shard to assign
@@ -30,7 +29,6 @@ type h1State struct {
 }
 
 func (p *h1State) init() {
-	p.rest = restTime
 	p.shards = 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
 }
 

@@ -42,6 +42,9 @@ type Config struct {
 	// hold, dials included. Beyond it a request fails with fault.Unavailable. Zero means no
 	// limit.
 	MaxDescriptors int
+	// RestTime is how long a connection rests after a response without a body: see H1Conn.Rest. Zero means
+	// 5 ms. If an upstream sends a body by mistake, it arrives within that time, unless the upstream is far away.
+	RestTime time.Duration
 }
 
 // Origin is everything that a connection depends on: scheme, host, port and connection
@@ -112,6 +115,7 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.Retain, 5*time.Minute)
 	setDefault(&cfg.IdleTimeout, 90*time.Second)
 	setDefault(&cfg.MaxConnAge, 5*time.Minute)
+	setDefault(&cfg.RestTime, 5*time.Millisecond)
 	p := &Pools{cfg: cfg, budget: budget{max: int64(cfg.MaxDescriptors)}, weights: weights{max: maxAccountWeight}}
 	p.h1State.init()
 	start := time.Now()

@@ -12,8 +12,8 @@ import (
 func resting(t *testing.T, cfg Config) (pool *H1Pool, c *H1Conn, send func(text string)) {
 	t.Helper()
 	p := newPeer(t)
-	pools, pool := newPlain(t, cfg, p.addr)
-	pools.rest = 24 * time.Hour
+	cfg.RestTime = 24 * time.Hour
+	_, pool = newPlain(t, cfg, p.addr)
 	c, err := pool.Acquire(t.Context(), time.Time{}, nil)
 	if err != nil {
 		t.Fatal(err)

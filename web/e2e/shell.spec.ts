@@ -222,6 +222,23 @@ test('an ended session stays covered, is silent, and is shared by the pages of a
   await expect(page.getByLabel('Account-level key')).toBeVisible();
 });
 
+// Guarantee: while the server cannot reach its database, the sign-in says so in the server's words, and works again afterwards.
+test('a sign-in while the database is away says why it failed', async ({ page, keygate, watch }) => {
+  watch.allowed.add(503);
+  const message = 'the database cannot be reached, so no key can be checked and nothing can be changed: try again';
+  let away = true;
+  await page.route('**/v1/session', (r) =>
+    away && r.request().method() === 'POST' ? r.fulfill({ status: 503, json: { error: 'unavailable', message } }) : r.continue(),
+  );
+  await page.goto(keygate.url);
+  await page.getByLabel('Account-level key').fill(keygate.key);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('alert')).toContainText(message, { ignoreCase: true });
+  away = false;
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await expect(page.getByRole('heading', { name: 'Welcome to Keygate' })).toBeVisible();
+});
+
 // Guarantee: a sign-out that failed says so.
 test('a failed sign-out is not shown as a success', async ({ page, keygate, watch }) => {
   watch.allowed.add(500);

@@ -1,11 +1,14 @@
 package enginetest_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -176,4 +179,21 @@ func TestInterimFields(t *testing.T) {
 	final := client.wantHead("200")
 	final.wantFields(t, map[string]string{"link": ""})
 	final.wantPresent(t, "x-ratelimit-limit", "x-request-id")
+}
+
+// Guarantee: the identifier of a request has the time of the clock that decides about it, which ignores short steps of the
+// machine's, over HTTP/1.1 and HTTP/2.
+func TestRequestIdentifiersHaveTheTimeOfTheClock(t *testing.T) {
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		now := time.Date(2026, 3, 1, 12, 0, 0, 5e6, time.UTC)
+		g := start(t, setup{upstream: "http://" + upstreamtest.ServeConstant(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), wall: now})
+		for path, status := range map[string]int{"/public": http.StatusOK, "/a": http.StatusOK, "/..%2f": http.StatusBadRequest} {
+			resp, _ := g.do(client, "GET", path, nil)
+			request := resp.Header.Get("X-Request-Id")
+			u, ok := id.Parse(id.Request, request)
+			if got := id.FastTime(u); resp.StatusCode != status || !ok || !got.Equal(now) {
+				t.Errorf("%s: got %d with X-Request-Id %q of %v; want %d, and the time %v", path, resp.StatusCode, request, got.UTC(), status, now)
+			}
+		}
+	})
 }

@@ -47,6 +47,7 @@ type setup struct {
 	trusted         bool         // the client is a trusted proxy
 	secure          *tls.Config  // of the clients' connections; nil in clear
 	realClock       bool         // the engines use the real clock; otherwise no timeout of theirs expires
+	wall            time.Time    // what the wall clock of the decisions shows; the zero Time means the machine's time
 	mono            func() int64 // of the engines; nil means that of the decisions
 	bytes           bool         // a plan limits the bytes of bodies, to byteLimit in each direction
 	cost            string       // what requests cost, as in a configuration file; a plan then limits the units of each meter
@@ -129,8 +130,12 @@ func start(t testing.TB, s setup) *harness {
 	if s.mono == nil {
 		s.mono = clock.Mono
 	}
+	now := clock.Now
+	if !s.wall.IsZero() {
+		now = func() ratelimit.Instant { return ratelimit.Instant{Mono: clock.Mono(), Wall: s.wall.UnixNano()} }
+	}
 	follower, err := snapshot.New(snapshot.Config{
-		Source: source, Reserver: reserver, Now: clock.Now,
+		Source: source, Reserver: reserver, Now: now,
 		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
@@ -139,7 +144,7 @@ func start(t testing.TB, s setup) *harness {
 	if err := follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: follower, Now: clock.Now})
+	admitter, err := admit.New(admit.Config{Follower: follower, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}

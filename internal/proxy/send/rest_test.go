@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // body is a message.Receiver that keeps the body of a response.
@@ -35,6 +36,50 @@ func (b *body) TakeData(buf []byte, from, to int) error {
 func (b *body) TakeEnd(buf []byte, from, to int, _ []byte, _ []http1.Field) error {
 	b.ended = true
 	return b.TakeData(buf, from, to)
+}
+
+// Guarantee: a connection rests after a response that has no body because of its method or status, so that a body which the
+// upstream sends anyway is not taken for the next response. After any other it can be used at once.
+func TestBodylessResponsesRest(t *testing.T) {
+	for name, c := range map[string]struct {
+		method, response string
+		rests            bool
+	}{
+		"HEAD, 200":       {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n", true},
+		"GET, 204":        {"GET", "HTTP/1.1 204 No Content\r\n\r\n", true},
+		"GET, 304":        {"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n", true},
+		"GET, 200":        {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok", false},
+		"GET, 200, empty": {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New(), RestTime: 24 * time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pools.Close)
+			pool, err := pools.Plain(upstream.Origin{Scheme: "http", Host: upstreamtest.ServeConstant(t, c.response)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn, err := pool.Acquire(t.Context(), time.Time{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(conn.Discard) // ahead of the upstream's, which waits for its connections
+			var trip H1Try
+			trip.init(&message.Buffers{})
+			trip.out = trip.buffer().Data[:0]
+			trip.out = append(trip.out, c.method+" / HTTP/1.1\r\nHost: a\r\n\r\n"...)
+			trip.begin(conn, &body{}, c.method == http.MethodHead)
+			if err := trip.run(); err != nil || !trip.reusable() {
+				t.Fatalf("got error %v, reusable %v; want a connection that can be used again", err, trip.reusable())
+			}
+			trip.release()
+			if rests := pool.Take(conn) == nil; rests != c.rests {
+				t.Errorf("the connection rests: %v, want %v", rests, c.rests)
+			}
+		})
+	}
 }
 
 // Guarantee: docs/limits.md. A response of which nothing arrives for a second holds no memory for its body, and goes on afterwards as
