@@ -228,6 +228,27 @@ func (e CreateGatewayRequestErrorFormat) Valid() bool {
 	}
 }
 
+// Values of CreateGatewayRequestValidate.
+const (
+	CreateGatewayRequestValidateEnforce CreateGatewayRequestValidate = "enforce"
+	CreateGatewayRequestValidateOff     CreateGatewayRequestValidate = "off"
+	CreateGatewayRequestValidateReport  CreateGatewayRequestValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateGatewayRequestValidate) Valid() bool {
+	switch e {
+	case CreateGatewayRequestValidateEnforce:
+		return true
+	case CreateGatewayRequestValidateOff:
+		return true
+	case CreateGatewayRequestValidateReport:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateKeyRequestLevel.
 const (
 	CreateKeyRequestLevelAccount CreateKeyRequestLevel = "account"
@@ -264,6 +285,27 @@ func (e CreateRouteRequestAuth) Valid() bool {
 	case CreateRouteRequestAuthNone:
 		return true
 	case CreateRouteRequestAuthToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of CreateRouteRequestValidate.
+const (
+	CreateRouteRequestValidateEnforce CreateRouteRequestValidate = "enforce"
+	CreateRouteRequestValidateOff     CreateRouteRequestValidate = "off"
+	CreateRouteRequestValidateReport  CreateRouteRequestValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateRouteRequestValidate) Valid() bool {
+	switch e {
+	case CreateRouteRequestValidateEnforce:
+		return true
+	case CreateRouteRequestValidateOff:
+		return true
+	case CreateRouteRequestValidateReport:
 		return true
 	default:
 		return false
@@ -393,6 +435,27 @@ func (e GatewayErrorFormat) Valid() bool {
 	case GatewayErrorFormatOpenai:
 		return true
 	case GatewayErrorFormatProblem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of GatewayValidate.
+const (
+	GatewayValidateEnforce GatewayValidate = "enforce"
+	GatewayValidateOff     GatewayValidate = "off"
+	GatewayValidateReport  GatewayValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e GatewayValidate) Valid() bool {
+	switch e {
+	case GatewayValidateEnforce:
+		return true
+	case GatewayValidateOff:
+		return true
+	case GatewayValidateReport:
 		return true
 	default:
 		return false
@@ -642,6 +705,27 @@ func (e PatchRouteRequestAuth) Valid() bool {
 	case PatchRouteRequestAuthNone:
 		return true
 	case PatchRouteRequestAuthToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of PatchRouteRequestValidate.
+const (
+	PatchRouteRequestValidateEnforce PatchRouteRequestValidate = "enforce"
+	PatchRouteRequestValidateOff     PatchRouteRequestValidate = "off"
+	PatchRouteRequestValidateReport  PatchRouteRequestValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PatchRouteRequestValidate) Valid() bool {
+	switch e {
+	case PatchRouteRequestValidateEnforce:
+		return true
+	case PatchRouteRequestValidateOff:
+		return true
+	case PatchRouteRequestValidateReport:
 		return true
 	default:
 		return false
@@ -1011,6 +1095,27 @@ func (e RouteSource) Valid() bool {
 	case RouteSourceConfig:
 		return true
 	case RouteSourceSpec:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of RouteValidate.
+const (
+	RouteValidateEnforce RouteValidate = "enforce"
+	RouteValidateOff     RouteValidate = "off"
+	RouteValidateReport  RouteValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e RouteValidate) Valid() bool {
+	switch e {
+	case RouteValidateEnforce:
+		return true
+	case RouteValidateOff:
+		return true
+	case RouteValidateReport:
 		return true
 	default:
 		return false
@@ -2147,6 +2252,11 @@ type CreateGatewayRequest struct {
 	// Upstreams of the gateway, of which the one with the name default takes the place of
 	// upstream_url.
 	Upstreams *[]UpstreamInput `json:"upstreams,omitempty"`
+
+	// Validate Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.
+	//
+	// Example: report
+	Validate *CreateGatewayRequestValidate `json:"validate,omitempty"`
 }
 
 // CreateGatewayRequestDefaultAuth What routes require that do not say it: key, token, any, or none for public routes.
@@ -2156,6 +2266,10 @@ type CreateGatewayRequestDefaultAuth string
 // CreateGatewayRequestErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 // Example: openai
 type CreateGatewayRequestErrorFormat string
+
+// CreateGatewayRequestValidate Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.
+// Example: report
+type CreateGatewayRequestValidate string
 
 // CreateGrantRequest is the schema CreateGrantRequest of the OpenAPI document.
 type CreateGrantRequest struct {
@@ -2353,10 +2467,19 @@ type CreateRouteRequest struct {
 	//
 	// Example: next
 	Upstream *string `json:"upstream,omitempty"`
+
+	// Validate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. Default: as the gateway says.
+	//
+	// Example: report
+	Validate *CreateRouteRequestValidate `json:"validate,omitempty"`
 }
 
 // CreateRouteRequestAuth is an enumerated string; see its constants.
 type CreateRouteRequestAuth string
+
+// CreateRouteRequestValidate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. Default: as the gateway says.
+// Example: report
+type CreateRouteRequestValidate string
 
 // CreateSessionRequest is the schema CreateSessionRequest of the OpenAPI document.
 type CreateSessionRequest struct {
@@ -2725,6 +2848,11 @@ type Gateway struct {
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
 
+	// Validate Whether requests are held against the OpenAPI document of the gateway.
+	//
+	// Example: off
+	Validate GatewayValidate `json:"validate"`
+
 	// Warnings Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none.
 	//
 	// Example: ["upstream_url cannot be reached now: the host name in upstream_url does not exist"]
@@ -2738,6 +2866,10 @@ type GatewayDefaultAuth string
 // GatewayErrorFormat Form of the gateway's own errors.
 // Example: keygate
 type GatewayErrorFormat string
+
+// GatewayValidate Whether requests are held against the OpenAPI document of the gateway.
+// Example: off
+type GatewayValidate string
 
 // GlobalLimit is the schema GlobalLimit of the OpenAPI document.
 type GlobalLimit struct {
@@ -3666,10 +3798,19 @@ type PatchRouteRequest struct {
 	//
 	// Example: next
 	Upstream *string `json:"upstream,omitempty"`
+
+	// Validate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. null means as the gateway says.
+	//
+	// Example: report
+	Validate *PatchRouteRequestValidate `json:"validate,omitempty"`
 }
 
 // PatchRouteRequestAuth is an enumerated string; see its constants.
 type PatchRouteRequestAuth string
+
+// PatchRouteRequestValidate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. null means as the gateway says.
+// Example: report
+type PatchRouteRequestValidate string
 
 // Plan is the schema Plan of the OpenAPI document.
 type Plan struct {
@@ -4610,6 +4751,11 @@ type Route struct {
 	// Example: default
 	Upstream string `json:"upstream"`
 
+	// Validate Whether requests of the route are held against the OpenAPI document of the gateway; null for as the gateway says.
+	//
+	// Example: report
+	Validate *RouteValidate `json:"validate"`
+
 	// Warnings Likely mistakes: methods that clients do not usually send. Absent if there are none.
 	//
 	// Example: ["POSTT is not a usual method: did you mean POST?"]
@@ -4621,6 +4767,10 @@ type RouteAuth string
 
 // RouteSource is an enumerated string; see its constants.
 type RouteSource string
+
+// RouteValidate Whether requests of the route are held against the OpenAPI document of the gateway; null for as the gateway says.
+// Example: report
+type RouteValidate string
 
 // RouteChange is the schema RouteChange of the OpenAPI document.
 type RouteChange struct {
@@ -5514,6 +5664,24 @@ type TrafficRow struct {
 	// Example: 10
 	UpstreamErrors    int64      `json:"upstream_errors"`
 	UpstreamLatencyMs *Latencies `json:"upstream_latency_ms"`
+}
+
+// Unchecked is the schema Unchecked of the OpenAPI document.
+type Unchecked struct {
+	// Method Method of the operation.
+	//
+	// Example: POST
+	Method string `json:"method"`
+
+	// Path Path of its route.
+	//
+	// Example: /orders
+	Path string `json:"path"`
+
+	// Reason Why it is unchecked.
+	//
+	// Example: line 12, column 5: the pattern has a lookahead, which is not supported
+	Reason string `json:"reason"`
 }
 
 // UpdateTargetRequest is the schema UpdateTargetRequest of the OpenAPI document.

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/usage"
+	"github.com/keygate/keygate/internal/validation"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -40,6 +41,7 @@ type Engine interface {
 	count.Store
 	lead.Store
 	requestlog.Store
+	validation.Store
 	retention.Store
 	fanout.Store
 	fanout.Counter

@@ -1,0 +1,389 @@
+package validate
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/document"
+)
+
+// compileOne compiles the first operation of a document.
+func compileOne(t testing.TB, text string) Result {
+	t.Helper()
+	root, minor, list := sources(t, []byte(text))
+	if len(list) == 0 {
+		t.Fatalf("got no operation in\n%s", text)
+	}
+	return Compile(root, minor, list[:1], nil)[0]
+}
+
+// operation compiles the operation of a document with a path /a/{p}, of which it is the post.
+func operation(t testing.TB, version, post string) *Operation {
+	t.Helper()
+	text := "openapi: " + version + ".0\npaths:\n  /a/{p}:\n    post:\n      " + strings.ReplaceAll(strings.TrimSpace(post), "\n", "\n      ") + "\n"
+	result := compileOne(t, text)
+	if result.Operation == nil {
+		t.Fatalf("got unchecked: %s, want an operation for\n%s", result.Reason, text)
+	}
+	return result.Operation
+}
+
+// request is a request in the form "path?query", with headers "Name: value" and a body.
+func request(target string, headers []string, text string) *Request {
+	path, query, _ := strings.Cut(target, "?")
+	header := http.Header{}
+	for _, one := range headers {
+		name, value, _ := strings.Cut(one, ": ")
+		header.Add(name, value)
+	}
+	return &Request{
+		Path: "/a/" + path, Query: query, Header: func(name string) []string { return header.Values(name) },
+		HasBody: text != "", Body: []byte(text), BodySize: int64(len(text)),
+	}
+}
+
+// summary returns problems as "in pointer rule status" each, with 400 left out.
+func summary(problems []Problem) string {
+	var list []string
+	for _, p := range problems {
+		text := p.In + p.Pointer + " " + p.Rule
+		if p.Status != statusInvalid {
+			text += fmt.Sprint(" ", p.Status)
+		}
+		list = append(list, text)
+	}
+	return strings.Join(list, ", ")
+}
+
+// Guarantee: parameters of every style and location mean the values that OpenAPI says, and one that its schema does not
+// accept, that is missing, or that is given twice, is a problem with its name and rule.
+func TestParameters(t *testing.T) {
+	for _, c := range []struct{ parameter, target, header, want string }{
+		{"{in: query, name: n, schema: {type: integer, minimum: 1}}", "x?n=1", "", ""},
+		{"{in: query, name: n, schema: {type: integer, minimum: 1}}", "x?", "", ""},
+		{"{in: query, name: n, schema: {type: integer, minimum: 1}}", "x?n=0", "", "query/n minimum"},
+		{"{in: query, name: n, schema: {type: integer, minimum: 1}}", "x?n=1.0", "", ""},
+		{"{in: query, name: n, schema: {type: integer}}", "x?n=1.5", "", "query/n type"},
+		{"{in: query, name: n, schema: {type: integer}}", "x?n=007", "", "query/n type"},
+		{"{in: query, name: n, schema: {type: integer}}", "x?n=", "", "query/n type"},
+		{"{in: query, name: n, allowEmptyValue: true, schema: {type: integer}}", "x?n=", "", ""},
+		{"{in: query, name: n, schema: {type: integer}}", "x?n=1&n=2", "", "query/n duplicate"},
+		{"{in: query, name: n, schema: {type: integer}}", "x?%6E=a", "", "query/n type"},
+		{"{in: query, name: n, schema: {type: number}}", "x?n=1e9999", "", "query/n number"},
+		{"{in: query, name: n, schema: {}}", "x?n=%zz", "", "query/n encoding"},
+		{"{in: query, name: n, schema: {}}", "x?%zz=1&n=1", "", "query/n encoding"},
+		{"{in: query, name: n, schema: {type: string, maxLength: 3}}", "x?n=a+b", "", ""},
+		{"{in: query, name: n, schema: {type: string, maxLength: 3}}", "x?n=a%20bc", "", "query/n maxLength"},
+		{"{in: query, name: n, schema: {type: boolean}}", "x?n=true", "", ""},
+		{"{in: query, name: n, schema: {type: boolean}}", "x?n=yes", "", "query/n type"},
+		{"{in: query, name: n, required: true, schema: {type: boolean}}", "x?", "", "query/n required"},
+		{"{in: query, name: n, schema: {type: [integer, string], minimum: 5, pattern: '^[a-z]+$'}}", "x?n=7", "", ""},
+		{"{in: query, name: n, schema: {type: [integer, string], minimum: 5, pattern: '^[a-z]+$'}}", "x?n=a", "", ""},
+		{"{in: query, name: n, schema: {type: [integer, string], minimum: 5, pattern: '^[a-z]+$'}}", "x?n=3", "", "query/n minimum"},
+		{"{in: query, name: n, schema: {enum: [a, b]}}", "x?n=b", "", ""},
+		{"{in: query, name: n, schema: {enum: [a, b]}}", "x?n=c", "", "query/n enum"},
+		// Arrays.
+		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=2", "", ""},
+		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=a", "", "query/n/1 type"},
+		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=2&n=3", "", "query/n maxItems"},
+		{"{in: query, name: n, explode: false, schema: {type: array, items: {type: integer}}}", "x?n=1,2", "", ""},
+		{"{in: query, name: n, explode: false, schema: {type: array, items: {type: integer}}}", "x?n=1%2C2", "", ""},
+		{"{in: query, name: n, explode: false, schema: {type: array, items: {type: integer}}}", "x?n=1,a", "", "query/n/1 type"},
+		{"{in: query, name: n, explode: false, schema: {type: array, items: {type: integer}}}", "x?n=1&n=2", "", "query/n duplicate"},
+		{"{in: query, name: n, explode: false, schema: {type: array, items: {enum: [a, 'b,c']}}}", "x?n=a,b%2Cc", "", ""},
+		{"{in: query, name: n, style: spaceDelimited, schema: {type: array, items: {type: integer}}}", "x?n=1%202", "", ""},
+		{"{in: query, name: n, style: pipeDelimited, schema: {type: array, items: {type: integer}}}", "x?n=1|2", "", ""},
+		{"{in: query, name: n, style: pipeDelimited, schema: {type: array, items: {type: integer}}}", "x?n=1%7Cb", "", "query/n/1 type"},
+		// Objects.
+		{"{in: query, name: n, schema: {type: object, properties: {a: {type: integer}, b: {type: string}}, required: [a]}}", "x?a=1&b=2", "", ""},
+		{"{in: query, name: n, schema: {type: object, properties: {a: {type: integer}, b: {type: string}}, required: [a]}}", "x?b=2", "", "query/n required"},
+		{"{in: query, name: n, schema: {type: object, properties: {a: {type: integer}, b: {type: string}}, required: [a]}}", "x?", "", ""},
+		{"{in: query, name: n, explode: false, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=a,1", "", ""},
+		{"{in: query, name: n, explode: false, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=a,b", "", "query/n/a type"},
+		{"{in: query, name: n, explode: false, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}, additionalProperties: false}}", "x?n[a]=1", "", ""},
+		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}, additionalProperties: false}}", "x?n%5Ba%5D=b", "", "query/n/a type"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}, additionalProperties: false}}", "x?n[c]=1", "", "query/n/c false"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}}}", "x?n[a]=1&n[a]=2", "", "query/n duplicate"},
+		{"{in: query, name: n, style: deepObject, required: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?", "", "query/n required"},
+		// JSON.
+		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n=%7B%22a%22:1%7D", "", ""},
+		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n={}", "", "query/n required"},
+		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n={", "", "query/n syntax"},
+		// Paths.
+		{"{in: path, name: p, required: true, schema: {type: integer}}", "12", "", ""},
+		{"{in: path, name: p, required: true, schema: {type: integer}}", "a", "", "path/p type"},
+		{"{in: path, name: p, required: true, schema: {type: string, maxLength: 3}}", "a%2Fb", "", ""},
+		{"{in: path, name: p, required: true, schema: {type: string, const: a+b}}", "a+b", "", ""},
+		{"{in: path, name: p, required: true, schema: {type: array, items: {type: integer}}}", "1,2", "", ""},
+		{"{in: path, name: p, required: true, style: label, schema: {type: integer}}", ".5", "", ""},
+		{"{in: path, name: p, required: true, style: label, schema: {type: integer}}", "5", "", "path/p style"},
+		{"{in: path, name: p, required: true, style: label, explode: true, schema: {type: array, items: {type: integer}}}", ".5.6", "", ""},
+		{"{in: path, name: p, required: true, style: matrix, schema: {type: integer}}", ";p=5", "", ""},
+		{"{in: path, name: p, required: true, style: matrix, schema: {type: array, items: {type: integer}}}", ";p=5,6", "", ""},
+		{"{in: path, name: p, required: true, style: matrix, explode: true, schema: {type: array, items: {type: integer}}}", ";p=5;p=a", "", "path/p/1 type"},
+		{"{in: path, name: p, required: true, style: matrix, explode: true, schema: {type: object, properties: {a: {type: integer}}}}", ";a=5", "", ""},
+		{"{in: path, name: p, required: true, explode: true, schema: {type: object, properties: {a: {type: integer}}}}", "a=b", "", "path/p/a type"},
+		// Headers and cookies.
+		{"{in: header, name: X-N, schema: {type: integer}}", "x", "x-n: 5", ""},
+		{"{in: header, name: X-N, schema: {type: integer}}", "x", "x-n: %35", "header/X-N type"},
+		{"{in: header, name: X-N, schema: {type: array, items: {type: integer}}}", "x", "x-n: 5, 6", ""},
+		{"{in: header, name: X-N, schema: {type: integer}}", "x", "x-n: 5|x-n: 6", "header/X-N duplicate"},
+		{"{in: header, name: Accept, required: true, schema: {type: integer}}", "x", "", ""},
+		{"{in: cookie, name: c, required: true, schema: {type: integer}}", "x", "Cookie: a=b; c=5", ""},
+		{"{in: cookie, name: c, required: true, schema: {type: integer}}", "x", "Cookie: a=b", "cookie/c required"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5; c=6", "cookie/c duplicate"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5|Cookie: c=6", "cookie/c duplicate"},
+	} {
+		o := operation(t, "3.1", "parameters: ["+c.parameter+"]\nresponses: {}")
+		var headers []string
+		if c.header != "" {
+			headers = strings.Split(c.header, "|")
+		}
+		if got := summary(o.Check(request(c.target, headers, ""))); got != c.want {
+			t.Errorf("%s: %s %s: got %q, want %q", c.parameter, c.target, c.header, got, c.want)
+		}
+	}
+}
+
+// Guarantee: a body is checked by its content type, and what cannot be checked is a problem with the status of its refusal
+// (edge.md, section 6).
+func TestBodies(t *testing.T) {
+	o := operation(t, "3.1", `
+requestBody:
+  required: true
+  content:
+    application/json:
+      schema:
+        type: object
+        required: [qty, name]
+        properties:
+          qty: {type: integer, minimum: 1}
+          name: {type: string, pattern: '^[a-z]+$'}
+          tags: {type: array, uniqueItems: true, items: {enum: [a, b]}}
+          id: {type: string, readOnly: true}
+        additionalProperties: false
+    application/vnd.a+json: {schema: {type: array}}
+    application/x-www-form-urlencoded:
+      schema: {type: object, required: [qty], properties: {qty: {type: integer}, tags: {type: array, items: {type: string}}, o: {type: object, required: [a]}}, additionalProperties: false}
+    multipart/form-data:
+      schema: {type: object, required: [qty], properties: {qty: {type: integer}, tags: {type: array, items: {type: string}}, o: {type: object, required: [a]}, f: {type: string, maxLength: 3}}, additionalProperties: false}
+    text/*: {}
+`)
+	parts := func(parts ...string) string {
+		var b strings.Builder
+		for _, one := range parts {
+			name, content, _ := strings.Cut(one, "=")
+			b.WriteString("--x\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + content + "\r\n")
+		}
+		return b.String() + "--x--\r\n"
+	}
+	const multi = "Content-Type: multipart/form-data; boundary=x"
+	const json = "Content-Type: application/json"
+	const form = "Content-Type: application/x-www-form-urlencoded"
+	for _, c := range []struct{ headers, text, want string }{
+		{json, `{"qty": 1, "name": "a"}`, ""},
+		{"Content-Type: Application/JSON; charset=UTF-8", `{"qty": 1.0, "name": "a"}`, ""},
+		{json, `{"qty": 0, "name": "A", "tags": ["a", "a", 5]}`, "body/qty minimum, body/name pattern, body/tags uniqueItems, body/tags/2 enum"},
+		{json, `{"qty": "1"}`, "body required, body/qty type"},
+		{json, `{"qty": 1, "name": "a", "x/y": 1}`, "body/x~1y false"},
+		{json, `[]`, "body type"},
+		{json, ``, "body required"},
+		{json, `{"qty": 1,}`, "body syntax"},
+		{json, `{"qty": 1, "name": "a"} x`, "body trailing"},
+		{json, `{"qty": 1, "name": "a"}{}`, "body trailing"},
+		{json, `{"qty": 1, "name": "a", "qty": 2}`, "body duplicate"},
+		{json, `{"qty": 1, "name": "a", "q\u0074y": 2}`, "body duplicate"},
+		{json, "{\"qty\": 1, \"name\": \"\xff\"}", "body syntax"},
+		{json, `{"qty": 1e1000000000, "name": "a"}`, "body number"},
+		{json, strings.Repeat("[", 300) + strings.Repeat("]", 300), "body depth"},
+		{json, `"` + strings.Repeat("a", MaxBody) + `"`, "body size 413"},
+		{"Content-Type: application/json; charset=latin1", `{}`, "content_type charset 415"},
+		{json + "|Content-Encoding: gzip", `{}`, "content_type content_coding 415"},
+		{json + "|Content-Encoding: identity", `{"qty": 1, "name": "a"}`, ""},
+		{json + "|" + json, `{}`, "content_type duplicate"},
+		{"", `{}`, "content_type media_type 415"},
+		{"Content-Type: application/xml", `{}`, "content_type media_type 415"},
+		{"Content-Type: application/vnd.a+json", `[]`, ""},
+		{"Content-Type: text/plain; charset=latin1|Content-Encoding: gzip", strings.Repeat("x", 2*MaxBody), ""},
+		{form, "qty=1&tags=a&tags=b", ""},
+		{form, "qty=a&tags=b", "body/qty type"},
+		{form, "qty=1&qty=2", "body/qty duplicate"},
+		{form, "tags=a&x=1", "body required, body/x false"},
+		{form, "qty=1&o=%7B%22a%22:1%7D", ""},
+		{form, "qty=1&o=%7B%7D", "body/o required"},
+		{form, "qty=1&o=5", "body/o type"},
+		{form, "qty=%zz", "body/qty encoding"},
+		{form, "%zz=1", "body encoding"},
+		{form, strings.Repeat("a&", 10_001), "body bound"},
+		{multi, parts("qty=1", "tags=a", "tags=b", "f=\xff\x00"), ""},
+		{multi, parts("qty=%31", "f=abcd"), "body/qty type, body/f maxLength"},
+		{multi, parts("qty=1", "qty=2"), "body/qty duplicate"},
+		{multi, parts("x=1"), "body required, body/x false"},
+		{multi, parts("qty=1", `o={"a": 1}`), ""},
+		{multi, parts("qty=1", `o={}`), "body/o required"},
+		{multi, parts("qty=1", `o={`), "body/o syntax"},
+		{multi, parts("qty=1")[:40], "body syntax"},
+		{multi, parts("qty=1") + "x", "body syntax"},
+		{multi, "--x\r\nContent-Disposition: form-data; name=qty--x--\r\n", "body syntax"},
+		{multi, "--x\r\nContent-Disposition: form-data; name=qty\r\n--x--\r\n", "body syntax"},
+		{multi, "--x\r\nContent-Disposition: attachment\r\n\r\n1\r\n--x--\r\n", "body syntax"},
+		{multi, "--x--\r\n", "body required"},
+		{multi, "", "body required"},
+		{"Content-Type: multipart/form-data", parts("qty=1"), "body syntax"},
+	} {
+		r := request("x", strings.Split(c.headers, "|"), c.text)
+		if got := summary(o.Check(r)); got != c.want {
+			t.Errorf("%s: %.60s: got %q, want %q", c.headers, c.text, got, c.want)
+		}
+		if needs := o.NeedsBody(r); needs == strings.Contains(c.want, "content_type") && c.text != "" && !strings.HasPrefix(c.headers, "Content-Type: text") {
+			t.Errorf("%s: %.60s: got %t, want the body only where it decides", c.headers, c.text, needs)
+		}
+	}
+}
+
+// Guarantee: a problem says in which part of the request it is, what the document says and where, and no value of the
+// request.
+func TestProblems(t *testing.T) {
+	text := `openapi: 3.1.0
+paths:
+  /orders:
+    post:
+      parameters: [{in: query, name: limit, schema: {type: integer, maximum: 10.5}}]
+      requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/a~1b%20c'}}}}
+components:
+  schemas:
+    a/b c:
+      properties: {qty: {minimum: 1}, kind: {anyOf: [{type: string, maxLength: 2}, {type: 'null'}]}}
+`
+	result := compileOne(t, text)
+	if result.Operation == nil {
+		t.Fatal(result.Reason)
+	}
+	got := result.Operation.Check(request("x?limit=4711", []string{"Content-Type: application/json"}, `{"qty": 0, "kind": "secret"}`))
+	want := []Problem{
+		{InQuery, "/limit", "/paths/~1orders/post/parameters/0/schema", "maximum", "must be ≤ 10.5", 400},
+		{InBody, "/qty", "/components/schemas/a~1b c/properties/qty", "minimum", "must be ≥ 1", 400},
+		{InBody, "/kind", "/components/schemas/a~1b c/properties/kind/anyOf/0", "maxLength", "must have at most 2 characters", 400},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got\n%v, want\n%v", got, want)
+	}
+}
+
+// Guarantee: schemas of OpenAPI 3.0 mean what OpenAPI 3.0 says: nullable, exclusive bounds that are booleans, and
+// references without siblings.
+func TestSchemasOfOpenAPI30(t *testing.T) {
+	for _, c := range []struct{ version, schema, text, want string }{
+		{"3.0", "{type: string, nullable: true}", "null", ""},
+		{"3.0", "{type: string, nullable: true, enum: [a]}", "null", ""},
+		{"3.1", "{type: string, nullable: true}", "null", "body type"},
+		{"3.0", "{type: integer, minimum: 1, exclusiveMinimum: true}", "1", "body exclusiveMinimum"},
+		{"3.0", "{type: integer, minimum: 1, exclusiveMinimum: false}", "1", ""},
+		{"3.0", "{type: integer, maximum: 1, exclusiveMaximum: true}", "1", "body exclusiveMaximum"},
+		{"3.0", "{$ref: '#/info/x-number', maximum: 0}", "1", ""},
+		{"3.1", "{$ref: '#/info/x-number', maximum: 0}", "1", "body maximum"},
+		{"3.0", "{type: object, required: [id, a], properties: {id: {type: string, readOnly: true}}}", "{}", "body required"},
+		{"3.0", "{type: object, required: [id, a], properties: {id: {$ref: '#/info/x-read'}}}", `{"a": 1}`, ""},
+		{"3.0", "{type: string, format: email}", `"x"`, ""},
+	} {
+		text := "openapi: " + c.version + ".0\ninfo: {x-number: {type: number}, x-read: {type: string, readOnly: true}}\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: " + c.schema + "}}}}}}\n"
+		result := compileOne(t, text)
+		if result.Operation == nil {
+			t.Errorf("%s: got unchecked: %s", c.schema, result.Reason)
+			continue
+		}
+		if got := summary(result.Operation.Check(request("", []string{"Content-Type: application/json"}, c.text))); got != c.want {
+			t.Errorf("%s %s: %s: got %q, want %q", c.version, c.schema, c.text, got, c.want)
+		}
+	}
+}
+
+// Guarantee: what is not supported leaves an operation unchecked, also through references, with the line of the reason;
+// other operations are checked.
+func TestUncheckedOperations(t *testing.T) {
+	for _, c := range []struct{ post, want string }{
+		{"requestBody: {content: {application/json: {schema: {pattern: '^(?!a)'}}}}", "line 5, column 68: the pattern has a lookahead"},
+		{"requestBody: {content: {application/json: {schema: {items: {$ref: '#/components/schemas/a'}}}}}", "line 8, column 22: the pattern has a backreference"},
+		{"parameters: [{in: query, name: n, schema: {$ref: '#/components/schemas/b'}}]", "line 8, column 22: the pattern has a backreference"},
+		{"requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/c'}}}}", "refers to itself"},
+		{"requestBody: {content: {application/json: {schema: {$ref: 'http://localhost:1/a.json'}}}}", "is in another document"},
+		{"requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/none'}}}}", "the document has no"},
+		{"requestBody: {content: {application/json: {schema: {$ref: '#/'}}}}", "the document has no"},
+		{"requestBody: {content: {application/json: {schema: {$ref: '#a'}}}}", "is a reference that is not supported"},
+		{"requestBody: {content: {application/json: {schema: {$id: 'http://a/'}}}}", "$id in a schema is not supported"},
+		{"requestBody: {content: {application/json: {schema: {$dynamicRef: '#a'}}}}", "$dynamicRef in a schema is not supported"},
+		{"requestBody: {content: {application/json: {schema: {$schema: 'http://json-schema.org/draft-07/schema#'}}}}", "use JSON Schema 2020-12"},
+		{"requestBody: {content: {application/json: {schema: {type: strin}}}}", "is not a schema of JSON Schema 2020-12: see \"type\""},
+		{"requestBody: {content: {application/json: {schema: {minimum: 0." + strings.Repeat("1", 450) + "}}}}", "too large or too precise"},
+		{"requestBody: {content: {application/json: {schema: {minLength: 99999999999999999999}}}}", "at most 2^53"},
+		{"requestBody: {content: {application/json: {schema: {enum: [0." + strings.Repeat("1", 450) + "]}}}}", "too large or too precise"},
+		{"requestBody: {content: {application/json: {schema: [a]}}}", "a schema must be a mapping, not a list"},
+		{"requestBody: {content: {application/jsonl: {itemSchema: {}}}}", "itemSchema is not supported"},
+		{"requestBody: {content: {}}", "must have content"},
+		{"parameters: [{in: querystring, name: n, content: {}}]", "in \"querystring\" is not supported"},
+		{"parameters: [{in: query, name: n, style: simple, schema: {}}]", "the style \"simple\""},
+		{"parameters: [{in: query, name: n}]", "neither schema nor content"},
+		{"parameters: [{in: query, name: n, style: deepObject, schema: {properties: {a: {type: array}}}}]", "deepObject, which is not defined"},
+		{"requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {properties: {a: {type: object}}}}}, encoding: {n: {style: deepObject}}}}}", "the field \"n\" has the style deepObject"},
+		{"parameters: {a: b}", "must be a list"},
+	} {
+		text := "openapi: 3.1.0\npaths:\n  /a:\n    post:\n      " + c.post + "\n    get: {}\ncomponents: {schemas: {\n  a: {not: {pattern: '(a)\\1'}},\n  b: {anyOf: [{items: {$ref: '#/components/schemas/a'}}]},\n  c: {allOf: [{$ref: '#/components/schemas/c'}]}}}\n"
+		root, minor, list := sources(t, []byte(text))
+		results := Compile(root, minor, list, nil)
+		if results[0].Operation != nil || !strings.Contains(results[0].Reason, c.want) || !strings.HasPrefix(results[0].Reason, "line ") && !strings.Contains(c.want, "deepObject") {
+			t.Errorf("%s: got %q, want %q", c.post, results[0].Reason, c.want)
+		}
+		if results[1].Operation == nil {
+			t.Errorf("%s: got %q, want the other operation to be checked", c.post, results[1].Reason)
+		}
+	}
+}
+
+// Guarantee: schemas that refer to each other through properties and items are checked at every level, and a parameter of
+// an operation takes precedence over that of its path item.
+func TestReferences(t *testing.T) {
+	result := compileOne(t, `openapi: 3.1.0
+paths:
+  /a:
+    parameters: [{in: query, name: n, schema: {type: boolean}}, {$ref: '#/components/parameters/m'}]
+    post:
+      parameters: [{in: query, name: n, schema: {type: integer}}]
+      requestBody: {$ref: '#/components/requestBodies/tree'}
+components:
+  parameters: {m: {in: query, name: m, required: true, schema: {type: integer}}}
+  requestBodies: {tree: {content: {application/json: {schema: {$ref: '#/components/schemas/tree'}}}}}
+  schemas:
+    tree: {type: object, properties: {left: {$ref: '#/components/schemas/tree'}, all: {$ref: '#/components/schemas/all'}}, additionalProperties: false}
+    all: {type: array, items: {$ref: '#/components/schemas/tree'}}
+`)
+	if result.Operation == nil {
+		t.Fatal(result.Reason)
+	}
+	got := summary(result.Operation.Check(request("?n=true", []string{"Content-Type: application/json"}, `{"left": {"all": [{}, {"left": {"x": 1}}]}}`)))
+	if want := "query/n type, query/m required, body/left/all/1/left/x false"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Guarantee: a compilation whose time is over leaves the rest unchecked, and says so.
+func TestExpiredCompilation(t *testing.T) {
+	text := "openapi: 3.1.0\npaths:\n"
+	for i := range 5 {
+		text += fmt.Sprintf("  /a%d: {post: {requestBody: {content: {application/json: {schema: {type: object}}}}}}\n", i)
+	}
+	root, err := document.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, minor, list := sources(t, []byte(text))
+	left := 3
+	results := Compile(root, minor, list, func() bool { left--; return left < 0 })
+	for i, r := range results {
+		if checked := r.Operation != nil; checked != (i < 3) || !checked && !strings.Contains(r.Reason, "takes too long") {
+			t.Errorf("operation %d: got %+v, want the first three checked", i, r)
+		}
+	}
+}
