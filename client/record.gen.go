@@ -1140,6 +1140,7 @@ const (
 	RouteEffectChangesSplit           RouteEffectChanges = "split"
 	RouteEffectChangesStripPrefix     RouteEffectChanges = "strip_prefix"
 	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
+	RouteEffectChangesValidate        RouteEffectChanges = "validate"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -1176,6 +1177,8 @@ func (e RouteEffectChanges) Valid() bool {
 	case RouteEffectChangesStripPrefix:
 		return true
 	case RouteEffectChangesUpstream:
+		return true
+	case RouteEffectChangesValidate:
 		return true
 	default:
 		return false
@@ -1542,6 +1545,57 @@ func (e UserRoleEventRole) Valid() bool {
 	case UserRoleEventRoleEditor:
 		return true
 	case UserRoleEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ValidationMode.
+const (
+	ValidationModeEnforce ValidationMode = "enforce"
+	ValidationModeOff     ValidationMode = "off"
+	ValidationModeReport  ValidationMode = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ValidationMode) Valid() bool {
+	switch e {
+	case ValidationModeEnforce:
+		return true
+	case ValidationModeOff:
+		return true
+	case ValidationModeReport:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ValidationDataPlace.
+const (
+	ValidationDataPlaceBody        ValidationDataPlace = "body"
+	ValidationDataPlaceContentType ValidationDataPlace = "content_type"
+	ValidationDataPlaceCookie      ValidationDataPlace = "cookie"
+	ValidationDataPlaceHeader      ValidationDataPlace = "header"
+	ValidationDataPlacePath        ValidationDataPlace = "path"
+	ValidationDataPlaceQuery       ValidationDataPlace = "query"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ValidationDataPlace) Valid() bool {
+	switch e {
+	case ValidationDataPlaceBody:
+		return true
+	case ValidationDataPlaceContentType:
+		return true
+	case ValidationDataPlaceCookie:
+		return true
+	case ValidationDataPlaceHeader:
+		return true
+	case ValidationDataPlacePath:
+		return true
+	case ValidationDataPlaceQuery:
 		return true
 	default:
 		return false
@@ -4810,7 +4864,8 @@ type RouteEffect struct {
 	// route or of the gateway, if some address comes to be refused or allowed (which
 	// addresses requests came from is not counted, so that all count as refused, and
 	// at_most is set), request_headers or response_headers for other rules for headers of
-	// the route or of the gateway, global_rate_limit for another global limit.
+	// the route or of the gateway, validate for another mode of checking requests against
+	// the document, global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.
@@ -6189,6 +6244,107 @@ type UserRoleEventPreviousRole string
 
 // UserRoleEventRole is an enumerated string; see its constants.
 type UserRoleEventRole string
+
+// Validation is the schema Validation of the OpenAPI document.
+type Validation struct {
+	// What requests did otherwise, the most frequent first: at most 100 different ones.
+	Data []ValidationData `json:"data"`
+
+	// Keys Number of keys with which they were made, up to 100.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// Mode The setting validate of the gateway.
+	//
+	// Example: report
+	Mode ValidationMode `json:"mode"`
+
+	// Refused How many of them did not meet it: enforce refuses exactly these.
+	//
+	// Example: 12
+	Refused int64 `json:"refused"`
+
+	// Requests Requests of the last 24 hours that were held against the document.
+	//
+	// Example: 48201
+	Requests int64 `json:"requests"`
+
+	// Skipped Requests that were not checked, because their operation is unchecked or too many bodies were held.
+	//
+	// Example: 0
+	Skipped int64 `json:"skipped"`
+
+	// Operations whose requests are not checked.
+	Unchecked []Unchecked `json:"unchecked"`
+}
+
+// ValidationMode The setting validate of the gateway.
+// Example: report
+type ValidationMode string
+
+// ValidationData is the schema ValidationData of the OpenAPI document.
+type ValidationData struct {
+	// Keys Number of keys with which they were made, up to 100.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// The newest 100 of them.
+	Last []ValidationLast `json:"last"`
+
+	// Message What must be. It has no value of a request.
+	//
+	// Example: must be ≥ 1
+	Message string `json:"message"`
+
+	// Method Method of the operation.
+	//
+	// Example: POST
+	Method string `json:"method"`
+
+	// Path Path of its route.
+	//
+	// Example: /orders
+	Path string `json:"path"`
+
+	// Place Part of the request.
+	//
+	// Example: body
+	Place ValidationDataPlace `json:"place"`
+
+	// Pointer JSON pointer in the document to what is not met.
+	//
+	// Example: /components/schemas/order/properties/qty
+	Pointer string `json:"pointer"`
+
+	// Requests Requests of the last 24 hours.
+	//
+	// Example: 12
+	Requests int64 `json:"requests"`
+
+	// Rule Keyword of the schema that is not met, or a word for what is wrong with the request itself.
+	//
+	// Example: minimum
+	Rule string `json:"rule"`
+}
+
+// ValidationDataPlace Part of the request.
+// Example: body
+type ValidationDataPlace string
+
+// ValidationLast is the schema ValidationLast of the OpenAPI document.
+type ValidationLast struct {
+	// KeyID The key; null without one.
+	//
+	// Example: key_01j0000000000000000000000a
+	KeyID *string `json:"key_id"`
+
+	// Time When the request was made.
+	//
+	// Example: 2026-07-01T12:00:00.000000Z
+	Time time.Time `json:"time"`
+}
 
 // Verification is the schema Verification of the OpenAPI document.
 type Verification struct {
