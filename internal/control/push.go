@@ -84,7 +84,7 @@ func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc 
 		if err != nil {
 			return nil, err
 		}
-		warning, err := s.enforceWarning(ctx, p.before, &p.after)
+		warning, err := s.enforceWarning(ctx, p)
 		if err != nil {
 			return nil, err
 		}

@@ -88,13 +88,29 @@ func (s *Service) unchecked(ctx context.Context, g *gateway.Gateway, table []gat
 	return list, nil
 }
 
-// enforceWarning says what the last hours of reports would have meant for a gateway that is about to enforce its document, in a dry run;
+// enforceWarning says what the last hours of reports would have meant for routes that a push makes enforce the document, in a dry run;
 // "" for nothing.
-func (s *Service) enforceWarning(ctx context.Context, before, after *gateway.Gateway) (string, error) {
-	if s.cfg.Validation == nil || after.Requests.Validate != gateway.ValidateEnforce || before.Requests.Validate == gateway.ValidateEnforce {
+func (s *Service) enforceWarning(ctx context.Context, p *pushChange) (string, error) {
+	enforced := map[string]bool{} // the routes that do so already
+	for i := range p.current {
+		if r := &p.current[i]; p.before.Requests.ModeOf(r.Handling) == gateway.ValidateEnforce {
+			enforced[r.ID] = true
+		}
+	}
+	begins, some := false, "" // whether a route begins to; whether others only report
+	for i := range p.delta.table {
+		r := &p.delta.table[i]
+		switch mode := p.after.Requests.ModeOf(r.Handling); {
+		case mode == gateway.ValidateEnforce && !enforced[r.ID]:
+			begins = true
+		case mode == gateway.ValidateEnforce, mode == gateway.ValidateReport:
+			some = "at most "
+		}
+	}
+	if s.cfg.Validation == nil || !begins {
 		return "", nil
 	}
-	report, err := s.cfg.Validation.Report(ctx, before.ID)
+	report, err := s.cfg.Validation.Report(ctx, p.before.ID)
 	if err != nil {
 		return "", err
 	}
@@ -106,5 +122,5 @@ func (s *Service) enforceWarning(ctx context.Context, before, after *gateway.Gat
 	if len(report.Totals.Keys) >= validation.MaxKeys {
 		keys += " or more"
 	}
-	return fmt.Sprintf("validate: enforce would have refused %d of the %d requests of the last 24 hours that were held against the document, of %s keys: see keygate validation", sum.Refused, sum.Requests, keys), nil
+	return fmt.Sprintf("validate: enforce would have refused %s%d of the %d requests of the last 24 hours that were held against the document, of %s keys: see keygate validation", some, sum.Refused, sum.Requests, keys), nil
 }

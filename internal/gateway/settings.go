@@ -685,7 +685,7 @@ func Settings() []Setting {
 		},
 		Record: Record{Example: string(ValidateOff)},
 		Flag:   Flag{Name: "validate", Usage: "`mode` in which requests are held against the OpenAPI document: off, report or enforce", Column: "VALIDATE"},
-		Form:   Form{Group: "Requests", Label: "Hold requests against the document", Hint: "report counts the requests that do not meet the OpenAPI document; enforce refuses them."},
+		Form:   Form{Group: "OpenAPI document", Label: "Requests that do not meet it", Hint: "off lets them pass, report counts them, and enforce refuses them."},
 		values: access[string]{
 			file:   choiceValue(ValidateModes()),
 			member: func(p *Patch) *Member[string] { return &p.Validate },

@@ -44,16 +44,6 @@ func (x *Exchange) ReadHead(trust *clientip.Trust, ask *admit.Request, h *http1.
 	ask.Client, ask.Length = x.addr, h.ContentLength()
 }
 
-// ValuesOf returns all values of a field, whose name is matched ignoring case. They share the memory of text.
-func ValuesOf(fields []http1.Field, text []byte, name string) (values []string) {
-	for i := range fields {
-		if f := &fields[i]; f.Name.Len() == len(name) && strings.EqualFold(Text(f.Name.Of(text)), name) {
-			values = append(values, Text(f.Value.Of(text)))
-		}
-	}
-	return values
-}
-
 // HeaderValue returns the first value of the fields with a name, and how many there are, as
 // admit.Header does.
 func HeaderValue(fields []http1.Field, text []byte, name string) (value string, count int) {

@@ -315,7 +315,7 @@ func (c *checker) properties(p *parameter) (list []pair) {
 		for _, one := range c.query.list {
 			rest, ok := strings.CutPrefix(one.name, p.name+"[")
 			if name, closed := strings.CutSuffix(rest, "]"); ok && closed {
-				list = append(list, pair{name, one.raw})
+				list = append(list, pair{name: name, raw: one.raw})
 			}
 		}
 	case p.style == "form" && p.explode:

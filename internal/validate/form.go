@@ -13,7 +13,10 @@ import (
 const plainStyle = "plain"
 
 // pair is a name with its value, which is still percent-encoded.
-type pair struct{ name, raw string }
+type pair struct {
+	name, raw string
+	isFile    bool // of a multipart form
+}
 
 // fields are names with their values.
 type fields struct {
@@ -24,7 +27,7 @@ type fields struct {
 }
 
 func (f *fields) add(name, raw string) {
-	f.list = append(f.list, pair{name, raw})
+	f.list = append(f.list, pair{name: name, raw: raw})
 	f.byName[name] = append(f.byName[name], raw)
 }
 
@@ -61,16 +64,21 @@ func readFields(text string) *fields {
 	return f
 }
 
-// readMultipart reads the parts of a multipart form (RFC 7578).
+// malformedForm is what is wrong with a multipart form that readers may take for different things.
+const malformedForm = "must be a multipart form as RFC 7578 has it"
+
+// readMultipart reads the parts of a multipart form (RFC 7578). It is stricter than package multipart: what services read in different ways
+// is no form.
 func readMultipart(contentType string, text []byte) *fields {
 	f := &fields{byName: map[string][]string{}}
-	const malformed = "must be a multipart form as RFC 7578 has it"
 	_, parameters, err := mime.ParseMediaType(contentType)
-	// The reader takes some texts that break off for one that ends.
 	boundary := parameters["boundary"]
-	last := "\n--" + boundary + "--"
-	if err != nil || boundary == "" || !strings.HasSuffix("\n"+strings.TrimRight(string(text), "\r\n"), last) {
-		return f.fail("syntax", malformed)
+	first, last := "--"+boundary, "\r\n--"+boundary+"--"
+	// The reader skips what is before the first part and behind the last, and takes lines that end otherwise, and some texts that break off.
+	rest, begins := strings.CutPrefix(string(text), first)
+	_, behind, ends := strings.Cut("\r\n"+string(text), last)
+	if err != nil || boundary == "" || !begins || !strings.HasPrefix(rest, "\r\n") && !strings.HasPrefix(rest, "--") || !ends || behind != "" && behind != "\r\n" {
+		return f.fail("syntax", malformedForm)
 	}
 	r := multipart.NewReader(bytes.NewReader(text), boundary)
 	for {
@@ -78,18 +86,48 @@ func readMultipart(contentType string, text []byte) *fields {
 		if errors.Is(err, io.EOF) {
 			return f
 		}
-		if err != nil || part.FormName() == "" || !isUTF8(part.FormName()) {
-			return f.fail("syntax", malformed)
+		if err != nil || !isClear(part) {
+			return f.fail("syntax", malformedForm)
 		}
 		if f.isFull() {
 			return f.fail("bound", tooManyFields())
 		}
 		content, err := io.ReadAll(part)
 		if err != nil {
-			return f.fail("syntax", malformed)
+			return f.fail("syntax", malformedForm)
 		}
 		f.add(part.FormName(), string(content))
+		f.list[len(f.list)-1].isFile = part.FileName() != ""
 	}
+}
+
+// isClear reports whether all services read the name of a part, and its content, in the same way.
+func isClear(part *multipart.Part) bool {
+	dispositions := part.Header["Content-Disposition"]
+	name := part.FormName()
+	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(dispositions[0], "\\") {
+		return false
+	}
+	compact := strings.NewReplacer(" ", "", "\t", "").Replace(strings.ToLower(dispositions[0]))
+	if strings.Contains(compact, ";name*") { // RFC 2231 encodes the name, which RFC 7578 does not allow
+		return false
+	}
+	for _, encoding := range part.Header["Content-Transfer-Encoding"] {
+		switch strings.ToLower(encoding) {
+		case "", "7bit", "8bit", "binary":
+		default:
+			return false
+		}
+	}
+	types := part.Header["Content-Type"]
+	if len(types) > 1 {
+		return false
+	}
+	if len(types) == 0 || part.FileName() != "" {
+		return true
+	}
+	_, parameters, err := mime.ParseMediaType(types[0])
+	return err == nil && isUTF8Charset(parameters["charset"])
 }
 
 // checkForm checks the fields of a form, which are in c.query. A field that the schema does not name is a string.
@@ -99,7 +137,7 @@ func (c *checker) checkForm(t *mediaType, style string) {
 		return
 	}
 	v := value{kind: kindObject}
-	texts := map[string][]string{}
+	texts, files := map[string][]string{}, map[string]bool{}
 	for _, one := range c.query.list {
 		name := one.name
 		if base, _, nested := strings.Cut(name, "["); nested && t.fields[base].style == "deepObject" {
@@ -109,6 +147,7 @@ func (c *checker) checkForm(t *mediaType, style string) {
 			v.names = append(v.names, name)
 		}
 		texts[name] = append(texts[name], one.raw)
+		files[name] = files[name] || one.isFile
 	}
 	for _, name := range v.names {
 		p, styled := t.fields[name]
@@ -117,6 +156,10 @@ func (c *checker) checkForm(t *mediaType, style string) {
 		}
 		c.readField(&p, t, styled, len(texts[name]))
 		c.run.prefix = "/" + escapePointer(name)
+		if files[name] && p.schema.accepted&^(kindNumber|kindBool|kindNull) == 0 {
+			c.problem(*p.wrong("file", "must be a field, and not a file"))
+			return
+		}
 		item, failed := c.decode(&p, texts[name])
 		if failed != nil {
 			c.problem(*failed)

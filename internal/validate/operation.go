@@ -10,6 +10,7 @@ import (
 
 // Operation checks the requests of one operation. It may be used by many at once.
 type Operation struct {
+	pointer    string
 	path       template
 	parameters []parameter
 	body       *body // nil if the document has none
@@ -35,30 +36,43 @@ type body struct {
 
 // mediaType is a media type of a body, or a range of them.
 type mediaType struct {
-	name    string // such as application/json, text/* or */*
-	form    formKind
+	name    string   // such as application/json, text/* or */*
+	form    formKind // of a request's body: that of a range is not known
 	pointer string
 	schema  *schema              // nil if there is nothing to check
 	fields  map[string]parameter // of a form: those with a style of their own
 }
 
-// formKind is how the fields of a form are written.
+// formKind is how a body is read.
 type formKind uint8
 
 const (
-	noForm formKind = iota
+	unchecked formKind = iota // it may be anything
+	jsonText
 	urlEncoded
 	multipartForm
 )
 
+// formOf returns how a body of a media type is read.
 func formOf(name string) formKind {
-	switch name {
-	case "application/x-www-form-urlencoded":
+	switch {
+	case name == "application/x-www-form-urlencoded":
 		return urlEncoded
-	case "multipart/form-data":
+	case name == "multipart/form-data":
 		return multipartForm
+	case isJSON(name):
+		return jsonText
 	}
-	return noForm
+	return unchecked
+}
+
+// mayBeRead reports whether bodies of a media type of a document, or of some in its range, are read.
+func mayBeRead(name string, schema *document.Node) bool {
+	if kind, isRange := strings.CutSuffix(name, "/*"); isRange {
+		isBinary := textOf(schema, "type") == "string" && textOf(schema, "format") == "binary" // any bytes, as OpenAPI 3.0 writes it
+		return !isBinary && (kind == "*" || kind == "application" || kind == "multipart" || kind == "text")
+	}
+	return formOf(name) != unchecked
 }
 
 // operationReader reads one operation.
@@ -83,7 +97,7 @@ func (o *operationReader) error() error {
 }
 
 func (c *compiler) readOperation(source *Source) *operationReader {
-	o := &operationReader{compiler: c, operation: &Operation{path: parseTemplate(source.Path)}}
+	o := &operationReader{compiler: c, operation: &Operation{pointer: strings.Clone(source.Operation.Pointer), path: parseTemplate(source.Path)}}
 	if c.stopped != nil {
 		o.err = c.stopped
 		return o
@@ -229,11 +243,10 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 				return at(m.NamePosition, "%s is not supported", name)
 			}
 		}
-		t.form = formOf(t.name)
-		if m := of.Member("schema"); m != nil && (t.form != noForm || isJSON(t.name)) {
+		if m := of.Member("schema"); m != nil && mayBeRead(t.name, m) {
 			t.schema = o.schema(m, t.pointer+"/schema")
 		}
-		if t.form == urlEncoded {
+		if t.schema != nil && formOf(t.name) != multipartForm {
 			if err := o.readEncoding(of, &t); err != nil {
 				return err
 			}

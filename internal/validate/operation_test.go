@@ -40,6 +40,9 @@ func request(target string, headers []string, text string) *Request {
 	}
 	return &Request{
 		Path: "/a/" + path, Query: query, Header: func(name string) []string { return header.Values(name) },
+		Resembles: func(name string) bool {
+			return len(header.Values(strings.ReplaceAll(name, "-", "_"))) > 0 && strings.Contains(name, "-")
+		},
 		HasBody: text != "", Body: []byte(text), BodySize: int64(len(text)),
 	}
 }
@@ -136,6 +139,10 @@ func TestParameters(t *testing.T) {
 		{"{in: cookie, name: c, required: true, schema: {type: integer}}", "x", "Cookie: a=b", "cookie/c required"},
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5; c=6", "cookie/c duplicate"},
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5|Cookie: c=6", "cookie/c duplicate"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c =a", "cookie/c type"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c= 5 ;\tc =6", "cookie/c duplicate"},
+		{"{in: header, name: X-N, schema: {type: integer}}", "x", "X_N: a", "header/X-N duplicate"},
+		{"{in: header, name: X-N, required: true, schema: {type: integer}}", "x", "X-N: 5|X_N: 6", "header/X-N duplicate"},
 	} {
 		o := operation(t, "3.1", "parameters: ["+c.parameter+"]\nresponses: {}")
 		var headers []string
@@ -191,6 +198,9 @@ requestBody:
 		{json, `{"qty": 1, "name": "a", "x/y": 1}`, "body/x~1y false"},
 		{json, `[]`, "body type"},
 		{json, ``, "body required"},
+		{"", ``, "body required"},
+		{"Content-Type: application/xml", ``, "body required"},
+		{"Content-Type: text/plain", ``, "body required"},
 		{json, `{"qty": 1,}`, "body syntax"},
 		{json, `{"qty": 1, "name": "a"} x`, "body trailing"},
 		{json, `{"qty": 1, "name": "a"}{}`, "body trailing"},
@@ -204,6 +214,8 @@ requestBody:
 		{json + "|Content-Encoding: gzip", `{}`, "content_type content_coding 415"},
 		{json + "|Content-Encoding: identity", `{"qty": 1, "name": "a"}`, ""},
 		{json + "|" + json, `{}`, "content_type duplicate"},
+		{json + "|Content_type: text/plain", `{}`, "content_type duplicate"},
+		{json + "|Content_encoding: gzip", `{}`, "content_type content_coding 415"},
 		{"", `{}`, "content_type media_type 415"},
 		{"Content-Type: application/xml", `{}`, "content_type media_type 415"},
 		{"Content-Type: application/vnd.a+json", `[]`, ""},
@@ -238,8 +250,98 @@ requestBody:
 		if got := summary(o.Check(r)); got != c.want {
 			t.Errorf("%s: %.60s: got %q, want %q", c.headers, c.text, got, c.want)
 		}
-		if needs := o.NeedsBody(r); needs == strings.Contains(c.want, "content_type") && c.text != "" && !strings.HasPrefix(c.headers, "Content-Type: text") {
-			t.Errorf("%s: %.60s: got %t, want the body only where it decides", c.headers, c.text, needs)
+		want := WantAll
+		switch {
+		case c.text == "":
+			want = WantNothing
+		case strings.Contains(c.want, "content_type"), strings.HasPrefix(c.headers, "Content-Type: text"):
+			want = WantFirst
+		}
+		if wants := o.Wants(r); wants != want {
+			t.Errorf("%s: %.60s: got %d, want %d: the body only where it decides", c.headers, c.text, wants, want)
+		}
+	}
+}
+
+// Guarantee: a body that need not be there is checked as any other if it is: one of a media type that the document does not have, or
+// without one, is refused, and so is any body of an operation that has none. A body without a byte is none.
+func TestBodiesThatNeedNotBe(t *testing.T) {
+	const none, optional = "responses: {}", "requestBody: {content: {application/json: {schema: {type: integer}}}}"
+	for _, c := range []struct{ post, headers, text, want string }{
+		{none, "", "", ""},
+		{none, "Content-Type: application/json", "", ""},
+		{none, "", "x", "body undeclared 415"},
+		{none, "Content-Type: application/json", "{}", "body undeclared 415"},
+		{optional, "", "", ""},
+		{optional, "Content-Type: text/plain", "", ""},
+		{optional, "Content-Type: application/json", "", ""},
+		{optional, "Content-Type: application/json", "1", ""},
+		{optional, "Content-Type: application/json", `"a"`, "body type"},
+		{optional, "", `"a"`, "content_type media_type 415"},
+		{optional, "Content-Type: ", `"a"`, "content_type media_type 415"},
+		{optional, "Content-Type: text/plain", `"a"`, "content_type media_type 415"},
+		{optional, "Content-Type: application/json, text/plain", `"a"`, "content_type media_type 415"},
+		{optional, "Content-Type: application/json; charset=utf-8; charset=utf-16", `"a"`, "content_type media_type 415"},
+	} {
+		o := operation(t, "3.1", c.post)
+		if got := summary(o.Check(request("x", strings.Split(c.headers, "|"), c.text))); got != c.want {
+			t.Errorf("%s: %s: %q: got %q, want %q", c.post, c.headers, c.text, got, c.want)
+		}
+	}
+}
+
+// Guarantee: a multipart form that services read in different ways is refused.
+func TestFormsThatAreNotClear(t *testing.T) {
+	o := operation(t, "3.1", "requestBody: {content: {multipart/form-data: {schema: {type: object, required: [n], properties: {n: {type: integer}, s: {type: string}}}}}}")
+	const end = "--x--\r\n"
+	part := func(head, content string) string { return "--x\r\n" + head + "\r\n\r\n" + content + "\r\n" }
+	const n = "Content-Disposition: form-data; name=\"n\""
+	for name, c := range map[string]struct{ text, want string }{
+		"a field":                 {part(n, "1") + end, ""},
+		"a file beside it":        {part(n, "1") + part("Content-Disposition: form-data; name=s; filename*=UTF-8''a\r\nContent-Type: text/csv; charset=latin1", "\xff") + end, ""},
+		"without the last line":   {part(n, "1") + "--x--", ""},
+		"text before":             {"\r\n" + part(n, "1") + end, "body syntax"},
+		"more text before":        {"--y\r\n" + n + "\r\n\r\na\r\n" + part(n, "1") + end, "body syntax"},
+		"other ends of lines":     {strings.ReplaceAll(part(n, "1")+end, "\r\n", "\n"), "body syntax"},
+		"spaces at the boundary":  {strings.Replace(part(n, "1"), "--x", "--x ", 1) + end, "body syntax"},
+		"two dispositions":        {part(n+"\r\nContent-Disposition: form-data; name=s", "1") + end, "body syntax"},
+		"two names":               {part(n+"; name=s", "1") + end, "body syntax"},
+		"an encoded name":         {part("Content-Disposition: form-data; name*=UTF-8''n", "1") + end, "body syntax"},
+		"two encoded names":       {part(n+"; Name*0=s", "1") + end, "body syntax"},
+		"an escape":               {part(`Content-Disposition: form-data; name="n\"; name=s"`, "1") + end, "body syntax"},
+		"a transfer encoding":     {part(n+"\r\nContent-Transfer-Encoding: base64", "1") + end, "body syntax"},
+		"a plain one":             {part(n+"\r\nContent-Transfer-Encoding: 8BIT", "1") + end, ""},
+		"a charset":               {part(n+"\r\nContent-Type: text/plain; charset=utf-16", "1") + end, "body syntax"},
+		"UTF-8":                   {part(n+"\r\nContent-Type: text/plain; charset=utf-8", "1") + end, ""},
+		"a file in place of it":   {part(n+"; filename=a", "1") + end, "body/n file"},
+		"a form within the value": {part(n, "1\r\n--x--\r\n") + end, "body syntax"},
+		"text behind":             {part(n, "1") + end + part(n, "a") + end, "body syntax"},
+	} {
+		got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; boundary=x"}, c.text)))
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Guarantee: a body in JSON or of a form is checked also if the document has a range of media types for it; in another format, or
+// where the range stands for any bytes, it is not.
+func TestRangesOfMediaTypes(t *testing.T) {
+	for _, c := range []struct{ name, schema, contentType, text, want string }{
+		{"*/*", "{type: object, required: [a]}", "application/json", `{"a": 1}`, ""},
+		{"*/*", "{type: object, required: [a]}", "application/json", `{}`, "body required"},
+		{"application/*", "{type: object, required: [a]}", "application/vnd.x+json", `{"a": 1, "a": 2}`, "body duplicate"},
+		{"application/*", "{type: object, properties: {a: {type: integer}}}", "application/x-www-form-urlencoded", "a=b", "body/a type"},
+		{"multipart/*", "{type: object, properties: {a: {type: integer}}}", "multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=a\r\n\r\nb\r\n--x--\r\n", "body/a type"},
+		{"*/*", "{type: object, required: [a]}", "application/xml", `{}`, ""},
+		{"*/*", "{type: object, required: [a]}", "application/json; charset=utf-16", `{}`, "content_type charset 415"},
+		{"*/*", "{type: string, format: binary}", "application/json", `{}`, ""},
+		{"image/*", "{type: object}", "image/png", `x`, ""},
+		{"image/*", "{type: object}", "application/json", `{}`, "content_type media_type 415"},
+	} {
+		o := operation(t, "3.1", "requestBody: {content: {'"+c.name+"': {schema: "+c.schema+"}}}")
+		if got := summary(o.Check(request("x", []string{"Content-Type: " + c.contentType}, c.text))); got != c.want {
+			t.Errorf("%s %s: %s: %q: got %q, want %q", c.name, c.schema, c.contentType, c.text, got, c.want)
 		}
 	}
 }

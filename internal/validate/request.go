@@ -17,32 +17,52 @@ type Request struct {
 	Query string
 	// Header returns the values of a header, by its name in any letters.
 	Header func(name string) []string
-	// HasBody reports whether the request has a body, which may be empty.
+	// Resembles reports whether there is a header with the same name but for underscores in place of dashes, or the other way
+	// round: many services cannot tell the two apart.
+	Resembles func(name string) bool
+	// HasBody reports whether the request has a body of one byte at least.
 	HasBody bool
-	// Body is the body, if NeedsBody wants it and it has at most MaxBody bytes.
+	// Body is the body, if Wants is WantAll and it has at most MaxBody bytes.
 	Body []byte
 	// BodySize is the size of the body, or of its part that has come, if it is too large for Body.
 	BodySize int64
 }
 
+// Want is what Check must know of a body.
+type Want uint8
+
+// What Check must know of a body.
+const (
+	WantNothing Want = iota
+	WantFirst        // whether it has any byte
+	WantAll
+)
+
 func itoa(i int) string { return strconv.Itoa(i) }
 
-// NeedsBody reports whether Check looks at the body of r, which must be held for it.
-func (o *Operation) NeedsBody(r *Request) bool {
-	if o.body == nil || !r.HasBody {
-		return false
+// Wants returns what Check must know of the body of r, which is to be held until then. r.HasBody is true if the request may have one.
+func (o *Operation) Wants(r *Request) Want {
+	if !r.HasBody {
+		return WantNothing
+	}
+	if o.body == nil {
+		return WantFirst
 	}
 	t, problem := o.body.mediaType(r)
-	return problem == nil && t.schema != nil
+	switch {
+	case problem == nil && t.form != unchecked:
+		return WantAll
+	case problem != nil || o.body.required:
+		return WantFirst
+	}
+	return WantNothing
 }
 
 // Check returns what r does otherwise than the document says, at most MaxProblems.
 func (o *Operation) Check(r *Request) []Problem {
 	c := checker{request: r, path: &o.path}
 	c.checkParameters(o.parameters)
-	if o.body != nil {
-		c.checkBody(o.body)
-	}
+	c.checkBody(o)
 	if c.run.exceeded {
 		c.run.problems = append(c.run.problems[:min(len(c.run.problems), MaxProblems-1)], Problem{
 			In: c.run.in, Rule: "bound", Message: "takes too long to check", Status: statusInvalid,
@@ -91,8 +111,12 @@ func (c *checker) wrong(p *parameter, rule, message string) {
 // checkParameter checks one parameter.
 func (c *checker) checkParameter(p *parameter) {
 	texts, bad := c.texts(p)
-	if bad != nil && bad.failed != "" {
+	switch {
+	case bad != nil && bad.failed != "":
 		c.wrong(p, bad.rule, bad.failed)
+		return
+	case p.in == InHeader && c.request.Resembles(p.name):
+		c.wrong(p, "duplicate", "must not come under a name with other dashes and underscores")
 		return
 	}
 	found := len(texts) > 0 || c.hasProperties(p)
@@ -144,8 +168,8 @@ func (c *checker) readCookies() {
 	c.cookies = &fields{byName: map[string][]string{}}
 	for _, header := range c.request.Header("Cookie") {
 		for one := range strings.SplitSeq(header, ";") {
-			if name, raw, ok := strings.Cut(strings.Trim(one, " \t"), "="); ok {
-				c.cookies.add(name, raw)
+			if name, raw, ok := strings.Cut(one, "="); ok { // services trim both
+				c.cookies.add(strings.Trim(name, " \t"), strings.Trim(raw, " \t"))
 			}
 		}
 	}
@@ -167,27 +191,32 @@ func unescape(raw string, form bool) (text string, ok bool) {
 
 func isUTF8(s string) bool { return strings.ToValidUTF8(s, "") == s }
 
-// mediaType returns the media type of the document for the content type of r, or what is wrong with that.
-func (b *body) mediaType(r *Request) (*mediaType, *Problem) {
-	refuse := func(status int, rule, message string) (*mediaType, *Problem) {
-		return nil, &Problem{In: InContentType, Schema: b.pointer, Rule: rule, Message: message, Status: status}
+// mediaType returns the media type of the document for the content type of r, with how its body is read, or what is wrong with that.
+func (b *body) mediaType(r *Request) (mediaType, *Problem) {
+	refuse := func(status int, rule, message string) (mediaType, *Problem) {
+		return mediaType{}, &Problem{In: InContentType, Schema: b.pointer, Rule: rule, Message: message, Status: status}
 	}
 	values := r.Header("Content-Type")
 	switch {
 	case len(values) == 0 || len(values) == 1 && strings.Trim(values[0], " \t") == "":
 		return refuse(statusUnsupported, "media_type", "must be given: the request has a body")
-	case len(values) > 1:
+	case len(values) > 1 || r.Resembles("Content-Type"):
 		return refuse(statusInvalid, "duplicate", "must be given once")
 	}
 	name, parameters, err := mime.ParseMediaType(values[0])
 	if err != nil {
 		return refuse(statusUnsupported, "media_type", "must be a media type")
 	}
-	t := b.find(name)
-	switch {
-	case t == nil:
+	of := b.find(name)
+	if of == nil {
 		return refuse(statusUnsupported, "media_type", "must be one of the media types of the operation")
-	case t.schema == nil:
+	}
+	t := *of
+	if t.form = formOf(name); t.schema == nil { // of may be a range
+		t.form = unchecked
+	}
+	switch {
+	case t.form == unchecked:
 		return t, nil
 	case !isUTF8Charset(parameters["charset"]):
 		return refuse(statusUnsupported, "charset", "must have the charset UTF-8, or none")
@@ -196,6 +225,9 @@ func (b *body) mediaType(r *Request) (*mediaType, *Problem) {
 		if coding = strings.ToLower(strings.Trim(coding, " \t")); coding != "" && coding != "identity" {
 			return refuse(statusUnsupported, "content_coding", "must be without a content coding")
 		}
+	}
+	if r.Resembles("Content-Encoding") {
+		return refuse(statusUnsupported, "content_coding", "must be without a content coding")
 	}
 	return t, nil
 }
@@ -217,39 +249,43 @@ func (b *body) find(name string) *mediaType {
 	return nil
 }
 
-func (c *checker) checkBody(b *body) {
-	r := c.request
+func (c *checker) checkBody(o *Operation) {
+	r, b := c.request, o.body
 	c.run.in, c.run.prefix = InBody, ""
-	wrong := func(status int, rule, message string) {
-		c.problem(Problem{In: InBody, Schema: b.pointer, Rule: rule, Message: message, Status: status})
+	wrong := func(pointer string, status int, rule, message string) {
+		c.problem(Problem{In: InBody, Schema: pointer, Rule: rule, Message: message, Status: status})
 	}
-	if !r.HasBody {
+	switch {
+	case b == nil && r.HasBody:
+		wrong(o.pointer, statusUnsupported, "undeclared", "must be left out: the operation has none")
+		return
+	case b == nil:
+		return
+	case !r.HasBody:
 		if b.required {
-			wrong(statusInvalid, "required", "is required")
+			wrong(b.pointer, statusInvalid, "required", "is required")
 		}
 		return
 	}
 	t, refused := b.mediaType(r)
 	switch {
-	case refused != nil && len(r.Body) == 0 && r.BodySize == 0 && !b.required && refused.Rule == "media_type":
-		return // an empty body is none
 	case refused != nil:
 		c.problem(*refused)
 		return
-	case t.schema == nil:
+	case t.form == unchecked:
 		return
 	case r.BodySize > MaxBody || len(r.Body) > MaxBody:
-		wrong(statusTooLarge, "size", "must have at most "+itoa(MaxBody)+" bytes to be checked")
+		wrong(b.pointer, statusTooLarge, "size", "must have at most "+itoa(MaxBody)+" bytes to be checked")
 		return
 	}
 	switch t.form {
 	case urlEncoded:
 		c.query = readFields(string(r.Body)) // where the properties of objects are
-		c.checkForm(t, "form")
+		c.checkForm(&t, "form")
 		return
 	case multipartForm:
 		c.query = readMultipart(r.Header("Content-Type")[0], r.Body)
-		c.checkForm(t, plainStyle)
+		c.checkForm(&t, plainStyle)
 		return
 	}
 	v, err := parseJSON(r.Body)

@@ -35,6 +35,8 @@ type Check struct {
 	request validate.Request
 	of      *validate.Operation
 	held    Held
+	wants   validate.Want
+	sized   bool  // the size of the body is declared
 	size    int64 // of the part of the body that has come
 	large   bool  // the body is larger than is checked
 	crowded bool  // there was no room to hold it
@@ -54,7 +56,12 @@ func (k *Check) Begin(ctx context.Context, c *Checker, t Target, method string, 
 	if k.of = of; of == nil {
 		return nil
 	}
-	if k.WantsBody() && length > validate.MaxBody {
+	k.request.HasBody = length != 0
+	k.wants, k.sized = of.Wants(&k.request), length >= 0
+	if k.sized && k.wants == validate.WantFirst { // it is known
+		k.wants = validate.WantNothing
+	}
+	if k.wants == validate.WantAll && length > validate.MaxBody {
 		k.size, k.large = length, true
 	}
 	return nil
@@ -63,7 +70,7 @@ func (k *Check) Begin(ctx context.Context, c *Checker, t Target, method string, 
 // WantsBody reports whether the body must be held for the check: the engine then calls Hold with what has come, until it is
 // whole or Hold returns false.
 func (k *Check) WantsBody() bool {
-	return k.of != nil && !k.large && !k.crowded && k.of.NeedsBody(&k.request)
+	return k.of != nil && !k.large && !k.crowded && k.wants != validate.WantNothing
 }
 
 // Hold reserves memory for a body of which size bytes have come, with their framing in memory bytes. It returns false if the body is not
@@ -71,6 +78,8 @@ func (k *Check) WantsBody() bool {
 func (k *Check) Hold(size, memory int64) bool {
 	k.size = size
 	switch {
+	case k.wants == validate.WantFirst && size > 0:
+		return false
 	case size > validate.MaxBody:
 		k.large = true
 	case memory > maxFramed:
@@ -82,9 +91,6 @@ func (k *Check) Hold(size, memory int64) bool {
 	}
 	return false
 }
-
-// Refuses reports whether End refuses the request whatever else comes of its body.
-func (k *Check) Refuses() bool { return k.target.Enforce && (k.large || k.crowded) }
 
 // End checks the request, whose body is body if it was held, and counts it. The error is the refusal of a request, if the mode is to
 // enforce. The caller calls Release when it needs the body no more.
@@ -100,7 +106,9 @@ func (k *Check) End(body []byte, keyID string) error {
 		}
 		return nil
 	}
-	k.request.Body, k.request.BodySize = body, max(k.size, int64(len(body)))
+	if k.request.Body, k.request.BodySize = body, max(k.size, int64(len(body))); k.wants != validate.WantNothing && k.request.BodySize == 0 {
+		k.request.HasBody = false
+	}
 	var problems []validate.Problem
 	k.checker.Holder.check(len(body), func() { problems = k.of.Check(&k.request) })
 	k.request = validate.Request{}

@@ -24,7 +24,7 @@ func (c *conn) validate(x *exchange) step {
 	if x.req.HasBody() {
 		length = x.req.ContentLength()
 	}
-	err := x.BeginCheck(ctx, x.ask.Method, x.valuesOf, x.req.HasBody(), length)
+	err := x.BeginCheck(ctx, x.ask.Method, proxy.Head{Fields: x.req.Fields(), Text: x.head, Named: x.req.Named()}, length)
 	stopped := ctx.Err() != nil
 	done()
 	if why := c.phase.enter(phaseNone, 0); stopped || why != notCut {
@@ -66,11 +66,6 @@ func (c *conn) validate(x *exchange) step {
 		return next
 	}
 	return c.exchange(x)
-}
-
-// valuesOf returns the values of a field of the request, as they came.
-func (x *exchange) valuesOf(name string) []string {
-	return proxy.ValuesOf(x.req.Fields(), x.head, name)
 }
 
 // holdBody receives the body of a request, which stays in the input as it came, with blocking calls. It stops when the check does not

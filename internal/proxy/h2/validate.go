@@ -14,11 +14,10 @@ func (s *stream) validates() bool {
 func (s *stream) validate() error {
 	ctx, done := s.context()
 	length := int64(0)
-	hasBody := s.hasBody && !s.tunnels
-	if hasBody {
+	if s.hasBody && !s.tunnels {
 		length = s.req.ContentLength()
 	}
-	err := s.BeginCheck(ctx, s.ask.Method, s.valuesOf, hasBody && !s.isEmptyBody(), length)
+	err := s.BeginCheck(ctx, s.ask.Method, proxy.Head{Fields: s.req.Fields(), Text: s.req.Text, Named: s.req.Named()}, length)
 	done()
 	switch {
 	case s.isCut():
@@ -33,18 +32,6 @@ func (s *stream) validate() error {
 		}
 	}
 	return s.EndCheck(body)
-}
-
-// isEmptyBody reports whether the stream was ended by an empty frame, without a declared length: the request has no body.
-func (s *stream) isEmptyBody() bool {
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	return s.ended && s.received == 0 && !s.tail && s.req.ContentLength() < 0
-}
-
-// valuesOf returns the values of a field of the request, as they came.
-func (s *stream) valuesOf(name string) []string {
-	return proxy.ValuesOf(s.req.Fields(), s.req.Text, name)
 }
 
 // holdBody waits until all of the body has arrived, and returns it: it is in s.in until it is forwarded. It returns nil if the check does
