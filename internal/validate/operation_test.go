@@ -290,6 +290,33 @@ func TestBodiesThatNeedNotBe(t *testing.T) {
 	}
 }
 
+// Guarantee: a number means what a service reads: one that IEEE 754 does not have is refused, and one that is rounded to an exclusive bound
+// does not meet it.
+func TestNumbersAsServicesReadThem(t *testing.T) {
+	for _, c := range []struct{ schema, text, want string }{
+		{"{type: number}", "1.7976931348623157e308", ""},
+		{"{type: number}", "-1.7976931348623159e308", "body number"},
+		{"{type: integer, minimum: 1}", "1e309", "body number"},
+		{"{type: integer, minimum: 1}", "1e400", "body number"},
+		{"{type: integer}", strings.Repeat("9", 310), "body number"},
+		{"{exclusiveMinimum: 0}", "1e-300", ""},
+		{"{exclusiveMinimum: 0}", "1e-400", "body exclusiveMinimum"},
+		{"{exclusiveMaximum: 0}", "-1e-400", "body exclusiveMaximum"},
+		{"{exclusiveMaximum: 10}", "9.999999999999999", ""},
+		{"{exclusiveMaximum: 10}", "9.99999999999999999999", "body exclusiveMaximum"},
+		{"{exclusiveMaximum: 9007199254740993}", "9007199254740992", ""},
+		{"{type: integer}", "1.00000000000000000001", "body type"},
+		{"{type: integer}", "1.0", ""},
+		{"{type: integer}", "1e2", ""},
+		{"{type: integer}", "-0", ""},
+	} {
+		o := operation(t, "3.1", "requestBody: {content: {application/json: {schema: "+c.schema+"}}}")
+		if got := summary(o.Check(request("x", []string{"Content-Type: application/json"}, c.text))); got != c.want {
+			t.Errorf("%s: %.40s: got %q, want %q", c.schema, c.text, got, c.want)
+		}
+	}
+}
+
 // Guarantee: a multipart form that services read in different ways is refused.
 func TestFormsThatAreNotClear(t *testing.T) {
 	o := operation(t, "3.1", "requestBody: {content: {multipart/form-data: {schema: {type: object, required: [n], properties: {n: {type: integer}, s: {type: string}}}}}}")

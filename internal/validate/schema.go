@@ -278,10 +278,10 @@ func (r *run) number(s *schema, n number) bool {
 	if s.maximum != nil && n.compare(*s.maximum) > 0 {
 		ok = r.fail(s, "maximum", "must be ≤ %s", *s.maximum)
 	}
-	if s.aboveMinimum != nil && n.compare(*s.aboveMinimum) <= 0 {
+	if s.aboveMinimum != nil && !n.isAbove(*s.aboveMinimum) {
 		ok = r.fail(s, "exclusiveMinimum", "must be > %s", *s.aboveMinimum)
 	}
-	if s.belowMaximum != nil && n.compare(*s.belowMaximum) >= 0 {
+	if s.belowMaximum != nil && !s.belowMaximum.isAbove(n) {
 		ok = r.fail(s, "exclusiveMaximum", "must be < %s", *s.belowMaximum)
 	}
 	if s.multipleOf != nil && !n.isMultiple(*s.multipleOf) {

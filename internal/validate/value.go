@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -95,7 +96,8 @@ func parseNumber(text string) (n number, ok bool) {
 	if !ok {
 		return number{}, false
 	}
-	return exactly(exact), true
+	n = exactly(exact)
+	return n, !math.IsInf(n.float(), 0) // RFC 8259, 6: services read numbers as those of IEEE 754
 }
 
 func exactly(r *big.Rat) number {
@@ -103,6 +105,24 @@ func exactly(r *big.Rat) number {
 		return number{small: r.Num().Int64()}
 	}
 	return number{exact: r}
+}
+
+// float returns the number of IEEE 754 that a service reads.
+func (n number) float() float64 {
+	if n.exact == nil {
+		return float64(n.small)
+	}
+	f, _ := n.exact.Float64()
+	return f
+}
+
+// isAbove reports whether n is greater than other, exactly and as a service reads both. So a number so near to the bound that it is read
+// as the bound is not.
+func (n number) isAbove(other number) bool {
+	if n.compare(other) <= 0 {
+		return false
+	}
+	return n.isInteger() && other.isInteger() || n.float() > other.float()
 }
 
 func (n number) isInteger() bool { return n.exact == nil || n.exact.IsInt() }

@@ -58,6 +58,7 @@ func (s *stream) holdBody() ([]byte, error) {
 			s.refilled += int64(n)
 			c.proto.Consumed(s.id, n)
 			c.flushLocked()
+			continue // more may have come while it was being sent
 		}
 		if s.ended {
 			s.expects = false
