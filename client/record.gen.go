@@ -2590,7 +2590,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. If it did not meet the OpenAPI document of the gateway: schema_mismatch. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`

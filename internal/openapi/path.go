@@ -271,6 +271,7 @@ func (r *reader) readOperation(item *pathItem, op *document.Node, method, field 
 	id := operation{item.pattern, method}
 	if i, taken := r.taken[id]; taken {
 		r.merge(i, item, from)
+		r.doc.operations[i].Several = true
 		return
 	}
 	if item.cut {

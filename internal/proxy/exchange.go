@@ -200,6 +200,10 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 			x.log("request failed", err)
 		}
 		x.reason, x.detail = reasonOf(err)
+	default:
+		if detail, is := validation.DetailOf(err); is {
+			x.reason, x.detail = accesslog.DocumentMismatch, detail
+		}
 	}
 	x.Result = x.Verdict.ResultOf(err)
 	return status, body

@@ -205,6 +205,20 @@ func TestReportCountsWhatEnforceRefuses(t *testing.T) {
 			}
 		}
 	})
+	refused := attempt{"POST", "/orders", "application/json", `{"qty": 0}`, false, map[string]string{"X-Tenant": "acme"}, 400}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	_, body := refused.make(t, transport, s.GatewayURL())
+	var said struct {
+		ID string `json:"request_id"`
+	}
+	if err := json.Unmarshal([]byte(body), &said); err != nil {
+		t.Fatal(err)
+	}
+	explained := fmt.Sprint(calling(t, s, "GET", "/v1/requests/"+said.ID, "")["decision"])
+	if want := "the body must be ≥ 1 (minimum at /paths/~1orders/post/requestBody/content/application~1json/schema/properties/qty)"; !strings.Contains(explained, want) || !strings.Contains(explained, "schema_mismatch") {
+		t.Errorf("got the explanation %s, want %s", explained, want)
+	}
 	calling(t, s, "PATCH", g, `{"validate":null}`)
 	overBoth(t, func(version string, transport *http.Transport) {
 		for i, a := range attempts() {

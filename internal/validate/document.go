@@ -30,6 +30,8 @@ type Source struct {
 	Operation Located
 	// Items are the path items that apply, the one that takes precedence first.
 	Items []Located
+	// Several is set if the document has other operations for the requests of the route.
+	Several bool
 }
 
 // Result is what has become of a Source.

@@ -102,6 +102,10 @@ func (c *compiler) readOperation(source *Source) *operationReader {
 		o.err = c.stopped
 		return o
 	}
+	if source.Several {
+		o.err = at(source.Operation.Node.NamePosition, "the document has several operations for these requests")
+		return o
+	}
 	if dialect := c.root.Member("jsonSchemaDialect"); dialect != nil && !isDialect(dialect.Text) {
 		o.err = at(dialect.Position, "schemas of %s are not supported: use JSON Schema 2020-12", document.Short(dialect.Text))
 		return o

@@ -2,6 +2,8 @@ package validation
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -150,8 +152,29 @@ func refusal(problems []validate.Problem) *fault.Error {
 	case fault.UnsupportedMediaType.Status():
 		e.Code = fault.UnsupportedMediaType
 	}
+	e.Err = mismatch(detailOf(first, len(problems)))
 	e.Message = "the request does not meet the OpenAPI document of this API: " + Describe(first)
 	return e
+}
+
+// mismatch is the cause of a refusal, in words for the operator: it names the place in the document, and nothing of the request.
+type mismatch string
+
+func (m mismatch) Error() string { return string(m) }
+
+func detailOf(p *validate.Problem, n int) string {
+	text := Describe(p) + " (" + p.Rule + " at " + p.Schema + ")"
+	if n > 1 {
+		text += fmt.Sprintf(", and %d more", n-1)
+	}
+	return text
+}
+
+// DetailOf returns what of the document a request does not meet that Check.End has refused with err.
+func DetailOf(err error) (detail string, is bool) {
+	var m mismatch
+	is = errors.As(err, &m)
+	return string(m), is
 }
 
 // Describe says what must be otherwise in a request, without a name that its caller has made up.
