@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // orders is a document with what requests can do wrong.
@@ -316,6 +317,51 @@ func TestContinueWhereTheBodyIsChecked(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Guarantee: over several nodes, a change of the mode or of the document is in force on each when the call returns, and each node's report
+// has the requests of all.
+func TestDocumentsOverSeveralNodes(t *testing.T) {
+	c := startCluster(t, 2)
+	up := keygatetest.NewUpstream(t)
+	call := func(node int, method, path, body string) (record map[string]any) {
+		t.Helper()
+		awaittest.True(t, "the call is not refused with 503", func() bool {
+			r := c.nodes[node].Call(method, path, c.operator, body)
+			if r.Status == http.StatusServiceUnavailable {
+				return false
+			}
+			if r.Status >= 300 || json.Unmarshal([]byte(r.Body), &record) != nil {
+				t.Fatalf("%s %s: got %d %s", method, path, r.Status, r.Body)
+			}
+			return true
+		})
+		return record
+	}
+	g := "/v1/gateways/" + call(0, "POST", "/v1/gateways", `{"name":"g","upstream_url":"`+up.URL+`","validate":"report"}`)["gateway_id"].(string)
+	call(1, "PUT", g+"/spec", orders)
+	both := func(text string, want int) {
+		t.Helper()
+		for i, node := range c.nodes {
+			if r := node.Through("", "POST", "/notes", "", text); r.Status != want {
+				t.Errorf("node %d: %s: got %d %s, want %d", i, text, r.Status, r.Body, want)
+			}
+		}
+	}
+	both("9", 200)
+	both("10", 200)
+	for node := range c.nodes {
+		awaittest.True(t, "the report of a node has the requests of both", func() bool {
+			r := call(node, "GET", g+"/validation", "")
+			return r["requests"] == 4.0 && r["refused"] == 2.0
+		})
+	}
+	call(0, "PATCH", g, `{"validate":"enforce"}`)
+	both("9", 200)
+	both("10", 400)
+	call(1, "PUT", g+"/spec", strings.Replace(orders, `"maximum": 9`, `"maximum": 10`, 1))
+	both("10", 200)
+	both("11", 400)
 }
 
 // converse sends requests over one connection, and returns the statuses of the responses until it is closed, without those of a 100.
