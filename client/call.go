@@ -94,6 +94,11 @@ func (c *Client) Gateway(ctx context.Context, gatewayID string) (*Gateway, error
 	return call[Gateway](ctx, c, http.MethodGet, gatewayPath(gatewayID), nil)
 }
 
+// Validation returns what the requests of the last 24 hours did otherwise than the gateway's OpenAPI document says.
+func (c *Client) Validation(ctx context.Context, gatewayID string) (*Validation, error) {
+	return call[Validation](ctx, c, http.MethodGet, gatewayPath(gatewayID)+"/validation", nil)
+}
+
 // GatewayWithETag returns one gateway and its ETag, for IfMatch.
 func (c *Client) GatewayWithETag(ctx context.Context, gatewayID string) (*Gateway, string, error) {
 	return doWithETag[Gateway](ctx, c, &Request{Method: http.MethodGet, Path: gatewayPath(gatewayID)})

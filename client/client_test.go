@@ -298,6 +298,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	}
 	discard(c.CreateGateway(ctx, client.CreateGatewayRequest{}))
 	discard(c.Gateway(ctx, "{gateway_id}"))
+	discard(c.Validation(ctx, "{gateway_id}"))
 	discard(c.UpdateGateway(ctx, "{gateway_id}", client.GatewayPatch{}))
 	discard(c.DeleteGateway(ctx, "{gateway_id}"))
 	for range c.Routes(ctx, "{gateway_id}", client.ListOptions{}) {

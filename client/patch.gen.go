@@ -39,6 +39,7 @@ type GatewayPatch struct {
 	SelfService               Change[SelfServiceInput]  `json:"self_service,omitzero"`                // absent fields stay; default: nothing
 	Split                     Change[[]SplitInput]      `json:"split,omitzero"`                       // replaced as a whole; default: none
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate
+	Validate                  Change[string]            `json:"validate,omitzero"`                    // off, report or enforce; default: off
 	AllowDuplicate            bool                      `json:"allow_duplicate,omitzero"`             // allow a name that another gateway of the account has
 }
 

@@ -43,6 +43,7 @@ type RoutePatch struct {
 
 	RequestHeaders  Change[HeaderRulesInput] `json:"request_headers,omitzero"`  // replaced as a whole; cleared: none of the route
 	ResponseHeaders Change[HeaderRulesInput] `json:"response_headers,omitzero"` // replaced as a whole; cleared: none of the route
+	Validate        Change[string]           `json:"validate,omitzero"`         // off, report or enforce; null for that of the gateway
 }
 
 // AccountPatch is the body of UpdateAccount (contract, section 3.3). Fields without a Change

@@ -252,6 +252,27 @@ func (e CreateGatewayRequestErrorFormat) Valid() bool {
 	}
 }
 
+// Values of CreateGatewayRequestValidate.
+const (
+	CreateGatewayRequestValidateEnforce CreateGatewayRequestValidate = "enforce"
+	CreateGatewayRequestValidateOff     CreateGatewayRequestValidate = "off"
+	CreateGatewayRequestValidateReport  CreateGatewayRequestValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateGatewayRequestValidate) Valid() bool {
+	switch e {
+	case CreateGatewayRequestValidateEnforce:
+		return true
+	case CreateGatewayRequestValidateOff:
+		return true
+	case CreateGatewayRequestValidateReport:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateKeyRequestLevel.
 const (
 	CreateKeyRequestLevelAccount CreateKeyRequestLevel = "account"
@@ -288,6 +309,27 @@ func (e CreateRouteRequestAuth) Valid() bool {
 	case CreateRouteRequestAuthNone:
 		return true
 	case CreateRouteRequestAuthToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of CreateRouteRequestValidate.
+const (
+	CreateRouteRequestValidateEnforce CreateRouteRequestValidate = "enforce"
+	CreateRouteRequestValidateOff     CreateRouteRequestValidate = "off"
+	CreateRouteRequestValidateReport  CreateRouteRequestValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateRouteRequestValidate) Valid() bool {
+	switch e {
+	case CreateRouteRequestValidateEnforce:
+		return true
+	case CreateRouteRequestValidateOff:
+		return true
+	case CreateRouteRequestValidateReport:
 		return true
 	default:
 		return false
@@ -417,6 +459,27 @@ func (e GatewayErrorFormat) Valid() bool {
 	case GatewayErrorFormatOpenai:
 		return true
 	case GatewayErrorFormatProblem:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of GatewayValidate.
+const (
+	GatewayValidateEnforce GatewayValidate = "enforce"
+	GatewayValidateOff     GatewayValidate = "off"
+	GatewayValidateReport  GatewayValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e GatewayValidate) Valid() bool {
+	switch e {
+	case GatewayValidateEnforce:
+		return true
+	case GatewayValidateOff:
+		return true
+	case GatewayValidateReport:
 		return true
 	default:
 		return false
@@ -666,6 +729,27 @@ func (e PatchRouteRequestAuth) Valid() bool {
 	case PatchRouteRequestAuthNone:
 		return true
 	case PatchRouteRequestAuthToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of PatchRouteRequestValidate.
+const (
+	PatchRouteRequestValidateEnforce PatchRouteRequestValidate = "enforce"
+	PatchRouteRequestValidateOff     PatchRouteRequestValidate = "off"
+	PatchRouteRequestValidateReport  PatchRouteRequestValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PatchRouteRequestValidate) Valid() bool {
+	switch e {
+	case PatchRouteRequestValidateEnforce:
+		return true
+	case PatchRouteRequestValidateOff:
+		return true
+	case PatchRouteRequestValidateReport:
 		return true
 	default:
 		return false
@@ -1041,6 +1125,27 @@ func (e RouteSource) Valid() bool {
 	}
 }
 
+// Values of RouteValidate.
+const (
+	RouteValidateEnforce RouteValidate = "enforce"
+	RouteValidateOff     RouteValidate = "off"
+	RouteValidateReport  RouteValidate = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e RouteValidate) Valid() bool {
+	switch e {
+	case RouteValidateEnforce:
+		return true
+	case RouteValidateOff:
+		return true
+	case RouteValidateReport:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of RouteEffectChanges.
 const (
 	RouteEffectChangesAllowIps        RouteEffectChanges = "allow_ips"
@@ -1059,6 +1164,7 @@ const (
 	RouteEffectChangesSplit           RouteEffectChanges = "split"
 	RouteEffectChangesStripPrefix     RouteEffectChanges = "strip_prefix"
 	RouteEffectChangesUpstream        RouteEffectChanges = "upstream"
+	RouteEffectChangesValidate        RouteEffectChanges = "validate"
 )
 
 // Valid reports whether e is one of the constants of its type.
@@ -1095,6 +1201,8 @@ func (e RouteEffectChanges) Valid() bool {
 	case RouteEffectChangesStripPrefix:
 		return true
 	case RouteEffectChangesUpstream:
+		return true
+	case RouteEffectChangesValidate:
 		return true
 	default:
 		return false
@@ -1461,6 +1569,57 @@ func (e UserRoleEventRole) Valid() bool {
 	case UserRoleEventRoleEditor:
 		return true
 	case UserRoleEventRoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ValidationMode.
+const (
+	ValidationModeEnforce ValidationMode = "enforce"
+	ValidationModeOff     ValidationMode = "off"
+	ValidationModeReport  ValidationMode = "report"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ValidationMode) Valid() bool {
+	switch e {
+	case ValidationModeEnforce:
+		return true
+	case ValidationModeOff:
+		return true
+	case ValidationModeReport:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of ValidationDataPlace.
+const (
+	ValidationDataPlaceBody        ValidationDataPlace = "body"
+	ValidationDataPlaceContentType ValidationDataPlace = "content_type"
+	ValidationDataPlaceCookie      ValidationDataPlace = "cookie"
+	ValidationDataPlaceHeader      ValidationDataPlace = "header"
+	ValidationDataPlacePath        ValidationDataPlace = "path"
+	ValidationDataPlaceQuery       ValidationDataPlace = "query"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e ValidationDataPlace) Valid() bool {
+	switch e {
+	case ValidationDataPlaceBody:
+		return true
+	case ValidationDataPlaceContentType:
+		return true
+	case ValidationDataPlaceCookie:
+		return true
+	case ValidationDataPlaceHeader:
+		return true
+	case ValidationDataPlacePath:
+		return true
+	case ValidationDataPlaceQuery:
 		return true
 	default:
 		return false
@@ -2249,6 +2408,11 @@ type CreateGatewayRequest struct {
 	// Upstreams of the gateway, of which the one with the name default takes the place of
 	// upstream_url.
 	Upstreams *[]UpstreamInput `json:"upstreams,omitempty"`
+
+	// Validate Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.
+	//
+	// Example: report
+	Validate *CreateGatewayRequestValidate `json:"validate,omitempty"`
 }
 
 // CreateGatewayRequestDefaultAuth What routes require that do not say it: key, token, any, or none for public routes.
@@ -2258,6 +2422,10 @@ type CreateGatewayRequestDefaultAuth string
 // CreateGatewayRequestErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 // Example: openai
 type CreateGatewayRequestErrorFormat string
+
+// CreateGatewayRequestValidate Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.
+// Example: report
+type CreateGatewayRequestValidate string
 
 // CreateGrantRequest is the schema CreateGrantRequest of the OpenAPI document.
 type CreateGrantRequest struct {
@@ -2455,10 +2623,19 @@ type CreateRouteRequest struct {
 	//
 	// Example: next
 	Upstream *string `json:"upstream,omitempty"`
+
+	// Validate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. Default: as the gateway says.
+	//
+	// Example: report
+	Validate *CreateRouteRequestValidate `json:"validate,omitempty"`
 }
 
 // CreateRouteRequestAuth is an enumerated string; see its constants.
 type CreateRouteRequestAuth string
+
+// CreateRouteRequestValidate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. Default: as the gateway says.
+// Example: report
+type CreateRouteRequestValidate string
 
 // CreateSessionRequest is the schema CreateSessionRequest of the OpenAPI document.
 type CreateSessionRequest struct {
@@ -2515,7 +2692,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. If it did not meet the OpenAPI document of the gateway: schema_mismatch. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -2832,6 +3009,11 @@ type Gateway struct {
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
 
+	// Validate Whether requests are held against the OpenAPI document of the gateway.
+	//
+	// Example: off
+	Validate GatewayValidate `json:"validate"`
+
 	// Warnings Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none.
 	//
 	// Example: ["upstream_url cannot be reached now: the host name in upstream_url does not exist"]
@@ -2845,6 +3027,10 @@ type GatewayDefaultAuth string
 // GatewayErrorFormat Form of the gateway's own errors.
 // Example: keygate
 type GatewayErrorFormat string
+
+// GatewayValidate Whether requests are held against the OpenAPI document of the gateway.
+// Example: off
+type GatewayValidate string
 
 // GlobalLimit is the schema GlobalLimit of the OpenAPI document.
 type GlobalLimit struct {
@@ -3773,10 +3959,19 @@ type PatchRouteRequest struct {
 	//
 	// Example: next
 	Upstream *string `json:"upstream,omitempty"`
+
+	// Validate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. null means as the gateway says.
+	//
+	// Example: report
+	Validate *PatchRouteRequestValidate `json:"validate,omitempty"`
 }
 
 // PatchRouteRequestAuth is an enumerated string; see its constants.
 type PatchRouteRequestAuth string
+
+// PatchRouteRequestValidate Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. null means as the gateway says.
+// Example: report
+type PatchRouteRequestValidate string
 
 // Plan is the schema Plan of the OpenAPI document.
 type Plan struct {
@@ -4717,6 +4912,11 @@ type Route struct {
 	// Example: default
 	Upstream string `json:"upstream"`
 
+	// Validate Whether requests of the route are held against the OpenAPI document of the gateway; null for as the gateway says.
+	//
+	// Example: report
+	Validate *RouteValidate `json:"validate"`
+
 	// Warnings Likely mistakes: methods that clients do not usually send. Absent if there are none.
 	//
 	// Example: ["POSTT is not a usual method: did you mean POST?"]
@@ -4728,6 +4928,10 @@ type RouteAuth string
 
 // RouteSource is an enumerated string; see its constants.
 type RouteSource string
+
+// RouteValidate Whether requests of the route are held against the OpenAPI document of the gateway; null for as the gateway says.
+// Example: report
+type RouteValidate string
 
 // RouteChange is the schema RouteChange of the OpenAPI document.
 type RouteChange struct {
@@ -4767,7 +4971,8 @@ type RouteEffect struct {
 	// route or of the gateway, if some address comes to be refused or allowed (which
 	// addresses requests came from is not counted, so that all count as refused, and
 	// at_most is set), request_headers or response_headers for other rules for headers of
-	// the route or of the gateway, global_rate_limit for another global limit.
+	// the route or of the gateway, validate for another mode of checking requests against
+	// the document, global_rate_limit for another global limit.
 	Changes []RouteEffectChanges `json:"changes"`
 
 	// Keys Distinct keys of these requests.
@@ -5633,6 +5838,24 @@ type TrafficRow struct {
 	UpstreamLatencyMs *Latencies `json:"upstream_latency_ms"`
 }
 
+// Unchecked is the schema Unchecked of the OpenAPI document.
+type Unchecked struct {
+	// Method Method of the operation.
+	//
+	// Example: POST
+	Method string `json:"method"`
+
+	// Path Path of its route.
+	//
+	// Example: /orders
+	Path string `json:"path"`
+
+	// Reason Why it is unchecked.
+	//
+	// Example: line 12, column 5: the pattern has a lookahead, which is not supported
+	Reason string `json:"reason"`
+}
+
 // UpdateTargetRequest is the schema UpdateTargetRequest of the OpenAPI document.
 type UpdateTargetRequest struct {
 	// Backup true makes the target take part only while no other one does; null for false.
@@ -6138,6 +6361,107 @@ type UserRoleEventPreviousRole string
 
 // UserRoleEventRole is an enumerated string; see its constants.
 type UserRoleEventRole string
+
+// Validation is the schema Validation of the OpenAPI document.
+type Validation struct {
+	// What requests did otherwise, the most frequent first: at most 100 different ones.
+	Data []ValidationData `json:"data"`
+
+	// Keys Number of keys with which they were made, up to 100.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// Mode The setting validate of the gateway.
+	//
+	// Example: report
+	Mode ValidationMode `json:"mode"`
+
+	// Refused How many of them did not meet it: enforce refuses exactly these.
+	//
+	// Example: 12
+	Refused int64 `json:"refused"`
+
+	// Requests Requests of the last 24 hours that were held against the document.
+	//
+	// Example: 48201
+	Requests int64 `json:"requests"`
+
+	// Skipped Requests that were not checked, because their operation is unchecked or too many bodies were held.
+	//
+	// Example: 0
+	Skipped int64 `json:"skipped"`
+
+	// Operations whose requests are not checked.
+	Unchecked []Unchecked `json:"unchecked"`
+}
+
+// ValidationMode The setting validate of the gateway.
+// Example: report
+type ValidationMode string
+
+// ValidationData is the schema ValidationData of the OpenAPI document.
+type ValidationData struct {
+	// Keys Number of keys with which they were made, up to 100.
+	//
+	// Example: 3
+	Keys int64 `json:"keys"`
+
+	// The newest 100 of them.
+	Last []ValidationLast `json:"last"`
+
+	// Message What must be. It has no value of a request.
+	//
+	// Example: must be ≥ 1
+	Message string `json:"message"`
+
+	// Method Method of the operation.
+	//
+	// Example: POST
+	Method string `json:"method"`
+
+	// Path Path of its route.
+	//
+	// Example: /orders
+	Path string `json:"path"`
+
+	// Place Part of the request.
+	//
+	// Example: body
+	Place ValidationDataPlace `json:"place"`
+
+	// Pointer JSON pointer in the document to what is not met.
+	//
+	// Example: /components/schemas/order/properties/qty
+	Pointer string `json:"pointer"`
+
+	// Requests Requests of the last 24 hours.
+	//
+	// Example: 12
+	Requests int64 `json:"requests"`
+
+	// Rule Keyword of the schema that is not met, or a word for what is wrong with the request itself.
+	//
+	// Example: minimum
+	Rule string `json:"rule"`
+}
+
+// ValidationDataPlace Part of the request.
+// Example: body
+type ValidationDataPlace string
+
+// ValidationLast is the schema ValidationLast of the OpenAPI document.
+type ValidationLast struct {
+	// KeyID The key; null without one.
+	//
+	// Example: key_01j0000000000000000000000a
+	KeyID *string `json:"key_id"`
+
+	// Time When the request was made.
+	//
+	// Example: 2026-07-01T12:00:00.000000Z
+	Time time.Time `json:"time"`
+}
 
 // Verification is the schema Verification of the OpenAPI document.
 type Verification struct {

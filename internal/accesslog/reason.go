@@ -2,8 +2,8 @@ package accesslog
 
 // Reason is why an upstream could not be reached or did not respond (for the results Unreachable,
 // TimedOut and Failed), why an admitted request was ended (for any result), what is wrong with the
-// key (for KeyInvalid), or whose lists do not allow the address (for AddressDenied). The request log
-// stores its number, so a new reason is added at the end.
+// key (for KeyInvalid), whose lists do not allow the address (for AddressDenied), or that the document of the gateway
+// is not met (for Malformed). The request log stores its number, so a new reason is added at the end.
 type Reason uint8
 
 // The reasons.
@@ -49,6 +49,7 @@ const (
 	KeyForToken                       // a key was sent where only tokens are accepted
 	TokensFailed                      // too many tokens of the address had failed, so the token was not checked
 	TokensBusy                        // there was more work on signatures than the node does
+	DocumentMismatch                  // the request does not meet the OpenAPI document of the gateway; the detail says what of it
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
@@ -71,6 +72,7 @@ func (r Reason) String() string {
 		AddressFailed: "address_failed", GatewayAddresses: "gateway_addresses", KeyAddresses: "key_addresses", RouteAddresses: "route_addresses",
 		AddressTaken: "address_taken", MaintenanceBegan: "maintenance_began",
 		TokenRefused: "token_refused", KeyForToken: "key_for_token", TokensFailed: "tokens_failed", TokensBusy: "tokens_busy",
+		DocumentMismatch: "schema_mismatch",
 	}
 	if int(r) >= len(names) {
 		return ""

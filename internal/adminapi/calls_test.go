@@ -25,7 +25,7 @@ func wantFields(t *testing.T, record map[string]any, want string) {
 const (
 	keyFields = "key_id name level scope key_prefix state owner owner_id plan plan_id gateway_id rate_limit concurrency allow_ips deny_ips metadata " +
 		"created_at expires_at revoked_at last_used_at rotated_from rotated_to imported"
-	routeFields = "route_id gateway_id path methods rate_limit concurrency cost upstream split strip_prefix redirect respond request_headers response_headers allow_ips deny_ips auth source created_at"
+	routeFields = "route_id gateway_id path methods rate_limit concurrency cost upstream split strip_prefix redirect respond request_headers response_headers allow_ips deny_ips validate auth source created_at"
 )
 
 // gatewayFields returns the fields that every record of a gateway has.

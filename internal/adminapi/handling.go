@@ -17,6 +17,8 @@ type HandlingInput struct {
 
 	RequestHeaders  *headerRulesInput `json:"request_headers,omitempty" doc:"Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's."`
 	ResponseHeaders *headerRulesInput `json:"response_headers,omitempty" doc:"Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway: a rule of the route for a name takes the place of the gateway's."`
+
+	Validate *string `json:"validate,omitempty" nullable:"true" enum:"off,report,enforce" doc:"Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. Default: as the gateway says." example:"report"`
 }
 
 // HandlingPatch is the part of an update of a route that changes that. It is exported because requests embed it.
@@ -29,6 +31,8 @@ type HandlingPatch struct {
 
 	RequestHeaders  optional[headerRulesInput] `json:"request_headers,omitempty" doc:"Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route."`
 	ResponseHeaders optional[headerRulesInput] `json:"response_headers,omitempty" doc:"Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; replaced as a whole. null or {} means none of the route."`
+
+	Validate optional[string] `json:"validate,omitempty" enum:"off,report,enforce" doc:"Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. null means as the gateway says." example:"report"`
 }
 
 // HandlingRecord is the part of a route that says what is done with its requests beside forwarding them as they came. It is exported
@@ -42,6 +46,8 @@ type HandlingRecord struct {
 
 	RequestHeaders  *headerRulesRecord `json:"request_headers" doc:"Headers that are set on the requests that upstreams get, and removed from them, beside those of the gateway; null for none."`
 	ResponseHeaders *headerRulesRecord `json:"response_headers" doc:"Headers that are set on the responses of upstreams, and removed from them, beside those of the gateway; null for none."`
+
+	Validate *string `json:"validate" enum:"off,report,enforce" doc:"Whether requests of the route are held against the OpenAPI document of the gateway; null for as the gateway says." example:"report"`
 }
 
 // headerRulesInput are the rules for headers of a gateway or a route in a request.
@@ -118,7 +124,7 @@ func (r *respondInput) respond() gateway.Respond {
 
 // handling returns what the request asks for; nil for nothing.
 func (in *HandlingInput) handling() *gateway.Handling {
-	h := &gateway.Handling{StripPrefix: value(in.StripPrefix), AllowIPs: addrlist.Normal(in.AllowIPs), DenyIPs: addrlist.Normal(in.DenyIPs)}
+	h := &gateway.Handling{StripPrefix: value(in.StripPrefix), AllowIPs: addrlist.Normal(in.AllowIPs), DenyIPs: addrlist.Normal(in.DenyIPs), Validate: gateway.ValidateMode(value(in.Validate))}
 	if in.RequestHeaders != nil {
 		h.RequestHeaders = new(in.RequestHeaders.rules()).Normal()
 	}
@@ -145,6 +151,8 @@ func (p *HandlingPatch) patch() control.HandlingPatch {
 
 		RequestHeaders:  converted(&p.RequestHeaders, (*headerRulesInput).rules),
 		ResponseHeaders: converted(&p.ResponseHeaders, (*headerRulesInput).rules),
+
+		Validate: p.Validate.Optional,
 	}
 }
 
@@ -162,6 +170,7 @@ func presentHandling(h *gateway.Handling) (r HandlingRecord) {
 	}
 	r.StripPrefix, r.AllowIPs, r.DenyIPs = optionalText(h.StripPrefix), h.AllowIPs, h.DenyIPs
 	r.RequestHeaders, r.ResponseHeaders = presentHeaderRules(h.RequestHeaders), presentHeaderRules(h.ResponseHeaders)
+	r.Validate = optionalText(string(h.Validate))
 	if d := h.Redirect; d != nil {
 		r.Redirect = &redirectRecord{To: d.To, Status: d.Status, KeepPath: d.KeepPath, KeepQuery: d.KeepQuery}
 	}

@@ -118,7 +118,7 @@ type queryParam struct {
 func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
-		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.upstreamOperations(), a.canaryOperations(), a.routeOperations(), a.tryOperations(),
+		a.gatewayOperations(), a.documentOperations(), a.validationOperations(), a.revisionOperations(), a.repositoryOperations(), a.upstreamOperations(), a.canaryOperations(), a.routeOperations(), a.tryOperations(),
 		a.keyOperations(), a.ownerOperations(), a.quotaOperations(), a.usageRecordOperations(), a.planOperations(), a.issuerOperations(), a.denialOperations(), a.certificateOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.signInOperations(), a.userOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {

@@ -11,6 +11,7 @@ import (
 // refusal.
 func (d *decision) handle(g *snapshot.Gateway, r *snapshot.Route) bool {
 	v, h := d.verdict, r.Handling()
+	v.Checks = g.Checks(r)
 	v.requestEdits.Gateway, v.responseEdits.Gateway = g.RequestHeaders, g.ResponseHeaders
 	if h == nil {
 		return true

@@ -92,7 +92,7 @@ func (v *Verdict) ResultOf(err error) accesslog.Result {
 		return accesslog.Failed
 	}
 	switch e.Code {
-	case fault.InvalidRequest, fault.BodyTooLarge, fault.TargetTooLong, fault.HeaderTooLarge, fault.VersionNotSupported, fault.ProtocolNotSupported, fault.MethodNotAllowed:
+	case fault.InvalidRequest, fault.BodyTooLarge, fault.UnsupportedMediaType, fault.TargetTooLong, fault.HeaderTooLarge, fault.VersionNotSupported, fault.ProtocolNotSupported, fault.MethodNotAllowed:
 		return accesslog.Malformed
 	case fault.UpstreamUnreachable:
 		return accesslog.Unreachable

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/token"
+	"github.com/keygate/keygate/internal/validation"
 )
 
 // Action is what an engine must do with the request.
@@ -107,6 +108,9 @@ type Verdict struct {
 	hasQuery             bool
 	stripped             string // the path to forward, if the route cuts a prefix off; otherwise ""
 
+	// Checks is what the request is held against before it is forwarded, or responded to by its route.
+	Checks validation.Target
+
 	requestEdits, responseEdits snapshot.Edits // if the action is Forward
 
 	unverified unverified // the token that Wait is to verify
@@ -139,6 +143,7 @@ func (v *Verdict) resetDecision() {
 	v.Canary, v.CanaryNext, v.CanaryCaller = nil, false, 0
 	v.Principal, v.Issuer, v.Refusal, v.failing, v.unverified = nil, nil, nil, time.Time{}, unverified{}
 	v.Response, v.stripped = nil, ""
+	v.Checks = validation.Target{}
 	v.requestEdits, v.responseEdits = snapshot.Edits{}, snapshot.Edits{}
 	v.Charge.Clear()
 }

@@ -186,7 +186,7 @@ func newRoot(a *app) *cobra.Command {
 		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newBackup(a), newRestore(a), newAccount(a), newAccounts(a), newNodes(a),
 		newGateways(a), newKeys(a), newOwners(a), newPlans(a), newIssuers(a), newCertificates(a), newUsers(a), newUsage(a), newGrants(a), newUpstreams(a), newTargets(a), newCanary(a), newRoutes(a), newSpec(a), newConfig(a), newImport(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
-		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
+		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a), newValidation(a),
 		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newDocs(a), newVersion(a),
 	)
 	a.addCompletion(root)

@@ -18,6 +18,7 @@ import (
 // handlingFlags are the flags of what a route does with its requests beside forwarding them as they came.
 type handlingFlags struct {
 	stripPrefix, redirect string
+	validate              string
 	keepPath, keepQuery   bool
 	respond               string // file
 	responds              *client.RespondInput
@@ -33,7 +34,7 @@ const (
 
 // handlingNames are the flags that change a route by themselves.
 func handlingNames() []string {
-	return []string{"strip-prefix", "redirect", "respond", allowFlag, denyFlag, requestHeaderFlag, removeFlag + requestHeaderFlag, responseHeaderFlag, removeFlag + responseHeaderFlag}
+	return []string{"strip-prefix", "redirect", "respond", allowFlag, denyFlag, requestHeaderFlag, removeFlag + requestHeaderFlag, responseHeaderFlag, removeFlag + responseHeaderFlag, "validate"}
 }
 
 // add adds the flags. removes ends the usage of a flag whose empty value removes what it says.
@@ -43,6 +44,7 @@ func (o *handlingFlags) add(f *pflag.FlagSet, removes string) {
 	f.BoolVar(&o.keepPath, "redirect-keep-path", false, "append the path of the request to the target of --redirect")
 	f.BoolVar(&o.keepQuery, "redirect-keep-query", false, "append the query of the request to the target of --redirect")
 	f.StringVar(&o.respond, "respond", "", "`file` with a response in place of forwarding, in YAML or JSON: status, content_type, body and headers; or - for standard input"+removes)
+	f.StringVar(&o.validate, "validate", "", "`mode` in which requests are held against the OpenAPI document: off, report or enforce (default: as the gateway says)"+removes)
 	o.addresses.add(f, "the route")
 	for flag, what := range map[string]string{requestHeaderFlag: "the requests that upstreams get", responseHeaderFlag: "the responses of upstreams"} {
 		f.StringArray(flag, nil, "header to set on "+what+", as `NAME=VALUE`, in place of what the gateway does with it; may be repeated"+removes)
@@ -97,6 +99,9 @@ func (o *handlingFlags) create(c *cobra.Command, in *client.CreateRouteRequest) 
 	}
 	in.RequestHeaders, in.ResponseHeaders = requests, responses
 	in.StripPrefix, in.Respond = given(o.stripPrefix), o.responds
+	if o.validate != "" {
+		in.Validate = new(client.CreateRouteRequestValidate(o.validate))
+	}
 	in.Redirect, err = o.redirectInput()
 	in.AllowIps, in.DenyIps = o.addresses.given()
 	return err
@@ -105,6 +110,7 @@ func (o *handlingFlags) create(c *cobra.Command, in *client.CreateRouteRequest) 
 // change sets what the flags say in a change.
 func (o *handlingFlags) change(c *cobra.Command, p *client.RoutePatch) error {
 	p.StripPrefix = changesOf(c).text("strip-prefix", o.stripPrefix)
+	p.Validate = changesOf(c).text("validate", o.validate)
 	p.AllowIps, p.DenyIps = o.addresses.changes(c.Flags())
 	requests, responses, err := headerRulesGiven(c.Flags())
 	if err != nil {
@@ -151,6 +157,9 @@ func handlingFields(r *client.Route) (fields []terminal.Field) {
 			text += fmt.Sprintf(", headers %s", strings.Join(slices.Sorted(maps.Keys(d.Headers)), ", "))
 		}
 		fields = append(fields, terminal.Field{"RESPOND", text})
+	}
+	if r.Validate != nil {
+		fields = append(fields, terminal.Field{"VALIDATE", string(*r.Validate)})
 	}
 	if r.RequestHeaders != nil {
 		fields = append(fields, terminal.Field{"REQUEST HEADERS", headerRulesText(*r.RequestHeaders)})

@@ -26,6 +26,7 @@ const (
 	MaxAccountDenials       = 200_000  // of its issuers, each of which has issuer.MaxDenials at most
 	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old revisions are removed
 	MaxAccountConfiguration = 64 << 20 // bytes of what every node has in memory, see AccountCounts
+	MaxAccountCheckBytes    = 64 << 20 // of the checks of requests against documents, see gateway.Checks
 )
 
 // AccountBounds are bounds for each account; 0 means the constant of the same name.
@@ -35,6 +36,8 @@ type AccountBounds struct {
 	IssuerDenials int // 0 means issuer.MaxDenials
 
 	ConfigurationBytes int64 // 0 means MaxAccountConfiguration
+
+	CheckBytes int64 // 0 means MaxAccountCheckBytes
 }
 
 func (b *AccountBounds) configurationBytes() int64 {

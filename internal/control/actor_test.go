@@ -244,6 +244,7 @@ func callsOnGateways(h *harness, c *control.Actor, on target) map[string]func(ct
 		"PushConfiguration": func(ctx context.Context) error {
 			return second(h.PushConfiguration(ctx, c, id, []byte("routes: []"), false, nil))
 		},
+		"Validation":       func(ctx context.Context) error { return second(h.Validation(ctx, c, id)) },
 		"Effect":           func(ctx context.Context) error { return second(h.Effect(ctx, c, on.dryRun)) },
 		"Revision":         func(ctx context.Context) error { return second(h.Revision(ctx, c, id, 1)) },
 		"RevisionRecord":   func(ctx context.Context) error { return second(h.RevisionRecord(ctx, c, id, 1)) },

@@ -22,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/token"
+	"github.com/keygate/keygate/internal/validation"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -66,6 +67,10 @@ type Config struct {
 	Quotas Quotas
 	// Targets is what is known of the targets of upstreams at present. Nil means that nothing is.
 	Targets Targets
+	// Validation has what requests did otherwise than the documents of their gateways say, and Documents these documents. Nil means
+	// that nothing is known.
+	Validation ValidationReporter
+	Documents  *validation.Documents
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
 	// connected to a repository.
 	Repositories RepositorySyncer

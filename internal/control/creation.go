@@ -86,6 +86,7 @@ func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGatewa
 		if n.doc != nil {
 			d := deltaOf(nil, n.doc, g, g, g.CreatedAt)
 			r.Added = routeChanges(d.added, false)
+			r.Warnings = append(r.Warnings, n.doc.uncheckedWarnings(g)...)
 			if n.doc.warnings != nil {
 				r.Warnings = append(r.Warnings, n.doc.warnings(g.Upstream.URL)...)
 			}
@@ -245,6 +246,11 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	}
 	if err := roomForUpstreams(ctx, tx, &s.cfg.Bounds, nil, g); err != nil {
 		return nil, err
+	}
+	if n.doc != nil {
+		if err := n.doc.chooseChecks(ctx, tx, &s.cfg.Bounds, g); err != nil {
+			return nil, err
+		}
 	}
 	s.setHostname(g)
 	g.SharesName = n.sharesName

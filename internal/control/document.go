@@ -30,6 +30,9 @@ type document struct {
 	upstreams map[int]openapi.Reference
 	splits    map[int]*openapi.SplitReference
 
+	// checks has the checks of requests against an OpenAPI document, one for each of its operations.
+	checks []documentCheck
+
 	warnings func(upstreamURL string) []string
 
 	// For a document from a repository: its commit, the commit's author, and what the push's
@@ -44,7 +47,7 @@ func (s *Service) readSpec(ctx context.Context, actor *Actor, content []byte) (*
 	if err != nil {
 		return nil, err
 	}
-	d := &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, upstreams: spec.Upstreams, splits: spec.Splits, warnings: spec.Warnings}
+	d := &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, upstreams: spec.Upstreams, splits: spec.Splits, checks: checksOf(spec), warnings: spec.Warnings}
 	return d, d.findSplitKeys(ctx, s, actor)
 }
 
@@ -122,6 +125,9 @@ func readRevision(rev *gateway.Revision) (*document, error) {
 		return nil, err
 	}
 	if rev.Kind != gateway.ConfigDocument {
+		if spec, err := openapi.Parse(rev.Content); err == nil { // otherwise an earlier version accepted it
+			d.checks = checksOf(spec)
+		}
 		return d, nil
 	}
 	config, err := gateway.ParseDocument(rev.Content)

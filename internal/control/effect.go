@@ -56,7 +56,7 @@ type RouteEffect struct {
 type EffectChange string
 
 // The changes. Beside these, there is one for each of gateway.HandlingFields, with its name: for another one of the route, or for
-// another list of addresses or other rules for headers of the gateway.
+// another list of addresses, other rules for headers or another mode of checking requests of the gateway.
 const (
 	EffectRemoved     EffectChange = "removed"           // no other route takes its requests over
 	EffectMethods     EffectChange = "methods"           // some of its methods are no longer accepted
@@ -146,7 +146,8 @@ const (
 func (s *Service) effectOf(p *pushChange) (*effect, error) {
 	b := &effectBuilder{pushChange: p, effect: &effect{}, steps: effectStepsAll, after: map[int]int32{}, lists: map[[2]*gateway.Handling]listsChange{}}
 	old, next := &p.before.Requests, &p.after.Requests
-	b.handling = !old.Addresses().Equal(next.Addresses()) || !reflect.DeepEqual(old.RequestHeaders, next.RequestHeaders) || !reflect.DeepEqual(old.ResponseHeaders, next.ResponseHeaders)
+	b.handling = !old.Addresses().Equal(next.Addresses()) || !reflect.DeepEqual(old.RequestHeaders, next.RequestHeaders) || !reflect.DeepEqual(old.ResponseHeaders, next.ResponseHeaders) ||
+		old.Validate != next.Validate
 	b.change.Gateway, _ = id.Parse(id.Gateway, p.before.ID)
 	b.change.Global[traffic.Before], b.change.Global[traffic.After] = s.globalLimit(p.before), s.globalLimit(&p.after)
 	b.global = b.change.Global[traffic.Before] != b.change.Global[traffic.After]
@@ -178,7 +179,7 @@ type effectBuilder struct {
 	after  map[int]int32              // by route of the new table: the index of its limit
 	costs  costComparer
 
-	// handling is set if the gateway's lists of addresses or rules for headers change.
+	// handling is set if the gateway's lists of addresses, rules for headers or mode of checking requests change.
 	handling bool
 	lists    map[[2]*gateway.Handling]listsChange // of routes before and after
 }
@@ -380,7 +381,7 @@ func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.Change
 }
 
 // compareHandling adds what changes of what routes do with their requests. Of the lists of addresses and the rules for headers, those
-// of the gateway apply too.
+// of the gateway apply too, and its mode of checking requests to routes without one.
 func (b *effectBuilder) compareHandling(to []int, e *effectRoute, change *traffic.ChangedRoute) {
 	changed := map[string]bool{}
 	for _, i := range to {
@@ -403,6 +404,7 @@ func (b *effectBuilder) compareHandling(to []int, e *effectRoute, change *traffi
 		for n, of := range [2][2]*gateway.HeaderRules{{old.RequestHeaders, next.RequestHeaders}, {old.ResponseHeaders, next.ResponseHeaders}} {
 			changed[gateway.HeaderRulesFields()[n]] = !maps.Equal(was[n].Over(of[0]), is[n].Over(of[1]))
 		}
+		changed["validate"] = old.ModeOf(e.Handling) != next.ModeOf(after) // what enforce would refuse is a warning of the dry run
 	}
 	for _, field := range gateway.HandlingFields() {
 		if changed[field] {

@@ -15,6 +15,8 @@ type HandlingPatch struct {
 	DenyIPs     Optional[[]string]
 
 	RequestHeaders, ResponseHeaders Optional[gateway.HeaderRules] // rules without headers are as null
+
+	Validate Optional[string]
 }
 
 // fields returns the names of the fields that are given, and a Handling with their values.
@@ -37,6 +39,8 @@ func (p *HandlingPatch) fields() (names []string, given gateway.Handling) {
 	given.RequestHeaders = valueOf(&p.RequestHeaders)
 	add("response_headers", p.ResponseHeaders.Present)
 	given.ResponseHeaders = valueOf(&p.ResponseHeaders)
+	add("validate", p.Validate.Present)
+	given.Validate = gateway.ValidateMode(p.Validate.Value)
 	return names, given
 }
 

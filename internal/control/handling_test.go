@@ -31,13 +31,15 @@ func TestEffectAndRollbackOfHandlings(t *testing.T) {
 		", strip_prefix: /a, respond: {status: 204}":            {"/a/b redirect respond 1/0/0 0"},
 
 		", strip_prefix: /a, redirect: {to: /c, status: 308}, request_headers: {remove: [X-A]}": {"/a/b request_headers 1/0/0 0"},
+		", strip_prefix: /a, redirect: {to: /c, status: 308}, validate: enforce":                {"/a/b validate 1/0/0 0"},
+		", strip_prefix: /a, redirect: {to: /c, status: 308}, validate: off":                    {},
 	} {
 		if got := effects(must[*control.Effect](h)(h.Effect(ctx(), c, push(fields, true)))); !slices.Equal(got, want) {
 			t.Errorf("%s: got %q, want %q", fields, got, want)
 		}
 	}
 	before := h.routes(c, g.ID)[0].Handling
-	changed := push(", respond: {status: 410}, allow_ips: [192.0.2.0/24], deny_ips: [192.0.2.1/32], request_headers: {remove: [X-A]}, response_headers: {set: {X-B: c}}", false)
+	changed := push(", respond: {status: 410}, allow_ips: [192.0.2.0/24], deny_ips: [192.0.2.1/32], request_headers: {remove: [X-A]}, response_headers: {set: {X-B: c}}, validate: report", false)
 	var fields []string
 	for _, change := range changed.Changed[0].Changes {
 		fields = append(fields, change.Field)

@@ -84,6 +84,13 @@ func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc 
 		if err != nil {
 			return nil, err
 		}
+		warning, err := s.enforceWarning(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" {
+			p.warnings = append(p.warnings, warning)
+		}
 		r := p.result(true)
 		r.push = p
 		return r, nil
@@ -270,13 +277,16 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p.delta = deltaOf(table, doc, before, &p.after, p.now)
+	if err := doc.chooseChecks(ctx, tx, &s.cfg.Bounds, &p.after); err != nil {
+		return nil, err
+	}
 	if err := s.roomFor(ctx, tx, actor, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
 	if err := s.roomForRoutes(ctx, tx, actor, gateway.RouteBytes(p.delta.table)-gateway.RouteBytes(table)); err != nil {
 		return nil, err
 	}
-	if p.delta.isEmpty() && len(p.settings) == 0 {
+	if p.delta.isEmpty() && len(p.settings) == 0 && (doc.kind == gateway.ConfigDocument || p.after.Requests.Checks == before.Requests.Checks) {
 		if p.idle, err = repeats(ctx, tx, before, doc); err != nil {
 			return nil, err
 		}
@@ -366,6 +376,7 @@ func (p *pushChange) result(dryRun bool) *PushResult {
 	if p.follows != "" {
 		r.Warnings = append(r.Warnings, p.follows)
 	}
+	r.Warnings = append(r.Warnings, p.doc.uncheckedWarnings(&p.after)...)
 	if p.doc.warnings != nil {
 		r.Warnings = append(r.Warnings, p.doc.warnings(p.after.Upstream.URL)...)
 	}
@@ -379,6 +390,9 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 		return err
 	}
 	if err := w.roomForUpstreams(ctx, p.before, g); err != nil {
+		return err
+	}
+	if err := p.confirmChecks(ctx, w, w.bounds); err != nil {
 		return err
 	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {

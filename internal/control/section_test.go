@@ -174,7 +174,7 @@ func TestEverySettingIsAppliedAndExported(t *testing.T) {
 		"  timeout: 30s\n  upstream_headers: {X-Token: " + headerSecret + "}\n  upstream_ca: " + quote(pair.Cert) + "\n  upstream_client_certificate: " + quote(pair.Cert) +
 		"\n  upstream_client_key: " + quote(pair.Key) + "\n  upstream_connect_timeout: 2s\n  upstream_idle_timeout: 30s\n  upstream_max_connection_age: 1m\n" +
 		"  upstream_max_connections: 200\n  cors: {origins: [\"*\"]}\n  max_body_bytes: 1024\n  key_headers: [X-API-Key]\n  issuers: [login]\n  default_auth: any\n" +
-		"  upstream_host: preserve\n  self_service: {usage: true, rotate: true}\n  error_format: problem\n  split: [{upstream: default, weight: 5}]\n  drain_timeout: 5m\n" +
+		"  upstream_host: preserve\n  self_service: {usage: true, rotate: true}\n  error_format: problem\n  validate: report\n  split: [{upstream: default, weight: 5}]\n  drain_timeout: 5m\n" +
 		"  allow_ips: [203.0.113.0/24]\n  deny_ips: [203.0.113.7/32]\n  maintenance: {message: back soon, allow: [203.0.113.0/24]}\n" +
 		"  request_headers: {set: {X-Client: \"${client_ip}\"}, remove: [X-Debug]}\n  response_headers: {remove: [X-Powered-By]}\n"
 	for _, s := range gateway.Settings() {

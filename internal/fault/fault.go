@@ -102,6 +102,7 @@ const (
 	UnderMaintenance  AuthCode = "maintenance"
 	TokenInvalid      AuthCode = "token_invalid"
 	TokenExpired      AuthCode = "token_expired"
+	SchemaMismatch    AuthCode = "schema_mismatch"
 
 	ReauthenticationRequired AuthCode = "reauthentication_required"
 )
@@ -142,6 +143,11 @@ type Problem struct {
 	Message string `json:"message"`
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
+
+	// In and Pointer say what is wrong in a request that does not meet the OpenAPI document of its gateway (edge.md, section 6):
+	// the part of the request, and a JSON pointer in it.
+	In      string  `json:"place,omitempty"`
+	Pointer *string `json:"pointer,omitempty"`
 }
 
 // Bounds of what is said of an invalid document or request.

@@ -21,10 +21,10 @@ func (r *Requests) Addresses() addrlist.Lists {
 	return addrlist.Lists{Allow: r.AllowIPs, Deny: r.DenyIPs}
 }
 
-// Restricts reports whether requests may be refused by their address or by maintenance, or headers are set or removed, on which services
-// may rely.
+// Restricts reports whether requests may be refused by their address, by maintenance or because of the document, or headers are set or
+// removed, on which services may rely.
 func (r *Requests) Restricts() bool {
-	return !r.Addresses().IsZero() || r.Maintenance != nil || r.RequestHeaders != nil || r.ResponseHeaders != nil
+	return !r.Addresses().IsZero() || r.Maintenance != nil || r.RequestHeaders != nil || r.ResponseHeaders != nil || r.Validate != ""
 }
 
 // allowIPsRow and denyIPsRow are the rows of the lists of addresses (edge.md, section 2).

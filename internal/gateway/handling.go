@@ -32,6 +32,8 @@ type Handling struct {
 	// RequestHeaders and ResponseHeaders are the headers that are set and removed, beside those of the gateway.
 	RequestHeaders  *HeaderRules `json:"request_headers,omitempty"`
 	ResponseHeaders *HeaderRules `json:"response_headers,omitempty"`
+	// Validate is the mode of the route in place of the gateway's; "" for that.
+	Validate ValidateMode `json:"validate,omitempty"`
 }
 
 // Redirect is the redirect with which a route responds to its requests.
@@ -101,7 +103,7 @@ func handlingFields() []handlingField {
 		check:   func(h *Handling, _ string) error { return fault.Prefixed("respond", h.Respond.check()) },
 		part:    func(h *Handling) part { return objectPart("respond", &h.Respond, (*Respond).parts, "status") },
 		doc:     "Response that the gateway gives to requests, in place of forwarding them. They are charged.",
-	}, allowIPsField(), denyIPsField(), requestHeadersField(), responseHeadersField()}
+	}, allowIPsField(), denyIPsField(), requestHeadersField(), responseHeadersField(), validateField()}
 }
 
 // HandlingFields returns the names of the fields of a route that are its Handling.

@@ -32,6 +32,12 @@ type Requests struct {
 	// ErrorFormat is the fault.Format of the gateway's own errors; "" means fault.Keygate.
 	ErrorFormat string `json:"error_format,omitempty"`
 
+	// Validate says whether requests are held against the OpenAPI document; "" means ValidateOff.
+	Validate ValidateMode `json:"validate,omitempty"`
+
+	// Checks says what of the OpenAPI document is compiled to hold requests against it. A push sets it.
+	Checks Checks `json:"checks,omitzero"`
+
 	// AnonymousLimit limits each client address on public routes.
 	AnonymousLimit AnonymousLimit `json:"anonymous_limit,omitzero"`
 

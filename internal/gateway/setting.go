@@ -119,6 +119,7 @@ func Groups() []Group {
 		{Title: "Headers", Text: "Set on messages and removed from them, whatever callers and services send. Routes may have rules of their own."},
 		{Title: "Maintenance", Text: "While it lasts, only the addresses below are served."},
 		{Title: "Client addresses", Text: "Who may use this gateway at all. The longest prefix that contains the client's address decides."},
+		{Title: "OpenAPI document", Text: "Whether requests are held against it. Begin with report, and see on the gateway's page what enforce would refuse."},
 		{Title: "Split of requests", Text: "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control."},
 		{Title: "Limit of all requests", Text: "Across all keys and routes of this gateway."},
 		{Title: "Limit of public routes", Text: "Of each client address, on routes that need no key."},

@@ -49,6 +49,7 @@ type Patch struct {
 	UpstreamMaxConnections    Member[int64]
 	UpstreamHost              Member[string]
 	ErrorFormat               Member[string]
+	Validate                  Member[string]
 
 	// Upstreams are upstreams of the gateway, by their names (UpstreamPatch). In a file they are all that it has; null
 	// leaves the default one alone.
@@ -691,6 +692,25 @@ func Settings() []Setting {
 			},
 			normal: string(fault.FormatKeygate),
 			check:  CheckErrorFormat,
+		},
+	}, {
+		Name: "validate", Kind: KindText, Choices: ValidateModes(), Example: string(ValidateReport),
+		Doc: Doc{
+			File:   "Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Default: off.",
+			Update: "Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.",
+			Record: "Whether requests are held against the OpenAPI document of the gateway.",
+			Patch:  "off, report or enforce; default: off",
+		},
+		Record: Record{Example: string(ValidateOff)},
+		Flag:   Flag{Name: "validate", Usage: "`mode` in which requests are held against the OpenAPI document: off, report or enforce", Column: "VALIDATE"},
+		Form:   Form{Group: "OpenAPI document", Label: "Requests that do not meet it", Hint: "off lets them pass, report counts them, and enforce refuses them."},
+		values: access[string]{
+			file:   choiceValue(ValidateModes()),
+			member: func(p *Patch) *Member[string] { return &p.Validate },
+			get:    func(g *Gateway) string { return string(g.Requests.Validate.OrOff()) },
+			set:    func(g *Gateway, v string) { g.Requests.Validate = ValidateMode(v).stored() },
+			normal: string(ValidateOff),
+			check:  CheckValidate,
 		},
 	}}
 }

@@ -172,6 +172,7 @@ const everySetting = `gateway:
     - {upstream: next, when: {header: {X-Beta: "1"}}, fallback: true}
     - {upstream: next, weight: 0.25, sticky: false}
   error_format: openai
+  validate: enforce
   upstreams:
     - name: next
       targets:

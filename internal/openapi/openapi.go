@@ -2,8 +2,9 @@
 // (specification, Gateway; contract, 4.2 and 5).
 //
 // It reads the version, the first server, the paths, their operations and the extensions x-keygate-rate-limit,
-// x-keygate-concurrency, x-keygate-auth, x-keygate-cost and x-keygate-upstream, and ignores the rest: schemas, parameters and
-// references to them are not checked. It follows the references of path items within the document, and fetches nothing.
+// x-keygate-concurrency, x-keygate-auth, x-keygate-cost and x-keygate-upstream, and those of what routes do with their requests.
+// Parse does not look at schemas, parameters and references to them: Document.Compile does. References of path items within the
+// document are followed, and nothing is fetched.
 package openapi
 
 import (
@@ -12,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/cost"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/validate"
 )
 
 // Many paths may refer to one path item, which may refer to another, so a document of a few
@@ -39,6 +41,16 @@ type Document struct {
 
 	warnings []*warning
 	unshown  int
+
+	root       *document.Node
+	minor      byte
+	operations []validate.Source
+}
+
+// Compile compiles the checks of requests against the document, one for each of the first n Routes, in their order
+// (validate.Compile).
+func (d *Document) Compile(n int) []validate.Result {
+	return validate.Compile(d.root, d.minor, d.operations[:min(n, len(d.operations))], nil)
 }
 
 // SplitReference is where a document names the upstreams of a split.
@@ -79,6 +91,7 @@ func Parse(content []byte) (*Document, error) {
 	if err := r.problems.Err(); err != nil {
 		return nil, err
 	}
+	r.doc.root, r.doc.minor = r.root, r.minor
 	return r.doc, nil
 }
 

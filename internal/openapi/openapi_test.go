@@ -293,3 +293,15 @@ func FuzzParse(f *testing.F) {
 		d.Warnings("https://upstream.internal/v1")
 	})
 }
+
+// Guarantee: requests that the document has several operations for are held against none of them, and the reason says so.
+func TestSeveralOperationsOfARouteAreUnchecked(t *testing.T) {
+	doc, err := openapi.Parse([]byte("openapi: 3.1.0\ninfo: {title: t, version: '1'}\npaths:\n  /a?b=c: {get: {}}\n  /a?b=d: {get: {}}\n  /b: {get: {}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := doc.Compile(len(doc.Routes))
+	if len(results) != 2 || results[0].Operation != nil || !strings.Contains(results[0].Reason, "several operations") || results[1].Operation == nil {
+		t.Errorf("got %+v, want the first unchecked", results)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/validate"
 )
 
 // operation identifies a route. pattern is the pattern of its path (gateway.Template), without the
@@ -31,8 +32,10 @@ type pathItem struct {
 	key    *document.Node
 	field  string
 	layers []*document.Node
-	policy policy
-	bad    bool // the policy is invalid, and was reported
+	// located are the layers with their JSON pointers.
+	located []validate.Located
+	policy  policy
+	bad     bool // the policy is invalid, and was reported
 
 	// path is the path of the routes, without the base path. cut is true if the key goes on with a
 	// query or a fragment, and the author was not warned of it yet.
@@ -123,14 +126,16 @@ func (r *reader) follow(item *pathItem) error {
 		return item.key.Mismatch(item.field, document.Mapping, "")
 	}
 	seen := map[*document.Node]bool{}
+	pointer := "/paths/" + escapePointer(item.key.Name)
 	for n := item.key; ; {
 		seen[n] = true
 		item.layers = append(item.layers, n)
+		item.located = append(item.located, validate.Located{Pointer: pointer, Node: n})
 		ref := n.Member("$ref")
 		if ref == nil {
 			return nil
 		}
-		next, err := r.resolve(ref, item.field+".$ref")
+		next, to, err := r.resolve(ref, item.field+".$ref")
 		if err != nil {
 			return err
 		}
@@ -140,8 +145,31 @@ func (r *reader) follow(item *pathItem) error {
 		case len(seen) > maxReferences:
 			return ref.Invalid(item.field+".$ref", "more than %d references form a chain: refer to the path item directly", maxReferences)
 		}
-		n = next
+		n, pointer = next, to
 	}
+}
+
+// operation returns an operation of the path item with its JSON pointer.
+func (item *pathItem) operation(op *document.Node, field string) validate.Located {
+	name := escapePointer(op.Name)
+	if strings.HasSuffix(field, ".additionalOperations."+op.Name) {
+		name = "additionalOperations/" + name
+	}
+	for _, layer := range item.located {
+		within := layer.Node
+		if strings.HasPrefix(name, "additionalOperations/") {
+			within = within.Member("additionalOperations")
+		}
+		if within != nil && within.Member(op.Name) == op {
+			return validate.Located{Pointer: layer.Pointer + "/" + name, Node: op}
+		}
+	}
+	return validate.Located{Pointer: "/paths/" + escapePointer(item.key.Name) + "/" + name, Node: op}
+}
+
+// escapePointer returns a name as a token of a JSON pointer (RFC 6901).
+func escapePointer(name string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 // countMembers counts the members of a path item before they are read.
@@ -243,6 +271,7 @@ func (r *reader) readOperation(item *pathItem, op *document.Node, method, field 
 	id := operation{item.pattern, method}
 	if i, taken := r.taken[id]; taken {
 		r.merge(i, item, from)
+		r.doc.operations[i].Several = true
 		return
 	}
 	if item.cut {
@@ -262,6 +291,7 @@ func (r *reader) readOperation(item *pathItem, op *document.Node, method, field 
 	r.taken[id] = len(r.origins)
 	r.origins = append(r.origins, from)
 	r.doc.Routes = append(r.doc.Routes, gateway.RouteSpec{Path: item.full, Methods: []string{method}})
+	r.doc.operations = append(r.doc.operations, validate.Source{Path: item.full, Operation: item.operation(op, field), Items: item.located})
 }
 
 // parseTemplate sets item.pattern and item.full. It reports whether the path is valid.

@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/validation"
 )
 
 // Decider decides whether requests are admitted. An *admit.Admitter implements it.
@@ -63,6 +64,8 @@ type Config struct {
 	Tracer Tracer
 	// SelfService serves the holders of keys. Nil refuses their requests with a 503.
 	SelfService SelfService
+	// Checker holds requests against the documents of their gateways. Nil means that none is.
+	Checker *validation.Checker
 	// Linger closes connections in stages and bounds how many. Nil means a new Linger.
 	Linger *Linger
 	// Log receives panics and failures of upstreams. No key, header or query is ever

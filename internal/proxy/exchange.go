@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/validation"
 )
 
 // requestIDLen is the length of a request's identifier as text.
@@ -68,8 +69,9 @@ type Exchange struct {
 	record         accesslog.Record               // room for the record
 	metered        bool                           // limits or costs depend on the bytes of the bodies
 	meter          meter
-	costs          *costs // nil if the route has no cost
-	hash           uint64 // by which a target is chosen, if hashed is set
+	costs          *costs            // nil if the route has no cost
+	check          *validation.Check // nil if the request is not held against a document
+	hash           uint64            // by which a target is chosen, if hashed is set
 	hashed         bool
 	length         int64 // of the request's body; 0 without one, and negative if it is not known
 }
@@ -198,6 +200,10 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 			x.log("request failed", err)
 		}
 		x.reason, x.detail = reasonOf(err)
+	default:
+		if detail, is := validation.DetailOf(err); is {
+			x.reason, x.detail = accesslog.DocumentMismatch, detail
+		}
 	}
 	x.Result = x.Verdict.ResultOf(err)
 	return status, body

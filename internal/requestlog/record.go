@@ -80,7 +80,7 @@ func Belongs(e *accesslog.Entry) Belonging {
 // it say the same.
 func ended(result accesslog.Result, status int, reason accesslog.Reason) bool {
 	return status == 429 || status == 401 || status == 403 || result == accesslog.NoRoute || result == accesslog.NoMethod ||
-		status >= 500 || reason.IsAccess()
+		status >= 500 || reason.IsAccess() || reason == accesslog.DocumentMismatch
 }
 
 // longestPath is the maximum length of a path in a record, in bytes, and ShortPath that of a path that CutPath cuts.
@@ -198,6 +198,11 @@ func (r *Record) decision() Decision {
 		return d
 	}
 	switch r.Decision {
+	case accesslog.Malformed:
+		if r.Reason == accesslog.DocumentMismatch {
+			say("document", string(fault.SchemaMismatch), "the request does not meet the OpenAPI document of the gateway, which enforces it: %s", r.Detail)
+			d.Detail = ""
+		}
 	case accesslog.KeyInvalid:
 		code := fault.KeyInvalid
 		if r.Reason == accesslog.KeyForToken {

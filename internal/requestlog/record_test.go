@@ -38,6 +38,7 @@ func TestDecisionsInWords(t *testing.T) {
 		{accesslog.Record{Status: 404, Result: accesslog.NoRoute}, "route", "route_not_found", "no route that matches the path"},
 		{accesslog.Record{Status: 405, Result: accesslog.NoMethod, Method: accesslog.PUT}, "route", "method_not_allowed", "no route for PUT on this path"},
 		{accesslog.Record{Status: 404, Result: accesslog.NoGateway}, "host", "gateway_not_found", "no gateway of an active account has the host"},
+		{accesslog.Record{Status: 400, Result: accesslog.Malformed, Reason: accesslog.DocumentMismatch}, "document", "schema_mismatch", "does not meet the OpenAPI document"},
 		{accesslog.Record{Status: 502, Result: accesslog.Unreachable}, "upstream", "upstream_unreachable", "could not be reached"},
 		{accesslog.Record{Status: 502, Result: accesslog.Unreachable, Reason: accesslog.ConnectionRefused}, "upstream", "upstream_unreachable", "refused the connection"},
 		{accesslog.Record{Status: 502, Result: accesslog.Unreachable, Reason: accesslog.AddressNotAllowed}, "upstream", "upstream_unreachable", "address of the upstream is not allowed"},
@@ -95,6 +96,7 @@ func TestWhatBelongs(t *testing.T) {
 	account := [16]byte{1}
 	for _, r := range []accesslog.Record{
 		{Account: account, Status: 200}, {Account: account, Status: 404, Result: accesslog.Forwarded}, {Account: account, Status: 499, Result: accesslog.Abandoned},
+		{Account: account, Status: 400, Result: accesslog.Malformed},
 		{Status: 401, Result: accesslog.KeyInvalid}, {Account: account, Status: 401, Part: accesslog.Started},
 	} {
 		if got := Belongs(&accesslog.Entry{Record: r}); got != NotKept {

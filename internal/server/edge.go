@@ -32,8 +32,8 @@ func (s *Server) buildGateway(clock *ratelimit.Clock, box *secret.Box) (err erro
 		return err
 	}
 	shared := proxy.Config{
-		SelfService: holders,
-		Admit:       admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Linger: &s.linger, Log: telemetry.Throttle(s.log),
+		SelfService: holders, Checker: s.checker,
+		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Linger: &s.linger, Log: telemetry.Throttle(s.log),
 	}
 	if s.tracer != nil {
 		shared.Tracer = s.tracer

@@ -53,6 +53,7 @@ import (
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
 	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/validation"
 	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -140,6 +141,9 @@ type Server struct {
 	reporter    *targetreport.Reporter // nil without a database that several nodes can share
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
+	documents   *validation.Documents
+	checker     *validation.Checker
+	mismatches  *validation.Reporter
 	pools       *upstream.Pools
 	maintenance *control.Maintenance
 	usage       *control.Usage
@@ -309,7 +313,11 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.openFleet(ctx); err != nil {
 		return err
 	}
+	if err := s.openDocuments(ctx); err != nil {
+		return err
+	}
 	if s.follower, err = snapshot.New(snapshot.Config{
+		Documents: s.documents,
 		Retention: s.retention.Now,
 		Source:    db, Reserver: s.reserver, Quotas: s.quotas, Slots: s.slots, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
@@ -396,6 +404,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
+		validation: s.mismatches, documents: s.documents,
 		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, issuers: s.issuerKeys, everywhere: s.node.everywhere(), quotas: s.quotas, targets: s.targetView(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Usage: s.db, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/postgres"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/validation"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -153,6 +154,8 @@ type dependencies struct {
 	everywhere control.Everywhere
 	quotas     control.Quotas
 	targets    control.Targets
+	validation control.ValidationReporter
+	documents  *validation.Documents
 
 	repositories control.RepositorySyncer
 	issuers      control.IssuerFetcher
@@ -169,7 +172,7 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, EventsFull: around.full, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 		Repositories: around.repositories, Issuers: around.issuers, SignIn: signInPolicy(&settings.SSO), Everywhere: around.everywhere, Quotas: around.quotas, Targets: around.targets,
-		ACME:   settings.ACME.On(),
+		ACME: settings.ACME.On(), Validation: around.validation, Documents: around.documents,
 		Bounds: control.AccountBounds{ConfigurationBytes: settings.AccountConfigMaxBytes},
 	})
 }

@@ -56,6 +56,7 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 	c.global.Scope, c.global.Params = ratelimit.GlobalScope, &params
 	c.split, c.canary = compileSplit(g.Requests.Split, &f.shared.splits), compileCanary(g.Canary)
 	c.compileAnonymous(g.Requests.AnonymousLimit)
+	c.document, c.validate = f.cfg.Documents.Of(g), g.Requests.Validate.Shared()
 	return c, nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/resolve"
 	"github.com/keygate/keygate/internal/service"
+	"github.com/keygate/keygate/internal/validation"
 )
 
 // Config configures a Follower.
@@ -64,6 +65,8 @@ type Config struct {
 	// that may not is left out, so that nothing shows where a name leads in a network that is not open to the account. The guard
 	// of connections decides all the same. Nil means that it may.
 	MayReach func(netip.AddrPort) bool
+	// Documents has the OpenAPI documents of gateways. Nil means that no request is held against one.
+	Documents *validation.Documents
 	// Retention returns the time by which the store removes what has ended (retention.Clock). Nil means that it removes nothing.
 	Retention func() time.Time
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as

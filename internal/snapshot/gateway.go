@@ -4,6 +4,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/token"
+	"github.com/keygate/keygate/internal/validation"
 )
 
 // Settings are what forwarding needs of a gateway. They are immutable. A request keeps them to its end, which
@@ -51,6 +52,9 @@ type Gateway struct {
 	CORS *CORS
 	// OutOfService is set if the gateway cannot be compiled and this node is one of several (Shared).
 	OutOfService bool
+	// document is what requests are held against; nil for nothing. validate is the mode of routes that have none.
+	document *validation.Document
+	validate gateway.ValidateMode
 	// LacksIssuer is set if the gateway names an issuer that this node cannot use. It takes no requests then.
 	LacksIssuer bool
 
@@ -93,6 +97,21 @@ func (g *Gateway) Find(path string) (n *Node, ok bool) { return g.tree.Search(pa
 // FindOpen is Find for a request whose key is not accepted yet. It allows only a small fraction of
 // the work.
 func (g *Gateway) FindOpen(path string) (n *Node, ok bool) { return g.tree.Search(path, openSteps) }
+
+// Checks returns what the requests of a route are held against.
+func (g *Gateway) Checks(r *Route) validation.Target {
+	if g.document == nil {
+		return validation.Target{}
+	}
+	mode := g.validate
+	if r.handling != nil && r.handling.validate != "" {
+		mode = r.handling.validate
+	}
+	if !mode.Looks() {
+		return validation.Target{}
+	}
+	return validation.Target{Document: g.document, Path: r.Path, Enforce: mode == gateway.ValidateEnforce}
+}
 
 // HasPublic reports whether any route is public.
 func (g *Gateway) HasPublic() bool { return g.requires(authNone) }

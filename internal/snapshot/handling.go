@@ -20,7 +20,8 @@ type Handling struct {
 	// RequestHeaders and ResponseHeaders are the headers that are set and removed, beside those of the gateway; nil for none.
 	RequestHeaders, ResponseHeaders *HeaderRules
 
-	addresses *addrlist.List // that may use the route; nil for all
+	validate  gateway.ValidateMode // "" for that of the gateway
+	addresses *addrlist.List       // that may use the route; nil for all
 }
 
 // Response is the response with which a route responds to its requests.
@@ -37,6 +38,7 @@ type Response struct {
 
 func compileHandling(h *gateway.Handling) *Handling {
 	c := &Handling{Strip: strings.Count(h.StripPrefix, "/"), addresses: addrlist.CompileStrict(h.Addresses())}
+	c.validate = h.Validate.Shared()
 	c.RequestHeaders, c.ResponseHeaders = CompileHeaderRules(h.RequestHeaders), CompileHeaderRules(h.ResponseHeaders)
 	switch {
 	case h.Redirect != nil:

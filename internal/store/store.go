@@ -20,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/usage"
+	"github.com/keygate/keygate/internal/validation"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -42,6 +43,7 @@ type Engine interface {
 	lead.Store
 	serve.Source
 	requestlog.Store
+	validation.Store
 	retention.Store
 	fanout.Store
 	fanout.Counter

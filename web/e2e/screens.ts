@@ -9,7 +9,7 @@ const spec = JSON.stringify({
   paths: {
     '/orders': { get: { 'x-keygate-rate-limit': {} }, post: {} },
     '/orders/{id}': { get: {}, delete: {} },
-    '/customers': { get: {} },
+    '/customers': { get: { parameters: [{ in: 'query', name: 'limit', schema: { type: 'integer' } }] } },
     '/broken': { get: {} },
     '/reports/daily': { get: {} },
   },
@@ -30,6 +30,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
   const gateway = await k.call('POST', '/v1/gateways', {
     name: 'orders',
     upstream_url: upstream.url,
+    validate: 'report',
     spec,
     global_rate_limit: { sustained: '1000/s', burst: '2000/s' },
   });
@@ -97,6 +98,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
   for (let i = 0; i < 12; i++) await k.request('/orders/7', keys[3]!.key);
   for (let i = 0; i < 3; i++) await k.request('/broken', keys[3]!.key);
   await k.request('/orders', keys[2]!.key);
+  await k.request('/customers?limit=all', keys[2]!.key);
   await k.request('/orders');
   await k.call('DELETE', `/v1/keys/${keys[3]!.key_id}`);
   const routes = (await k.call('GET', `/v1/gateways/${gateway.gateway_id}/routes`)).data as { route_id: string; path: string }[];
@@ -131,6 +133,7 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['route', `gateways/${id.gateway}/routes/${id.route}`],
   ['push', `gateways/${id.gateway}/push`],
   ['revisions', `gateways/${id.gateway}/revisions?from=0&to=1`],
+  ['validation', `gateways/${id.gateway}/validation`],
   ['repository', `gateways/${id.gateway}/repository`],
   ['gateway-settings', `gateways/${id.gateway}/settings`],
   ['gateway-targets', `gateways/${id.billing}`],

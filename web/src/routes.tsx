@@ -57,6 +57,11 @@ const gatewayRevisions = createRoute({
   validateSearch: pick('cursor', 'from', 'to'),
   component: lazyRouteComponent(() => import('./screens/gateways/revisions')),
 });
+const gatewayValidation = createRoute({
+  getParentRoute: () => gateway,
+  path: '/validation',
+  component: lazyRouteComponent(() => import('./screens/gateways/validation')),
+});
 const gatewayRepository = createRoute({
   getParentRoute: () => gateway,
   path: '/repository',
@@ -303,6 +308,7 @@ export const router = createRouter({
       gatewayRoute,
       gatewayPush,
       gatewayRevisions,
+      gatewayValidation,
       gatewayRepository,
       gatewaySettings,
       gatewayUpstreams,

@@ -128,6 +128,11 @@ export class Documents extends Resource {
     return this.client.text(path`/v1/gateways/${gatewayID}/spec`, options);
   }
 
+  /** Report on requests and the document. */
+  getValidation(gatewayID: string, options?: Options): Promise<Result<'getValidation'>> {
+    return this.client.call('GET', path`/v1/gateways/${gatewayID}/validation`, options);
+  }
+
   /** Push a configuration. */
   putConfig(gatewayID: string, body: Body<'putGatewayConfig'>, options?: Update<'putGatewayConfig'>): Promise<Result<'putGatewayConfig'>> {
     return this.client.call('PUT', path`/v1/gateways/${gatewayID}/config`, { ...options, body });

@@ -22,6 +22,8 @@ func (c *conn) block(x *exchange) step {
 	case x.refused:
 	case x.Verdict.Action == admit.Serve:
 		next = c.readHolder(x)
+	case x.validates():
+		next = c.validate(x)
 	default:
 		next = c.exchange(x)
 	}

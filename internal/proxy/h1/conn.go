@@ -157,6 +157,7 @@ func (c *conn) panicked(p any) {
 // started.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
+	defer x.ReleaseBody()
 	if x.attempt.Open() {
 		c.endUpload(x)
 		c.dropCall(x)

@@ -38,6 +38,7 @@ type requestState struct {
 	ask          admit.Request
 	forwardedFor [4]string // memory for ForwardedFor
 	refused      bool      // before its body arrived
+	continued    bool      // the gateway has sent a 100 itself, because it holds the body
 	bodyRead     bool      // all of the body was read, for a service (admit.Serve)
 
 	hasBody   bool // the request's body is forwarded
@@ -83,6 +84,7 @@ func (e *Engine) release(x *exchange) {
 
 // reset prepares x for the next request and clears all state of the last one.
 func (x *exchange) reset() {
+	x.ReleaseBody()
 	x.requestState = requestState{}
 	x.attempt.Reset()
 	x.body.Start(http1.NoBody, 0, nil)
@@ -100,6 +102,7 @@ func (c *conn) nextRequest(x *exchange) {
 		return
 	}
 	x.reset()
+	x.shrink()
 }
 
 // mustClose reports whether the connection cannot serve another request after this one.
@@ -122,6 +125,9 @@ func (x *exchange) TakeInterim(head []byte, r *http1.Response) error {
 	}
 	out := relayed{head: x.response.interim(head, r)}
 	u := x.upload
+	if x.continued && r.Status == http1.StatusContinue {
+		return nil // the client already has one
+	}
 	if u == nil {
 		return x.c.deliver(&out)
 	}
@@ -137,6 +143,9 @@ func (x *exchange) TakeInterim(head []byte, r *http1.Response) error {
 // TakeHead edits the final head. It is sent with the data or end that follows.
 func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
 	x.MarkResponse(head, r)
+	if x.Check() != nil {
+		x.dropHeld()
+	}
 	if r.Status == 101 {
 		return x.response.switched(head, r)
 	}

@@ -20,6 +20,9 @@ func (c *conn) request(x *exchange) step {
 			return next
 		}
 	}
+	if x.validates() {
+		return stepBlock
+	}
 	switch x.Verdict.Action {
 	case admit.Forward:
 		return c.forward(x)

@@ -41,7 +41,7 @@ func (s *stream) tryForward() (waits bool, err error) {
 
 // isSimple reports whether tryForward may be able to forward the request.
 func (s *stream) isSimple() bool {
-	if s.conn.pump == nil || s.Verdict.Action != admit.Forward || s.tunnels || s.hasBody && !s.ended {
+	if s.conn.pump == nil || s.Verdict.Action != admit.Forward || s.tunnels || s.hasBody && !s.ended || s.validates() {
 		return false
 	}
 	scheme := s.Verdict.Upstream.Targets[0].Base.Scheme

@@ -163,6 +163,7 @@ const keepBytes = 16 << 10
 func (s *stream) free() {
 	c := s.conn
 	s.give(s.taken)
+	s.ReleaseBody()
 	if s.held {
 		c.bodies.Close(s.heldHead)
 	}
@@ -393,6 +394,12 @@ func (s *stream) serve() (err error) {
 	}
 	if err := s.awaitCap(); err != nil {
 		return err
+	}
+	if s.validates() {
+		if err := s.validate(); err != nil {
+			return err
+		}
+		s.ReleaseBody() // from here on proxy.Bodies alone counts it
 	}
 	switch s.Verdict.Action {
 	case admit.Forward:

@@ -58,6 +58,8 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.certificates,
 		r.rowsOf("hostnames", 1, `DELETE FROM certificate_names WHERE (account_id, hostname, renewal, at) IN
 			(SELECT account_id, hostname, renewal, at FROM certificate_names WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("reports of documents", 1, `DELETE FROM validation_reports WHERE gateway_id IN
+			(SELECT gateway_id FROM validation_reports INDEXED BY validation_reports_account WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
 		r.rowsOf("pieces of imports", 1, `DELETE FROM key_import_pieces WHERE (import_id, number) IN
 			(SELECT import_id, number FROM key_import_pieces INDEXED BY key_import_pieces_account WHERE account_id = $1 LIMIT $2)`),

@@ -152,6 +152,9 @@ func (t *Writer) DeleteGateway(ctx context.Context, accountID, gatewayID string)
 	if err := t.Queue(ctx, "delete canaries", `DELETE FROM canaries WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
+	if err := t.Queue(ctx, "delete the report of a document", `DELETE FROM validation_reports WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+		return err
+	}
 	return t.QueueOne(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
 }
 

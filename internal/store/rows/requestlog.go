@@ -149,8 +149,8 @@ func cutLengthy(column string) (text, rest string, ok bool) {
 }
 
 // endedRequest is the condition for a request that was refused, that failed or could not go on, as requestlog.Belongs says it.
-var endedRequest = fmt.Sprintf(`(r.status >= 500 OR r.status IN (401, 403, 429) OR r.decision IN (%d, %d, %d) OR r.reason BETWEEN %d AND %d OR r.reason IN (%d, %d))`, //nolint:gochecknoglobals // never written
-	accesslog.NoGateway, accesslog.NoRoute, accesslog.NoMethod, accesslog.KeyWasRevoked, accesslog.LeaseLost, accesslog.OwnerWasSuspended, accesslog.TargetGone)
+var endedRequest = fmt.Sprintf(`(r.status >= 500 OR r.status IN (401, 403, 429) OR r.decision IN (%d, %d, %d) OR r.reason BETWEEN %d AND %d OR r.reason IN (%d, %d, %d))`, //nolint:gochecknoglobals // never written
+	accesslog.NoGateway, accesslog.NoRoute, accesslog.NoMethod, accesslog.KeyWasRevoked, accesslog.LeaseLost, accesslog.OwnerWasSuspended, accesslog.TargetGone, accesslog.DocumentMismatch)
 
 // retriedRequest is the condition for a request with several attempts, as requestlog.Filter says it.
 var retriedRequest = fmt.Sprintf(` AND r.decision <> %d AND NOT r.limit_count BETWEEN -1 AND 1`, accesslog.Limited) //nolint:gochecknoglobals // never written

@@ -51,6 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"CanaryCounts", testCanaryCounts},
 		{"CanaryLead", testCanaryLead},
 		{"CanaryCountsAreBounded", testCanaryCountsAreBounded},
+		{"ValidationReports", testValidationReports},
 		{"Session", testSession},
 		{"SessionBounds", testSessionBounds},
 		{"UserRoundTrip", testUserRoundTrip},

@@ -828,6 +828,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/gateways/{gateway_id}/validation": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Report on requests and the document
+         * @description Returns what the requests of the last 24 hours did otherwise than the OpenAPI document of the gateway says, on all nodes, up to some seconds ago, and which operations are unchecked. It has neither values of requests nor names that callers have made up.
+         */
+        get: operations["getValidation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/hooks/git/{gateway_id}": {
         parameters: {
             query?: never;
@@ -3482,6 +3502,12 @@ export interface components {
             upstream_url?: string;
             /** @description Upstreams of the gateway, of which the one with the name default takes the place of upstream_url. */
             upstreams?: components["schemas"]["UpstreamInput"][] | null;
+            /**
+             * @description Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.
+             * @example report
+             * @enum {string|null}
+             */
+            validate?: "off" | "report" | "enforce" | null;
         };
         CreateGrantRequest: {
             /**
@@ -3803,6 +3829,12 @@ export interface components {
              * @example next
              */
             upstream?: string | null;
+            /**
+             * @description Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. Default: as the gateway says.
+             * @example report
+             * @enum {string|null}
+             */
+            validate?: "off" | "report" | "enforce" | null;
         };
         CreateSessionRequest: {
             /**
@@ -3883,7 +3915,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. If it did not meet the OpenAPI document of the gateway: schema_mismatch. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -4356,6 +4388,12 @@ export interface components {
              * @example https://orders.internal
              */
             upstream_url: string;
+            /**
+             * @description Whether requests are held against the OpenAPI document of the gateway.
+             * @example off
+             * @enum {string}
+             */
+            validate: "off" | "report" | "enforce";
             /**
              * @description Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none.
              * @example [
@@ -5989,6 +6027,12 @@ export interface components {
              * @example next
              */
             upstream?: string | null;
+            /**
+             * @description Whether requests of the route are held against the OpenAPI document of the gateway: off, report or enforce. null means as the gateway says.
+             * @example report
+             * @enum {string|null}
+             */
+            validate?: "off" | "report" | "enforce" | null;
         };
         Plan: {
             /**
@@ -7179,6 +7223,12 @@ export interface components {
              */
             upstream: string;
             /**
+             * @description Whether requests of the route are held against the OpenAPI document of the gateway; null for as the gateway says.
+             * @example report
+             * @enum {string|null}
+             */
+            validate: "off" | "report" | "enforce" | null;
+            /**
              * @description Likely mistakes: methods that clients do not usually send. Absent if there are none.
              * @example [
              *       "POSTT is not a usual method: did you mean POST?"
@@ -7210,8 +7260,8 @@ export interface components {
              * @example false
              */
             at_most: boolean;
-            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, allow_ips or deny_ips for another list of the route or of the gateway, if some address comes to be refused or allowed (which addresses requests came from is not counted, so that all count as refused, and at_most is set), request_headers or response_headers for other rules for headers of the route or of the gateway, global_rate_limit for another global limit. */
-            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "allow_ips" | "deny_ips" | "request_headers" | "response_headers" | "global_rate_limit")[];
+            /** @description What changes for its requests: removed if no other route takes them over, methods if some of its methods are no longer accepted, auth if a key is required now or no longer, rate_limit for another limit of a route, cost for another cost (what limits of plans refuse because of it is not counted), concurrency for another bound of requests in flight (what it refuses is not counted), upstream for another upstream, split for another split of the route or of the gateway, strip_prefix, redirect or respond for another one of the route, allow_ips or deny_ips for another list of the route or of the gateway, if some address comes to be refused or allowed (which addresses requests came from is not counted, so that all count as refused, and at_most is set), request_headers or response_headers for other rules for headers of the route or of the gateway, validate for another mode of checking requests against the document, global_rate_limit for another global limit. */
+            changes: ("removed" | "methods" | "auth" | "rate_limit" | "cost" | "concurrency" | "upstream" | "split" | "strip_prefix" | "redirect" | "respond" | "allow_ips" | "deny_ips" | "request_headers" | "response_headers" | "validate" | "global_rate_limit")[];
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -8233,7 +8283,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early, all_drained or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone, target_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key, unknown_key or address_failed. If it was refused for its token: token_refused, key_for_token, tokens_failed or tokens_busy. If it did not meet the OpenAPI document of the gateway: schema_mismatch. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -8269,6 +8319,23 @@ export interface components {
              * @example /orders/17?full=true
              */
             path: string;
+        };
+        Unchecked: {
+            /**
+             * @description Method of the operation.
+             * @example POST
+             */
+            method: string;
+            /**
+             * @description Path of its route.
+             * @example /orders
+             */
+            path: string;
+            /**
+             * @description Why it is unchecked.
+             * @example line 12, column 5: the pattern has a lookahead, which is not supported
+             */
+            reason: string;
         };
         UpdateAccountDefaultsRequest: {
             /**
@@ -8462,6 +8529,12 @@ export interface components {
              * @example https://orders.internal
              */
             upstream_url?: string;
+            /**
+             * @description Whether requests are held against the OpenAPI document of the gateway: off, report, which only counts those that do not meet it, or enforce, which refuses them. Null, the default, means off.
+             * @example report
+             * @enum {string|null}
+             */
+            validate?: "off" | "report" | "enforce" | null;
         };
         UpdateIssuerRequest: {
             /**
@@ -9350,6 +9423,102 @@ export interface components {
              * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             user_id: string;
+        };
+        Validation: {
+            /** @description What requests did otherwise, the most frequent first: at most 100 different ones. */
+            data: components["schemas"]["ValidationData"][];
+            /**
+             * Format: int64
+             * @description Number of keys with which they were made, up to 100.
+             * @example 3
+             */
+            keys: number;
+            /**
+             * @description The setting validate of the gateway.
+             * @example report
+             * @enum {string}
+             */
+            mode: "off" | "report" | "enforce";
+            /**
+             * Format: int64
+             * @description How many of them did not meet it: enforce refuses exactly these.
+             * @example 12
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Requests of the last 24 hours that were held against the document.
+             * @example 48201
+             */
+            requests: number;
+            /**
+             * Format: int64
+             * @description Requests that were not checked, because their operation is unchecked or too many bodies were held.
+             * @example 0
+             */
+            skipped: number;
+            /** @description Operations whose requests are not checked. */
+            unchecked: components["schemas"]["Unchecked"][];
+        };
+        ValidationData: {
+            /**
+             * Format: int64
+             * @description Number of keys with which they were made, up to 100.
+             * @example 3
+             */
+            keys: number;
+            /** @description The newest 100 of them. */
+            last: components["schemas"]["ValidationLast"][];
+            /**
+             * @description What must be. It has no value of a request.
+             * @example must be ≥ 1
+             */
+            message: string;
+            /**
+             * @description Method of the operation.
+             * @example POST
+             */
+            method: string;
+            /**
+             * @description Path of its route.
+             * @example /orders
+             */
+            path: string;
+            /**
+             * @description Part of the request.
+             * @example body
+             * @enum {string}
+             */
+            place: "path" | "query" | "header" | "cookie" | "content_type" | "body";
+            /**
+             * @description JSON pointer in the document to what is not met.
+             * @example /components/schemas/order/properties/qty
+             */
+            pointer: string;
+            /**
+             * Format: int64
+             * @description Requests of the last 24 hours.
+             * @example 12
+             */
+            requests: number;
+            /**
+             * @description Keyword of the schema that is not met, or a word for what is wrong with the request itself.
+             * @example minimum
+             */
+            rule: string;
+        };
+        ValidationLast: {
+            /**
+             * @description The key; null without one.
+             * @example key_01j0000000000000000000000a
+             */
+            key_id: string | null;
+            /**
+             * Format: date-time
+             * @description When the request was made.
+             * @example 2026-07-01T12:00:00.000000Z
+             */
+            time: string;
         };
         Verification: {
             /**
@@ -13093,6 +13262,45 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getValidation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Validation"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];

@@ -321,6 +321,24 @@ export const groups: Group[] = [
     ]
   },
   {
+    "title": "OpenAPI document",
+    "text": "Whether requests are held against it. Begin with report, and see on the gateway's page what enforce would refuse.",
+    "settings": [
+      {
+        "name": "validate",
+        "kind": "text",
+        "flag": "validate",
+        "label": "Requests that do not meet it",
+        "hint": "off lets them pass, report counts them, and enforce refuses them.",
+        "choices": [
+          "off",
+          "report",
+          "enforce"
+        ]
+      }
+    ]
+  },
+  {
     "title": "Split of requests",
     "text": "Which of them go to another upstream, on all routes without a split of their own. A header is the caller's choice: it is no access control.",
     "settings": [

@@ -14,6 +14,7 @@ const tabs = [
   { to: '/gateways/$gatewayId/repository', label: 'Repository' },
   { to: '/gateways/$gatewayId/settings', label: 'Settings' },
 ];
+const validationTab = { to: '/gateways/$gatewayId/validation', label: 'Validation' };
 const upstreamsTab = { to: '/gateways/$gatewayId/upstreams', label: 'Upstreams', below: true };
 const canariesTab = { to: '/gateways/$gatewayId/canaries', label: 'Canaries', below: true };
 
@@ -30,9 +31,11 @@ export default function Gateway() {
   const warnings = useWarnings(gatewayId);
   const upstreams = useUpstreams(gatewayId).data?.data.data;
   const onUpstreams = useRouterState({ select: (s) => /\/(upstreams|new-upstream)(\/|$)/.test(s.location.pathname) });
+  const onValidation = useRouterState({ select: (s) => s.location.pathname.endsWith('/validation') });
   const onCanaries = useRouterState({ select: (s) => /\/canaries(\/|$)/.test(s.location.pathname) });
   // The last ones: what appears later moves nothing.
   const shown = [...tabs];
+  if (onValidation || (record && record.validate !== 'off')) shown.push(validationTab);
   if (onUpstreams || onCanaries || (upstreams && !isPlain(upstreams))) shown.push(upstreamsTab);
   if (onCanaries || (upstreams && upstreams.length > 1)) shown.push(canariesTab);
   if (query.error && !record)

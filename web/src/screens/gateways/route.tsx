@@ -32,6 +32,7 @@ import { RouteHandling } from './routehandling';
 import { RouteHeaders } from './routeheaders';
 import { RouteSplit } from './routesplit';
 import { RouteUpstream } from './routeupstream';
+import { RouteValidation } from './routevalidation';
 import { Simulation } from './simulation';
 import { TryIt } from './try';
 
@@ -80,6 +81,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         <RouteHandling key={`handling ${routeId}`} first={query.data} />
         <RouteHeaders key={`headers ${routeId}`} first={query.data} />
         <RouteAddresses key={`addresses ${routeId}`} first={query.data} />
+        <RouteValidation key={`validation ${routeId}`} first={query.data} inherited={gateway?.validate ?? 'off'} />
         {(names.length > 1 || r.upstream !== defaultUpstream) && <RouteUpstream first={query.data} names={names} />}
         {(names.length > 1 || r.split !== null) && <RouteSplit first={query.data} inherited={gateway?.split} />}
         <Panel

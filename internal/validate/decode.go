@@ -1,0 +1,382 @@
+package validate
+
+import (
+	"strings"
+)
+
+// isNumber reports whether text is a number as JSON writes it.
+func isNumber(text string) bool {
+	digits := func(s string) (rest string, ok bool) {
+		rest = strings.TrimLeft(s, "0123456789")
+		return rest, len(rest) < len(s)
+	}
+	rest := strings.TrimPrefix(text, "-")
+	if len(rest) > 1 && rest[0] == '0' && rest[1] >= '0' && rest[1] <= '9' {
+		return false
+	}
+	rest, ok := digits(rest)
+	if !ok {
+		return false
+	}
+	if fraction, has := strings.CutPrefix(rest, "."); has {
+		if rest, ok = digits(fraction); !ok {
+			return false
+		}
+	}
+	if rest != "" && (rest[0] == 'e' || rest[0] == 'E') {
+		exponent := rest[1:]
+		if exponent != "" && (exponent[0] == '+' || exponent[0] == '-') {
+			exponent = exponent[1:]
+		}
+		if rest, ok = digits(exponent); !ok {
+			return false
+		}
+	}
+	return rest == ""
+}
+
+// maxLookup bounds how many schemas property and item look at.
+const maxLookup = 200
+
+// property returns the schema of a property, also of a schema that s refers to or combines, or nil.
+func (s *schema) property(name string) *schema {
+	return s.lookup(func(one *schema) *schema { return one.properties[name] })
+}
+
+// item returns the schema of items, also of a schema that s refers to or combines, or nil.
+func (s *schema) item() *schema {
+	return s.lookup(func(one *schema) *schema { return one.items })
+}
+
+// lookup returns what get finds first in s and the schemas that apply to the same value.
+func (s *schema) lookup(get func(*schema) *schema) *schema {
+	left := maxLookup
+	var look func(s *schema) *schema
+	look = func(s *schema) *schema {
+		if left--; s == nil || left < 0 {
+			return nil
+		}
+		if found := get(s); found != nil {
+			return found
+		}
+		for _, list := range [][]*schema{{s.ref}, s.allOf, s.anyOf, s.oneOf, {s.then, s.otherwise}} {
+			for _, one := range list {
+				if found := look(one); found != nil {
+					return found
+				}
+			}
+		}
+		return nil
+	}
+	return look(s)
+}
+
+// names returns the names of the properties that s and the schemas that apply to the same value name.
+func (s *schema) names() map[string]bool {
+	names := map[string]bool{}
+	s.lookup(func(one *schema) *schema {
+		for name := range one.properties {
+			names[name] = true
+		}
+		return nil
+	})
+	return names
+}
+
+// decode returns the value of a parameter or a field that has texts. The types that its schema accepts decide; if there
+// are several, what the schema accepts.
+func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
+	if p.json {
+		if len(texts) != 1 {
+			return nil, p.wrong("duplicate", "must be given once")
+		}
+		text, ok := c.unescape(p, texts[0])
+		if !ok {
+			return nil, p.badEncoding()
+		}
+		v, err := parseJSON([]byte(text))
+		if err != nil {
+			return nil, p.wrong(ruleOf(err), err.Error())
+		}
+		return v, nil
+	}
+	of := p.schema.accepted
+	var first *Problem
+	var candidate *value
+	for _, way := range []struct {
+		kinds  kinds
+		decode func(*parameter, []string) (*value, *Problem)
+	}{
+		{kindNull | kindBool | kindNumber | kindString, c.scalar}, {kindArray, c.array}, {kindObject, c.object},
+	} {
+		if of&way.kinds == 0 && of != 0 {
+			continue
+		}
+		v, failed := way.decode(p, texts)
+		switch {
+		case failed != nil && failed.Rule == "encoding":
+			return nil, failed
+		case failed != nil && first == nil:
+			first = failed
+		case failed != nil:
+		case of&^way.kinds == 0 || c.run.isValid(p.schema, v, nil, nil):
+			return v, nil
+		case candidate == nil:
+			candidate = v
+		}
+		if c.run.exceeded {
+			break
+		}
+	}
+	if candidate != nil {
+		return candidate, nil
+	}
+	if first == nil {
+		return &value{kind: kindString}, nil
+	}
+	return nil, first
+}
+
+// unescape decodes a text of a parameter.
+func (c *checker) unescape(p *parameter, raw string) (string, bool) {
+	switch {
+	case p.style == plainStyle:
+		return raw, true // a file may be anything
+	case p.in == InHeader || p.style == "cookie":
+		return raw, isUTF8(raw)
+	case p.in == InCookie:
+		if text, ok := unescape(raw, false); ok {
+			return text, true
+		}
+		return raw, isUTF8(raw)
+	}
+	return unescape(raw, p.in == InQuery || p.in == InBody)
+}
+
+// wrong returns a problem with a parameter.
+func (p *parameter) wrong(rule, message string) *Problem {
+	return &Problem{In: p.in, Pointer: "/" + escapePointer(p.name), Schema: p.pointer, Rule: rule, Message: message, Status: statusInvalid}
+}
+
+func (p *parameter) badEncoding() *Problem { return p.wrong("encoding", badEncoding) }
+
+// scalar decodes what is one text.
+func (c *checker) scalar(p *parameter, texts []string) (*value, *Problem) {
+	if len(texts) != 1 {
+		return nil, p.wrong("duplicate", "must be given once")
+	}
+	raw, ok := texts[0], true
+	switch p.style {
+	case "label":
+		raw, ok = strings.CutPrefix(raw, ".")
+	case "matrix":
+		raw, ok = strings.CutPrefix(raw, ";"+p.name+"=")
+	}
+	if !ok {
+		return nil, p.wrong("style", "must be written in the style "+p.style)
+	}
+	text, ok := c.unescape(p, raw)
+	if !ok {
+		return nil, p.badEncoding()
+	}
+	v, ok := c.primitive(p.schema, text)
+	if !ok {
+		return nil, p.wrong("number", errNumber.Error())
+	}
+	return &v, nil
+}
+
+// primitive returns the value that a text stands for, of a type that s accepts. s may be nil. ok is false for a number
+// that is too large or too precise.
+func (c *checker) primitive(s *schema, text string) (v value, ok bool) {
+	asText := value{kind: kindString, text: text}
+	if s == nil || s.accepted == anyKind || s.accepted&(kindNumber|kindBool|kindNull) == 0 {
+		return asText, true
+	}
+	if s.accepted&kindString != 0 && c.run.isValid(s, &asText, nil, nil) {
+		return asText, true
+	}
+	switch {
+	case s.accepted&kindNumber != 0 && isNumber(text):
+		n, ok := parseNumber(text)
+		return value{kind: kindNumber, number: n}, ok
+	case s.accepted&kindBool != 0 && (text == "true" || text == "false"):
+		return value{kind: kindBool, boolean: text == "true"}, true
+	case s.accepted&kindNull != 0 && s.accepted&kindString == 0 && (text == "" || text == "null"):
+		return value{kind: kindNull}, true
+	}
+	return asText, true
+}
+
+// split splits a text at a delimiter. If it has none, delimiters that are percent-encoded count, as many clients write
+// them so.
+func split(raw string, delimiter string, encoded ...string) []string {
+	if raw == "" {
+		return nil
+	}
+	for _, one := range append([]string{delimiter}, encoded...) {
+		if strings.Contains(raw, one) {
+			return strings.Split(raw, one)
+		}
+	}
+	return []string{raw}
+}
+
+// pieces returns the texts of an array, or of an object of a style that has no names apart.
+func (p *parameter) pieces(texts []string) ([]string, *Problem) {
+	if p.in == InHeader {
+		var list []string
+		for _, one := range texts {
+			for piece := range strings.SplitSeq(one, ",") {
+				list = append(list, strings.Trim(piece, " \t"))
+			}
+		}
+		return list, nil
+	}
+	if p.explode && (p.style != "simple" && p.style != "label" && p.style != "matrix") {
+		return texts, nil
+	}
+	if len(texts) != 1 {
+		return nil, p.wrong("duplicate", "must be given once")
+	}
+	raw := texts[0]
+	switch p.style {
+	case "spaceDelimited":
+		return split(raw, "%20", "+"), nil
+	case "pipeDelimited":
+		return split(raw, "|", "%7C", "%7c"), nil
+	case "label":
+		raw, ok := strings.CutPrefix(raw, ".")
+		if !ok {
+			return nil, p.wrong("style", "must be written in the style label")
+		}
+		if p.explode {
+			return split(raw, "."), nil
+		}
+		return split(raw, ","), nil
+	case "matrix":
+		return p.matrix(raw)
+	}
+	return split(raw, ",", "%2C", "%2c"), nil
+}
+
+// matrix returns the pieces of ;name=a,b or of ;name=a;name=b; an object that is exploded keeps its names.
+func (p *parameter) matrix(raw string) ([]string, *Problem) {
+	raw, ok := strings.CutPrefix(raw, ";")
+	if !ok {
+		return nil, p.wrong("style", "must be written in the style matrix")
+	}
+	if !p.explode {
+		if raw, ok = strings.CutPrefix(raw, p.name+"="); !ok {
+			return nil, p.wrong("style", "must be written in the style matrix")
+		}
+		return split(raw, ","), nil
+	}
+	list := split(raw, ";")
+	for i := range list {
+		list[i] = strings.TrimPrefix(list[i], p.name+"=")
+	}
+	return list, nil
+}
+
+func (c *checker) array(p *parameter, texts []string) (*value, *Problem) {
+	pieces, failed := p.pieces(texts)
+	if failed != nil {
+		return nil, failed
+	}
+	v := &value{kind: kindArray}
+	of := p.schema.item()
+	for _, piece := range pieces {
+		text, ok := c.unescape(p, piece)
+		if !ok {
+			return nil, p.badEncoding()
+		}
+		item, ok := c.primitive(of, text)
+		if !ok {
+			return nil, p.wrong("number", errNumber.Error())
+		}
+		v.items = append(v.items, item)
+	}
+	return v, nil
+}
+
+// hasProperties reports whether an object whose properties are apart in the query has one there.
+func (c *checker) hasProperties(p *parameter) bool {
+	if p.in != InQuery || p.schema == nil || p.schema.accepted&kindObject == 0 || p.schema.accepted == anyKind {
+		return false
+	}
+	return len(c.properties(p)) > 0
+}
+
+// properties returns the properties of an object that are apart in the query or form.
+func (c *checker) properties(p *parameter) (list []pair) {
+	switch {
+	case p.style == "deepObject":
+		for _, one := range c.query.list {
+			rest, ok := strings.CutPrefix(one.name, p.name+"[")
+			if name, closed := strings.CutSuffix(rest, "]"); ok && closed {
+				list = append(list, pair{name: name, raw: one.raw})
+			}
+		}
+	case p.style == "form" && p.explode:
+		names := p.schema.names()
+		for _, one := range c.query.list {
+			if names[one.name] {
+				list = append(list, one)
+			}
+		}
+	}
+	return list
+}
+
+func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
+	v := &value{kind: kindObject}
+	defer v.indexMembers()
+	taken := map[string]bool{}
+	add := func(name, raw string) *Problem {
+		if taken[name] {
+			return p.wrong("duplicate", "must have each property once")
+		}
+		text, ok := c.unescape(p, raw)
+		if !ok {
+			return p.badEncoding()
+		}
+		item, ok := c.primitive(p.schema.property(name), text)
+		if !ok {
+			return p.wrong("number", errNumber.Error())
+		}
+		taken[name] = true
+		v.names, v.items = append(v.names, name), append(v.items, item)
+		return nil
+	}
+	if p.in == InQuery && (p.style == "deepObject" || p.explode && p.style == "form") || p.in == InBody && p.style == "deepObject" {
+		for _, one := range c.properties(p) {
+			if failed := add(one.name, one.raw); failed != nil {
+				return nil, failed
+			}
+		}
+		return v, nil
+	}
+	pieces, failed := p.pieces(texts)
+	if failed != nil {
+		return nil, failed
+	}
+	for i := 0; i < len(pieces); i++ {
+		rawName, raw, _ := strings.Cut(pieces[i], "=")
+		if !p.explode {
+			if i+1 == len(pieces) {
+				return nil, p.wrong("style", "must have a value for each name")
+			}
+			rawName, raw = pieces[i], pieces[i+1]
+			i++
+		}
+		name, ok := c.unescape(p, rawName)
+		if !ok {
+			return nil, p.badEncoding()
+		}
+		if failed := add(name, raw); failed != nil {
+			return nil, failed
+		}
+	}
+	return v, nil
+}
