@@ -34,6 +34,7 @@ const (
 	User       Kind = "usr"
 	Invitation Kind = "inv"
 	Denial     Kind = "den"
+	UserToken  Kind = "tok"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.
