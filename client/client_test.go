@@ -539,6 +539,18 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 		break
 	}
 	discard(c.User(ctx, "{user_id}"))
+	for range c.UserTokens(ctx, "{user_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.RevokeUserToken(ctx, "{user_id}", "{token_id}"))
+	discard(c.RevokeUserTokens(ctx, "{user_id}"))
+	discard(nil, c.SignOut(ctx))
+	discard(c.SignInProvider(ctx))
+	discard(c.RedeemSignInCode(ctx, client.RedeemCodeRequest{}))
+	discard(c.BeginDevice(ctx, client.BeginDeviceRequest{}))
+	discard(c.RedeemDevice(ctx, "x"))
+	discard(c.Device(ctx, "x"))
+	discard(c.DecideDevice(ctx, "x", true))
 	discard(c.UpdateUser(ctx, "{user_id}", client.UserPatch{}))
 	discard(c.DeleteUser(ctx, "{user_id}"))
 	discard(c.Invite(ctx, client.InvitationRequest{}))

@@ -158,6 +158,7 @@ type call struct {
 	idem         *control.Idempotency // nil unless the response is stored for replays
 	held         held
 
+	form    bool           // the body was a form, of which c.body is the object
 	invalid error          // what is wrong with the request, which then changes nothing; see refuse
 	order   map[string]int // position of each field of the JSON body
 }

@@ -131,6 +131,7 @@ func (c *call) readForm() error {
 			known[name] = values[0]
 		}
 	}
+	c.form = true
 	c.body, err = json.Marshal(known)
 	return err
 }

@@ -47,7 +47,7 @@ type operation struct {
 	anyScope     bool         // any account-level key may call it
 	readScope    bool         // needs the scope read, whatever the method
 	allowOwnUser bool         // a user may apply it to itself, whatever its role
-	oauth        bool         // also takes a form as its body, and a body that is not valid is 400 (RFC 6749, sections 3.2 and 5.2)
+	oauth        bool         // also takes a form as its body; one that is not valid is 400 (RFC 6749, sections 3.2 and 5.2)
 	pageOK       string       // what status 200 means, with a page as its body, if success is another; "" if there is no such response
 	allowOwnKey  bool         // a key may apply it to itself, whatever its scope
 	operatorOnly bool         // only for keys of the account default

@@ -120,6 +120,11 @@ func callsOnUsers(h *harness, c *control.Actor) map[string]func(ctx context.Cont
 		"Invite": func(ctx context.Context) error {
 			return second(h.Invite(ctx, c, control.InvitationInput{Email: "ada@example.com", Role: "viewer"}))
 		},
+		"UserTokens":       func(ctx context.Context) error { return second(h.UserTokens(ctx, c, "usr_x", p)) },
+		"RevokeUserToken":  func(ctx context.Context) error { return second(h.RevokeUserToken(ctx, c, "usr_x", "tok_x")) },
+		"RevokeUserTokens": func(ctx context.Context) error { return second(h.RevokeUserTokens(ctx, c, "usr_x")) },
+		"Device":           func(ctx context.Context) error { return second(h.Device(ctx, c, "BBBB-BBBB")) },
+		"DecideDevice":     func(ctx context.Context) error { return second(h.DecideDevice(ctx, c, "BBBB-BBBB", false)) },
 		"DeleteInvitation": func(ctx context.Context) error { return second(h.DeleteInvitation(ctx, c, "inv_x")) },
 	}
 }
