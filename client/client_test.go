@@ -359,8 +359,8 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.SimulateLimit(ctx, "{gateway_id}", client.SimulateRequest{}))
 	// The calls of browsers, of Git servers and of tools.
 	for _, one := range []client.Request{
-		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
-		{Method: http.MethodGet, Path: "/v1/session/sso"}, {Method: http.MethodGet, Path: "/v1/session/sso/callback"}, {Method: http.MethodGet, Path: "/v1/session/sso/provider"},
+		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"},
+		{Method: http.MethodGet, Path: "/v1/session/sso"}, {Method: http.MethodGet, Path: "/v1/session/sso/callback"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
 		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
 	} {

@@ -138,11 +138,11 @@ func (c *call) fromClient() control.FromClient {
 }
 
 func (a *API) redeemSignInCode(c *call, req redeemCodeRequest) (response, error) {
-	if a.cfg.SSO == nil {
-		return response{}, noProvider()
-	}
 	if c.invalid != nil {
 		return response{}, c.invalid
+	}
+	if a.cfg.SSO == nil {
+		return response{}, noProvider()
 	}
 	from := c.fromClient()
 	client := networkOf(from.ClientIP)
@@ -177,11 +177,11 @@ func checkClientID(given *string) error {
 }
 
 func (a *API) beginDevice(c *call, req beginDeviceRequest) (response, error) {
-	if a.cfg.SSO == nil {
-		return response{}, noProvider()
-	}
 	if c.invalid != nil {
 		return response{}, c.invalid
+	}
+	if a.cfg.SSO == nil {
+		return response{}, noProvider()
 	}
 	if err := checkClientID(req.ClientID); err != nil {
 		return response{}, err
@@ -196,17 +196,13 @@ func (a *API) beginDevice(c *call, req beginDeviceRequest) (response, error) {
 }
 
 func (a *API) redeemDevice(c *call, req redeemDeviceRequest) (response, error) {
-	if a.cfg.SSO == nil {
-		return response{}, noProvider()
-	}
 	switch {
-	case c.invalid != nil && req.GrantType == "":
-		return response{}, c.invalid
-	case req.GrantType != deviceGrant:
-		c.invalid = nil
-		return response{}, fault.New(fault.UnsupportedGrantType, "the grant_type must be %s", deviceGrant)
 	case c.invalid != nil:
 		return response{}, c.invalid
+	case a.cfg.SSO == nil:
+		return response{}, noProvider()
+	case req.GrantType != deviceGrant:
+		return response{}, fault.New(fault.UnsupportedGrantType, "the grant_type must be %s", deviceGrant)
 	}
 	if err := checkClientID(req.ClientID); err != nil {
 		return response{}, err

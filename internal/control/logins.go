@@ -256,6 +256,9 @@ func errNoDevice() error {
 
 // mayDecide returns nil if a may decide about devices: a user in its browser. A token cannot get others.
 func (a *Actor) mayDecide() error {
+	if err := a.check(); err != nil {
+		return err
+	}
 	if a.Kind == UserActor && a.User != nil && a.TokenID == "" {
 		return nil
 	}
