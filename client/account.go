@@ -7,12 +7,13 @@ import (
 	"net/url"
 )
 
-// CallingAccount is the account of the calling key, with the key.
+// CallingAccount is the account of the calling key or user, with the key or user.
 type CallingAccount struct {
 	Account
 	DefaultPlanID *string    `json:"default_plan_id"` // of owners that are created because a key names them; nil for none
 	DefaultPlan   *string    `json:"default_plan"`    // the name of that plan
-	Key           AccountKey `json:"key"`
+	Key           AccountKey `json:"key"`             // zero for a call with the token of a user
+	User          *User      `json:"user"`            // nil for a call with a key
 }
 
 // The calls below are for keys of the account default, the operator's. For a key of

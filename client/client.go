@@ -20,8 +20,8 @@ type Config struct {
 	// URL is the address of the management API, as in http://127.0.0.1:8081.
 	// Required. It may have a path, but no user, query or fragment.
 	URL string
-	// Key is an account-level API key. Without a key, only the OpenAPI document
-	// can be read.
+	// Key is an account-level API key, or the token of a user. Without one, only the OpenAPI document
+	// can be read, and users can sign in.
 	Key string
 	// UserAgent is the value of the User-Agent header. Empty means keygate-go.
 	UserAgent string

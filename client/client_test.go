@@ -361,8 +361,8 @@ func TestClientCoversTheDocument(t *testing.T) {
 	discard(c.SimulateLimit(ctx, "{gateway_id}", client.SimulateRequest{}))
 	// The calls of browsers, of Git servers and of tools.
 	for _, one := range []client.Request{
-		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
-		{Method: http.MethodGet, Path: "/v1/session/sso"}, {Method: http.MethodGet, Path: "/v1/session/sso/callback"}, {Method: http.MethodGet, Path: "/v1/session/sso/provider"},
+		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"},
+		{Method: http.MethodGet, Path: "/v1/session/sso"}, {Method: http.MethodGet, Path: "/v1/session/sso/callback"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},
 		{Method: http.MethodGet, Path: "/v1/openapi.json"}, {Method: http.MethodGet, Path: "/v1/openapi.yaml"},
 	} {
@@ -541,6 +541,18 @@ func callIssuers(ctx context.Context, c *client.Client, discard func(any, error)
 		break
 	}
 	discard(c.User(ctx, "{user_id}"))
+	for range c.UserTokens(ctx, "{user_id}", client.ListOptions{}) {
+		break
+	}
+	discard(c.RevokeUserToken(ctx, "{user_id}", "{token_id}"))
+	discard(c.RevokeUserTokens(ctx, "{user_id}"))
+	discard(nil, c.SignOut(ctx))
+	discard(c.SignInProvider(ctx))
+	discard(c.RedeemSignInCode(ctx, client.RedeemCodeRequest{}))
+	discard(c.BeginDevice(ctx, client.BeginDeviceRequest{}))
+	discard(c.RedeemDevice(ctx, "x"))
+	discard(c.Device(ctx, "x"))
+	discard(c.DecideDevice(ctx, "x", true))
 	discard(c.UpdateUser(ctx, "{user_id}", client.UserPatch{}))
 	discard(c.DeleteUser(ctx, "{user_id}"))
 	discard(c.Invite(ctx, client.InvitationRequest{}))

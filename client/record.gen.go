@@ -420,6 +420,27 @@ func (e DeliveryTrigger) Valid() bool {
 	}
 }
 
+// Values of DeviceState.
+const (
+	DeviceStateApproved DeviceState = "approved"
+	DeviceStateDenied   DeviceState = "denied"
+	DeviceStatePending  DeviceState = "pending"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e DeviceState) Valid() bool {
+	switch e {
+	case DeviceStateApproved:
+		return true
+	case DeviceStateDenied:
+		return true
+	case DeviceStatePending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of GatewayDefaultAuth.
 const (
 	GatewayDefaultAuthAny   GatewayDefaultAuth = "any"
@@ -624,6 +645,21 @@ func (e LoggedRequestCredential) Valid() bool {
 	case LoggedRequestCredentialKey:
 		return true
 	case LoggedRequestCredentialToken:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of NewTokenTokenType.
+const (
+	NewTokenTokenTypeBearer NewTokenTokenType = "Bearer"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e NewTokenTokenType) Valid() bool {
+	switch e {
+	case NewTokenTokenTypeBearer:
 		return true
 	default:
 		return false
@@ -1845,6 +1881,22 @@ type AuditHead struct {
 	Unsealed int64 `json:"unsealed"`
 }
 
+// BeginDeviceRequest is the schema BeginDeviceRequest of the OpenAPI document.
+type BeginDeviceRequest struct {
+	// ClientID keygate-cli, if given (RFC 8628).
+	//
+	// Example: keygate-cli
+	ClientID *string `json:"client_id,omitempty"`
+
+	// Machine Name of the machine, which the user sees before it approves.
+	//
+	// Example: build-7
+	Machine *string `json:"machine,omitempty"`
+
+	// Passed over: the token allows what the role of the user allows.
+	Scope *string `json:"scope,omitempty"`
+}
+
 // Canary is the schema Canary of the OpenAPI document.
 type Canary struct {
 	Abort CanaryAbort `json:"abort"`
@@ -2645,6 +2697,17 @@ type CreateSessionRequest struct {
 	Key string `json:"key"`
 }
 
+// DecideDeviceRequest is the schema DecideDeviceRequest of the OpenAPI document.
+type DecideDeviceRequest struct {
+	// true gives the device a token of the calling user; false denies it.
+	Approve bool `json:"approve"`
+
+	// UserCode What the device shows, in any case and with or without the hyphen.
+	//
+	// Example: WDJB-MJHT
+	UserCode string `json:"user_code"`
+}
+
 // Decision is the schema Decision of the OpenAPI document.
 type Decision struct {
 	// For a 404 or 405: whether the gateway got the request as the default gateway, because
@@ -2803,6 +2866,62 @@ type DenialList struct {
 
 	// Cursor of the next page; null on the last page.
 	NextCursor *string `json:"next_cursor"`
+}
+
+// Device is the schema Device of the OpenAPI document.
+type Device struct {
+	// Address Address of the client that began the sign-in.
+	//
+	// Example: 203.0.113.7
+	Address string `json:"address"`
+
+	// When it began.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Until when it can be approved.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Machine What the client says of its machine, which may be untrue; null if it says nothing.
+	//
+	// Example: build-7
+	Machine *string `json:"machine"`
+
+	// Whether the user has decided.
+	State DeviceState `json:"state"`
+
+	// UserCode What the user has typed.
+	//
+	// Example: WDJB-MJHT
+	UserCode string `json:"user_code"`
+}
+
+// DeviceState is an enumerated string; see its constants.
+type DeviceState string
+
+// DeviceAuthorization is the schema DeviceAuthorization of the OpenAPI document.
+type DeviceAuthorization struct {
+	// What the device asks with. It is a secret.
+	DeviceCode string `json:"device_code"`
+
+	// ExpiresIn Seconds until both codes expire.
+	//
+	// Example: 600
+	ExpiresIn int64 `json:"expires_in"`
+
+	// Interval Seconds to wait between two questions.
+	//
+	// Example: 5
+	Interval int64 `json:"interval"`
+
+	// UserCode What the user types in the dashboard.
+	//
+	// Example: WDJB-MJHT
+	UserCode string `json:"user_code"`
+
+	// VerificationURI Where the user types it. No link has the code in it.
+	//
+	// Example: https://keygate.example.com/device
+	VerificationURI string `json:"verification_uri"`
 }
 
 // Effect is the schema Effect of the OpenAPI document.
@@ -3774,6 +3893,34 @@ type NearRoute struct {
 	Why string `json:"why"`
 }
 
+// NewToken is the schema NewToken of the OpenAPI document.
+type NewToken struct {
+	// AccessToken The token: what a call has in place of a key. It is returned only once.
+	//
+	// Example: kgs_4tQx9ZexampleexampleexampleexAmple
+	AccessToken string `json:"access_token"`
+
+	// When it expires.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// ExpiresIn Seconds until it expires.
+	//
+	// Example: 43200
+	ExpiresIn int64 `json:"expires_in"`
+
+	// TokenID Identifier of the token.
+	//
+	// Example: tok_01jz8y5c3te9b8r2m6q4v7x0dd
+	TokenID string `json:"token_id"`
+
+	// How it is sent: in Authorization: Bearer.
+	TokenType NewTokenTokenType `json:"token_type"`
+	User      User              `json:"user"`
+}
+
+// NewTokenTokenType is an enumerated string; see its constants.
+type NewTokenTokenType string
+
 // Node is the schema Node of the OpenAPI document.
 type Node struct {
 	// Applied Number of the newest change that the node has applied.
@@ -4479,6 +4626,41 @@ type RateLimitInput struct {
 
 // RateLimitInputPer is an enumerated string; see its constants.
 type RateLimitInputPer string
+
+// RedeemCodeRequest is the schema RedeemCodeRequest of the OpenAPI document.
+type RedeemCodeRequest struct {
+	// What the browser has brought.
+	Code string `json:"code"`
+
+	// What code_challenge of the sign-in is the SHA-256 of (RFC 7636).
+	CodeVerifier string `json:"code_verifier"`
+
+	// Machine Name of the machine, for the list of the user's tokens.
+	//
+	// Example: ada-laptop
+	Machine *string `json:"machine,omitempty"`
+
+	// RedirectURI The redirect_uri of the sign-in.
+	//
+	// Example: http://127.0.0.1:41777/callback
+	RedirectURI string `json:"redirect_uri"`
+}
+
+// RedeemDeviceRequest is the schema RedeemDeviceRequest of the OpenAPI document.
+type RedeemDeviceRequest struct {
+	// ClientID keygate-cli, if given.
+	//
+	// Example: keygate-cli
+	ClientID *string `json:"client_id,omitempty"`
+
+	// The device code.
+	DeviceCode string `json:"device_code"`
+
+	// GrantType urn:ietf:params:oauth:grant-type:device_code.
+	//
+	// Example: urn:ietf:params:oauth:grant-type:device_code
+	GrantType string `json:"grant_type"`
+}
 
 // Redirect is the schema Redirect of the OpenAPI document.
 type Redirect struct {
@@ -6361,6 +6543,55 @@ type UserRoleEventPreviousRole string
 
 // UserRoleEventRole is an enumerated string; see its constants.
 type UserRoleEventRole string
+
+// UserToken is the schema UserToken of the OpenAPI document.
+type UserToken struct {
+	// Address Address of the client that got the token.
+	//
+	// Example: 203.0.113.7
+	Address string `json:"address"`
+
+	// When the user signed in.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Whether the call was made with this token.
+	Current bool `json:"current"`
+
+	// When the token expires: after 12 hours.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// When the token was used last, to the minute; null for never.
+	LastUsedAt *time.Time `json:"last_used_at"`
+
+	// Machine What the command line has said of its machine; null if it said nothing.
+	//
+	// Example: ada-laptop
+	Machine *string `json:"machine"`
+
+	// TokenID Identifier of the token.
+	//
+	// Example: tok_01jz8y5c3te9b8r2m6q4v7x0dd
+	TokenID string `json:"token_id"`
+
+	// TokenPrefix Start of the token, for recognizing it.
+	//
+	// Example: kgs_4tQx9Z
+	TokenPrefix string `json:"token_prefix"`
+
+	// UserID Whose token it is.
+	//
+	// Example: usr_01jz8y5c3te9b8r2m6q4v7x0dd
+	UserID string `json:"user_id"`
+}
+
+// UserTokenList is the schema UserTokenList of the OpenAPI document.
+type UserTokenList struct {
+	// One page of records, newest first.
+	Data []UserToken `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
+}
 
 // Validation is the schema Validation of the OpenAPI document.
 type Validation struct {

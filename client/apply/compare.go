@@ -416,14 +416,14 @@ func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
 	if err != nil {
 		return err
 	}
-	scopes, err := apikey.ParseScopes(account.Key.Scope)
+	scopes, err := apikey.ParseScopes(account.Scope())
 	if err != nil {
 		return nil //nolint:nilerr // a newer server has other scopes, and checks them itself
 	}
 	for _, d := range list {
 		resource := string(d.Kind) + "s"
 		if !scopes.Allows(http.MethodDelete, "/"+resource+"/"+d.GatewayID+d.PlanID+d.IssuerID) {
-			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:%s; this one has %s", d.Label(), resource, account.Key.Scope)
+			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:%s; this one has %s", d.Label(), resource, account.Scope())
 		}
 	}
 	return nil

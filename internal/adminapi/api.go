@@ -86,7 +86,8 @@ type API struct {
 	running *inFlight
 	hooks   *hookBounds
 	exports *exports
-	signIns *signIns
+	signIns *attempts[netip.Prefix]
+	codes   *attempts[string] // user codes that a user has typed wrong
 	tails   *tailSlots
 	// stopping ends when the server shuts down.
 	stopping context.Context
@@ -114,7 +115,7 @@ func New(cfg Config) (*API, error) {
 	cfg.Stall = cmp.Or(cfg.Stall, DefaultStall)
 	cfg.BasePath = cmp.Or(cfg.BasePath, "/")
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailSlots()}
+	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newAttempts[netip.Prefix](), codes: newAttempts[string](), tails: newTailSlots()}
 	a.noSecret = rand.Text()
 	a.stopping, a.stop = context.WithCancel(context.Background())
 	ops := a.operations()
@@ -141,7 +142,8 @@ type call struct {
 	unconfirmed bool
 	keyDigest   apikey.Digest
 	session     string // value of the cookie that the call was made with, in place of a key
-	// sessionEnds is when that session ends.
+	tokenDigest apikey.Digest
+	// sessionEnds is when that session ends, or the token that the call was made with.
 	sessionEnds time.Time
 
 	op      *operation        // nil if the request matches no operation
@@ -156,6 +158,7 @@ type call struct {
 	idem         *control.Idempotency // nil unless the response is stored for replays
 	held         held
 
+	form    bool           // the body was a form, of which c.body is the object
 	invalid error          // what is wrong with the request, which then changes nothing; see refuse
 	order   map[string]int // position of each field of the JSON body
 }
@@ -317,7 +320,7 @@ func encode(body any) ([]byte, error) {
 // setActor sets c.actor to the key or user of the call.
 func (c *call) setActor() {
 	c.actor = control.Actor{
-		Kind: control.KeyActor, User: c.principal.User, Lately: c.principal.Lately, Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
+		Kind: control.KeyActor, User: c.principal.User, Lately: c.principal.Lately, AuthTime: c.principal.AuthTime, TokenID: c.principal.TokenID, Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
 		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.EscapedPath(),
 		ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
 	}

@@ -29,10 +29,12 @@ type Principal struct {
 	KeyPrefix string
 	Scope     apikey.Scopes
 	Expired   bool
-	// User is set, and the fields of a key are not, for the session of a user. Lately is then set if it has authenticated
-	// within control.LatelyAuthenticated.
-	User   *user.User
-	Lately bool
+	// User is set, and the fields of a key are not, for the session or token of a user. AuthTime is when it has authenticated,
+	// and Lately is set if that was within control.LatelyAuthenticated. TokenID is set for a token.
+	User     *user.User
+	AuthTime time.Time
+	Lately   bool
+	TokenID  string
 	// Unconfirmed is set if this node does not hold its lease, so that it cannot authenticate anything.
 	Unconfirmed bool
 }
@@ -99,7 +101,30 @@ func (c *call) authenticate() error {
 	if !given {
 		return c.unauthorized(fault.KeyInvalid, "the Authorization header is missing or malformed: send Authorization: Bearer KEY with an account-level API key")
 	}
+	if level, ok := apikey.LevelOf(secret); ok && level == apikey.UserLevel {
+		return c.useToken(secret)
+	}
 	return c.useKey(secret)
+}
+
+// useToken performs the 401 check of a call with the token of a user.
+func (c *call) useToken(secret string) error {
+	c.presented = presentedKey{given: true, prefix: apikey.PrefixOf(secret)}
+	t, err := c.api.cfg.Control.UserByToken(c.ctx, secret)
+	if fault.CodeOf(err) == fault.NotFound {
+		return c.unauthorized(fault.KeyInvalid, "the token is not valid: it was revoked, or its user may not sign in any more; run keygate login --sso again")
+	}
+	if err != nil {
+		return err
+	}
+	c.presented.account, c.presented.userID = t.Account, t.UserID
+	if !c.now.Before(t.ExpiresAt) {
+		return c.unauthorized(fault.KeyExpired, "the token has expired: run keygate login --sso again")
+	}
+	c.useUser(t.Account, &t.User, t.AuthTime, t.ExpiresAt)
+	c.principal.TokenID, c.tokenDigest = t.ID, t.Digest
+	c.setActor()
+	return nil
 }
 
 // useKey performs the 401 check of a call with a key.
@@ -165,6 +190,9 @@ func (c *call) authorize() error {
 	if c.op.operatorOnly && !c.principal.Account.IsDefault() {
 		return fault.Denied("this call is only for keys of the account default")
 	}
+	if c.op.allowOwnUser && c.principal.User != nil && c.params["user_id"] == c.principal.User.ID {
+		return nil
+	}
 	if c.op.anyScope || c.op.allowOwnKey && c.principal.KeyID != "" && c.params["key_id"] == c.principal.KeyID {
 		return nil
 	}
@@ -198,7 +226,7 @@ type presentedKey struct {
 	account *account.Account
 	prefix  string
 	keyID   string
-	userID  string // of the session of a user
+	userID  string // of the session or token of a user
 }
 
 // credentialID returns the identifier of the key or user.

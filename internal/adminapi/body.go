@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -85,6 +86,10 @@ func (c *call) checkMediaType() error {
 		accepted = append(slices.Clone(documented), "application/x-yaml", "text/yaml", "text/x-yaml", "application/openapi+json", "application/openapi+yaml",
 			"application/vnd.oai.openapi", "application/vnd.oai.openapi+json")
 	}
+	if c.op.oauth {
+		documented = []string{formType, jsonType}
+		accepted = documented
+	}
 	unsupported := fault.New(fault.UnsupportedMediaType, "the Content-Type header must be %s", joinOr(documented))
 	if e := c.request.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return fault.New(fault.UnsupportedMediaType, "the Content-Encoding header is not supported: send the body uncompressed")
@@ -100,7 +105,35 @@ func (c *call) checkMediaType() error {
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
 		return fault.New(fault.UnsupportedMediaType, "the charset must be utf-8")
 	}
+	if mediaType == formType {
+		return c.readForm()
+	}
 	return nil
+}
+
+// readForm makes the body, which is a form, the object of texts that it stands for. Fields that the call does not know are
+// passed over (RFC 6749, section 3.2).
+func (c *call) readForm() error {
+	form, err := url.ParseQuery(string(c.body))
+	if err != nil {
+		return fault.New(fault.InvalidRequest, "the body is not a valid form: percent-encode names and values")
+	}
+	schema := c.api.bodies[c.op.id]
+	if schema.Ref != "" {
+		schema = c.api.schemas.SchemaFromRef(schema.Ref)
+	}
+	known := map[string]string{}
+	for name, values := range form {
+		switch {
+		case len(values) > 1:
+			return fault.New(fault.InvalidRequest, "%.50q must be given only once", name)
+		case schema.Properties[name] != nil && values[0] != "": // a field without a value counts as absent
+			known[name] = values[0]
+		}
+	}
+	c.form = true
+	c.body, err = json.Marshal(known)
+	return err
 }
 
 // readSyntax performs the 400 check: it parses the query and If-Match, and checks

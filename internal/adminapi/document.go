@@ -213,6 +213,9 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 		op.RequestBody = &huma.RequestBody{Required: !o.bodyOptional, Content: map[string]*huma.MediaType{
 			jsonType: {Schema: registry.Schema(o.body, true, "")},
 		}}
+		if o.oauth {
+			op.RequestBody.Content[formType] = &huma.MediaType{Schema: registry.Schema(o.body, true, "")}
+		}
 	case o.document:
 		op.RequestBody = &huma.RequestBody{Required: true, Description: "The document, in YAML or JSON.", Content: map[string]*huma.MediaType{
 			yamlType: {Schema: &huma.Schema{Type: huma.TypeString}},
@@ -231,6 +234,12 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 		r.Description = o.alsoOK
 		delete(r.Headers, "Location")
 		op.Responses["200"] = r
+	}
+	if o.pageOK != "" {
+		op.Responses["200"] = &huma.Response{
+			Description: o.pageOK, Headers: map[string]*huma.Param{"X-Request-Id": {Ref: "#/components/headers/X-Request-Id"}},
+			Content: map[string]*huma.MediaType{htmlType: {Schema: &huma.Schema{Type: huma.TypeString}}},
+		}
 	}
 	if o.waits != "" {
 		op.Responses["202"] = &huma.Response{

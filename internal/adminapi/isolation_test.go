@@ -24,7 +24,7 @@ func operations(t *testing.T) []request {
 		"tryGateway":    `{"method": "GET", "path": "/"}`,
 		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
 		"createIssuer": `{"name": "i", "issuer": "https://login.example.com", "audiences": ["api"], "jwks": ` + edJWKS + `}`, "updateIssuer": `{"leeway": "5s"}`, "createDenial": `{"subject": "u"}`,
-		"createInvitation": `{"email": "ada@example.com", "role": "viewer"}`, "updateUser": `{"role": "viewer"}`,
+		"createInvitation": `{"email": "ada@example.com", "role": "viewer"}`, "decideDevice": `{"user_code": "BBBB-BBBB", "approve": false}`, "updateUser": `{"role": "viewer"}`,
 		"createOwnerGrant": `{"limit": "l", "units": 1}`, "createKeyGrant": `{"limit": "l", "units": 1}`,
 		"putUpstream": `{"targets": [{"url": "http://a"}]}`, "updateUpstream": `{"timeout": "5s"}`, "addTarget": `{"url": "http://a"}`, "startCanary": `{"upstream": "default"}`, "updateTarget": `{"drain": true}`,
 		"updateAccountDefaults": `{"default_plan": null}`,
@@ -75,7 +75,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	stranger := s.newAccount("other")
 	strangersGateway := s.newGateway(stranger)
 
-	ours := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", owner, "{plan_id}", plan, "{issuer_id}", issuer, "{certificate_id}", certificate, "{denial_id}", denial, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
+	ours := strings.NewReplacer("{user_id}", "usr_x", "{token_id}", "tok_x", "{invitation_id}", "inv_x", "{owner_id}", owner, "{plan_id}", plan, "{issuer_id}", issuer, "{certificate_id}", certificate, "{denial_id}", denial, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
 		"{gateway_id}", gatewayID, "{upstream}", "default", "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
@@ -155,7 +155,7 @@ func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID stri
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{user_id}", "usr_x", "{invitation_id}", "inv_x", "{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{certificate_id}", "cert_x", "{denial_id}", "den_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{user_id}", "usr_x", "{token_id}", "tok_x", "{invitation_id}", "inv_x", "{owner_id}", "own_x", "{upstream}", "default", "{plan_id}", "plan_x", "{issuer_id}", "iss_x", "{certificate_id}", "cert_x", "{denial_id}", "den_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{canary_id}", "can_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "write:issuers", "admin:issuers", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "admin:gateways/gw_x/upstreams", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)
@@ -182,6 +182,9 @@ func TestEveryCallNeedsItsScope(t *testing.T) {
 			}
 			if strings.HasPrefix(path, "/v1/users") { // decides who may do everything
 				allowed = scope == "admin"
+			}
+			if strings.HasPrefix(path, "/v1/session/device") { // for the sessions of users
+				allowed = false
 			}
 			if path == "/v1/accounts" && q.method == "POST" { // issues a key with the scope admin
 				allowed = scope == "admin"

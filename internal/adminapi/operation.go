@@ -46,6 +46,9 @@ type operation struct {
 	anyQuery     bool         // takes further query parameters, which others choose, and passes over them
 	anyScope     bool         // any account-level key may call it
 	readScope    bool         // needs the scope read, whatever the method
+	allowOwnUser bool         // a user may apply it to itself, whatever its role
+	oauth        bool         // also takes a form as its body; one that is not valid is 400 (RFC 6749, sections 3.2 and 5.2)
+	pageOK       string       // what status 200 means, with a page as its body, if success is another; "" if there is no such response
 	allowOwnKey  bool         // a key may apply it to itself, whatever its scope
 	operatorOnly bool         // only for keys of the account default
 
@@ -119,7 +122,7 @@ func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
 		a.gatewayOperations(), a.documentOperations(), a.validationOperations(), a.revisionOperations(), a.repositoryOperations(), a.upstreamOperations(), a.canaryOperations(), a.routeOperations(), a.tryOperations(),
-		a.keyOperations(), a.ownerOperations(), a.quotaOperations(), a.usageRecordOperations(), a.planOperations(), a.issuerOperations(), a.denialOperations(), a.certificateOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.signInOperations(), a.userOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
+		a.keyOperations(), a.ownerOperations(), a.quotaOperations(), a.usageRecordOperations(), a.planOperations(), a.issuerOperations(), a.denialOperations(), a.certificateOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.signInOperations(), a.userOperations(), a.userTokenOperations(), a.loginOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {
 		ops = append(ops, group...)

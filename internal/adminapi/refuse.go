@@ -46,6 +46,9 @@ func (c *call) allInvalid(err error) error {
 		return err
 	}
 	slices.SortStableFunc(problems, func(p, q fault.Problem) int { return c.rank(p) - c.rank(q) })
+	if c.form { // RFC 6749, section 5.2
+		return &fault.Error{Code: fault.InvalidRequest, Field: problems[0].Field, Message: strings.TrimSpace(problems[0].Field + " " + problems[0].Message)}
+	}
 	return fault.InvalidAll(problems, fault.LeftOut(err))
 }
 

@@ -10,9 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/user"
 )
 
 // sessionValueLen is the length of the value of a session's cookie: 256 bits in base64.
@@ -32,12 +34,12 @@ func (a *API) sessionOperations() []operation {
 		run: a.createSession,
 	}, {
 		id: "getSession", method: http.MethodGet, path: "/v1/session", tag: "Account",
-		summary: "Get the session", description: "Returns the session whose cookie the call has, with the time when it ends. A call without one is a 404.",
+		summary: "Get the session", description: "Returns the session whose cookie the call has, or the token of a user that it is made with, with the time when it ends. A call with a key is a 404.",
 		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[sessionRecord](), errors: []int{http.StatusNotFound},
 		run: a.getSession,
 	}, {
 		id: "deleteSession", method: http.MethodDelete, path: "/v1/session", tag: "Account",
-		summary: "Sign out", description: "Ends the session whose cookie the call has. A call without one is a 404.",
+		summary: "Sign out", description: "Ends the session whose cookie the call has, or revokes the token of a user that it is made with. A call with a key is a 404.",
 		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[sessionRecord](), errors: []int{http.StatusNotFound},
 		run: a.deleteSession,
 	}}
@@ -51,7 +53,7 @@ func (a *API) createSession(c *call) (response, error) {
 	if err := c.decode(&in); err != nil || c.invalid != nil {
 		return response{}, err
 	}
-	client := c.api.clientIP(c.request)
+	client := networkOf(c.api.clientIP(c.request))
 	var refused error
 	until := a.signIns.attempt(client, a.cfg.Now, func() (failed bool) {
 		refused = c.useKey(in.Key)
@@ -87,7 +89,7 @@ func tooManySignIns(until time.Time) error {
 }
 
 func (a *API) getSession(c *call) (response, error) {
-	if c.session == "" {
+	if c.session == "" && c.principal.TokenID == "" {
 		return response{}, noSession()
 	}
 	record, err := c.presentSession(c.sessionEnds)
@@ -99,12 +101,16 @@ func noSession() error {
 }
 
 func (a *API) deleteSession(c *call) (response, error) {
-	if c.session == "" {
+	if c.session == "" && c.principal.TokenID == "" {
 		return response{}, noSession()
 	}
 	record, err := c.presentSession(c.now)
 	if err != nil {
 		return response{}, err
+	}
+	if c.principal.TokenID != "" {
+		_, err := a.cfg.Control.RevokeUserToken(c.ctx, &c.actor, c.principal.User.ID, c.principal.TokenID)
+		return ok(record), err
 	}
 	if a.cfg.SSO != nil && c.principal.User != nil {
 		record.SignOutURL = optionalText(a.cfg.SSO.SignOutURL())
@@ -168,7 +174,10 @@ func (c *call) useSession(value string) error {
 		return err
 	}
 	if session.User != nil {
-		c.useUser(value, session)
+		c.presented = presentedKey{given: true, account: session.Account, userID: session.UserID}
+		c.useUser(session.Account, session.User, session.AuthTime, session.ExpiresAt)
+		c.session = value
+		c.setActor()
 		return nil
 	}
 	p, found := c.api.cfg.Authenticate(session.KeyDigest, c.now)
@@ -188,15 +197,13 @@ func (c *call) useSession(value string) error {
 	return nil
 }
 
-// useUser makes the user of a session, who is active, the actor of the call.
-func (c *call) useUser(value string, session *control.Session) {
-	c.presented = presentedKey{given: true, account: session.Account, userID: session.UserID}
+// useUser makes a user, who is active, the principal of a call with a session or token.
+func (c *call) useUser(of *account.Account, u *user.User, authenticated, ends time.Time) {
 	c.principal = Principal{
-		Account: session.Account, Scope: session.User.Role.Scopes(), User: session.User,
-		Lately: !session.AuthTime.IsZero() && c.now.Sub(session.AuthTime) <= control.LatelyAuthenticated,
+		Account: of, Scope: u.Role.Scopes(), User: u, AuthTime: authenticated,
+		Lately: !authenticated.IsZero() && c.now.Sub(authenticated) <= control.LatelyAuthenticated,
 	}
-	c.session, c.sessionEnds = value, session.ExpiresAt
-	c.setActor()
+	c.sessionEnds = ends
 }
 
 // checkOrigin checks that a page of this server made the call, which matters because a browser
@@ -272,22 +279,20 @@ const (
 	signInAddresses = 10_000
 )
 
-// signIns counts failed attempts to sign in by address, an IPv6 address by its /64.
-type signIns struct {
+// attempts counts failed attempts: to sign in by address, an IPv6 address by its /64; to type a user code by user.
+type attempts[K comparable] struct {
 	mu       sync.Mutex
-	failures map[netip.Prefix][]time.Time // at most signInFailures of each address, oldest first
+	failures map[K][]time.Time // at most signInFailures of each, oldest first
 }
 
-func newSignIns() *signIns { return &signIns{failures: map[netip.Prefix][]time.Time{}} }
+func newAttempts[K comparable]() *attempts[K] { return &attempts[K]{failures: map[K][]time.Time{}} }
 
-// attempt makes an attempt to sign in. If the address has too many failures, it makes none and returns when
-// the address may try again. Attempts are made one at a time, so that there are never more than may fail;
+// attempt makes an attempt. If it has failed too often from there, it makes none and returns when the next may be made. Attempts are made one at a time, so that there are never more than may fail;
 // check must take no longer than a look-up in memory.
-func (s *signIns) attempt(client string, clock func() time.Time, check func() (failed bool)) (refusedUntil time.Time) {
+func (s *attempts[K]) attempt(from K, clock func() time.Time, check func() (failed bool)) (refusedUntil time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := clock()
-	from := networkOf(client)
 	recent := s.recent(from, now)
 	if len(recent) >= signInFailures {
 		return recent[0].Add(signInPeriod)
@@ -302,10 +307,10 @@ func (s *signIns) attempt(client string, clock func() time.Time, check func() (f
 	return time.Time{}
 }
 
-// begin counts an attempt that takes longer as a failed one, until it has succeeded or is forgiven. If the address has too
-// many failures, it returns when the address may try again.
-func (s *signIns) begin(client string, clock func() time.Time) (at, refusedUntil time.Time) {
-	refusedUntil = s.attempt(client, func() time.Time {
+// begin counts an attempt that takes longer as a failed one, until it has succeeded or is forgiven. If it has failed too often
+// from there, it returns when the next may be made.
+func (s *attempts[K]) begin(from K, clock func() time.Time) (at, refusedUntil time.Time) {
+	refusedUntil = s.attempt(from, func() time.Time {
 		at = clock()
 		return at
 	}, func() (failed bool) { return true })
@@ -313,10 +318,9 @@ func (s *signIns) begin(client string, clock func() time.Time) (at, refusedUntil
 }
 
 // forgive removes a failure that begin has counted at a time.
-func (s *signIns) forgive(client string, at time.Time) {
+func (s *attempts[K]) forgive(from K, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	from := networkOf(client)
 	if i := slices.Index(s.failures[from], at); i >= 0 {
 		s.failures[from] = slices.Delete(slices.Clone(s.failures[from]), i, i+1)
 	}
@@ -325,14 +329,14 @@ func (s *signIns) forgive(client string, at time.Time) {
 	}
 }
 
-func (s *signIns) succeeded(client string) {
+func (s *attempts[K]) succeeded(from K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.failures, networkOf(client))
+	delete(s.failures, from)
 }
 
-// recent returns the failures of an address that still count.
-func (s *signIns) recent(from netip.Prefix, now time.Time) []time.Time {
+// recent returns the failures from there that still count.
+func (s *attempts[K]) recent(from K, now time.Time) []time.Time {
 	list := s.failures[from]
 	for len(list) > 0 && (now.Sub(list[0]) >= signInPeriod || list[0].After(now)) {
 		list = list[1:]
@@ -340,10 +344,10 @@ func (s *signIns) recent(from netip.Prefix, now time.Time) []time.Time {
 	return list
 }
 
-// makeRoom forgets the addresses whose failures no longer count. If there are none, it forgets the
-// address whose last failure is oldest.
-func (s *signIns) makeRoom(now time.Time) {
-	var oldest netip.Prefix
+// makeRoom forgets the addresses or users whose failures no longer count. If there are none, it forgets the one whose last
+// failure is oldest.
+func (s *attempts[K]) makeRoom(now time.Time) {
+	var oldest K
 	var last time.Time
 	for from, list := range s.failures {
 		at := list[len(list)-1]

@@ -10,7 +10,9 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/fault"
@@ -21,6 +23,8 @@ import (
 const (
 	signInPath   = "/v1/session/sso"
 	callbackPath = signInPath + "/callback"
+	devicePath   = "/v1/session/device"
+	devicePage   = "/device" // of the dashboard, where a user types the code of a device
 )
 
 type signInProviderRecord struct {
@@ -34,8 +38,9 @@ func (a *API) signInOperations() []operation {
 		id: "beginSignIn", method: http.MethodGet, path: signInPath, tag: "Account",
 		summary: "Sign in through the identity provider",
 		description: "For browsers: sends them to the identity provider, which sends them back to the callback. " +
-			"404 if the server has no --sso-issuer. Needs no key.",
-		query: []queryParam{
+			"404 if the server has no --sso-issuer. With redirect_uri, state and code_challenge it signs in a command line on the machine of the browser (RFC 8252): " +
+			"the user authenticates anew, and the callback gives a code for POST /v1/session/sso/token in place of a session. Needs no key.",
+		query: append([]queryParam{
 			{name: "return_to", doc: "Path of the dashboard to go to afterwards, with one slash at its beginning.", schema: textSchema(), example: "/keys", check: sso.CheckReturnTo},
 			boolParam("reauthenticate", "If true, the user has to authenticate anew, as changes of users and keys of the level account require."),
 			{name: "invitation", doc: "Secret of an invitation.", schema: textSchema(), example: "…", check: func(value string) error {
@@ -44,7 +49,7 @@ func (a *API) signInOperations() []operation {
 				}
 				return nil
 			}},
-		},
+		}, codeParams()...),
 		public: true, page: true, success: http.StatusFound, hasLocation: true, errors: failures,
 		run: a.beginSignIn,
 	}, {
@@ -57,7 +62,8 @@ func (a *API) signInOperations() []operation {
 			{name: "iss", doc: "The identity provider.", schema: textSchema()}, {name: "error", doc: "Why the provider refuses.", schema: textSchema()},
 		},
 		anyQuery: true, public: true, page: true, success: http.StatusFound, hasLocation: true, errors: failures,
-		run: a.finishSignIn,
+		pageOK: "For a command line: a page from which the user takes a code to it.",
+		run:    a.finishSignIn,
 	}, {
 		id: "getSignInProvider", method: http.MethodGet, path: signInPath + "/provider", tag: "Account",
 		summary: "Get the identity provider", description: "Returns through which identity provider users sign in. Needs no key.",
@@ -90,7 +96,13 @@ func (a *API) beginSignIn(c *call) (response, error) {
 	if home := c.otherOrigin(); home != "" {
 		return response{status: http.StatusFound, raw: []byte{}}.with("Location", home), nil
 	}
-	r := &sso.Request{ReturnTo: c.query.Get("return_to"), Invitation: c.query.Get("invitation"), Reauthenticate: c.query.Get("reauthenticate") == "true"}
+	commandLine, err := c.codeRequest()
+	if err != nil {
+		return response{}, err
+	}
+	r := &sso.Request{
+		ReturnTo: c.query.Get("return_to"), Invitation: c.query.Get("invitation"), Reauthenticate: c.query.Get("reauthenticate") == "true" || commandLine != nil, CommandLine: commandLine,
+	}
 	if value := c.sessionValue(); value != "" {
 		r.Previous = sha256.Sum256([]byte(value))
 	}
@@ -140,26 +152,54 @@ func (a *API) finishSignIn(c *call) (response, error) {
 		return response{}, noProvider()
 	}
 	c.presented.given = true // failed attempts are recorded
-	client := a.clientIP(c.request)
+	client := networkOf(a.clientIP(c.request))
 	at, until := a.signIns.begin(client, a.cfg.Now)
 	if !until.IsZero() {
 		return response{}, tooManySignIns(until)
 	}
-	value, session, returnTo, err := a.signInUser(c, client)
-	if code := fault.CodeOf(err); code == fault.Unavailable || code == fault.Internal {
-		a.signIns.forgive(client, at)
-	}
+	result, err := a.vouchedFor(c)
 	if err != nil {
+		a.forgiveOutage(client, at, err)
+		return response{}, err
+	}
+	if result.CommandLine != nil {
+		return a.finishForCode(c, result, client, at)
+	}
+	value, session, err := a.cfg.Control.SignInUser(c.ctx, &result.UserSignIn)
+	if err != nil {
+		a.forgiveOutage(client, at, err)
 		return response{}, err
 	}
 	a.signIns.succeeded(client)
 	c.presented.userID, c.presented.account = session.UserID, session.Account
 	c.header.Add("Set-Cookie", c.signInCookie("").String())
 	c.header.Add("Set-Cookie", c.sessionCookie(value, control.SessionLifetime).String())
-	return response{status: http.StatusFound, raw: []byte{}}.with("Location", "/"+strings.TrimPrefix(returnTo, "/")+signedIn), nil
+	return response{status: http.StatusFound, raw: []byte{}}.with("Location", "/"+strings.TrimPrefix(result.ReturnTo, "/")+signedIn), nil
 }
 
-func (a *API) signInUser(c *call, client string) (value string, session *control.Session, returnTo string, err error) {
+// finishForCode ends the sign-in of a command line.
+func (a *API) finishForCode(c *call, result *sso.Result, client netip.Prefix, at time.Time) (response, error) {
+	l := result.CommandLine
+	code, u, err := a.cfg.Control.SignInForCode(c.ctx, &result.UserSignIn, &control.CodeRequest{RedirectURI: l.RedirectURI, Challenge: l.Challenge})
+	if err != nil {
+		a.forgiveOutage(client, at, err)
+		return response{}, err
+	}
+	a.signIns.succeeded(client)
+	c.presented.userID, c.presented.account = u.ID, &account.Account{ID: u.AccountID}
+	c.header.Add("Set-Cookie", c.signInCookie("").String())
+	return c.codePage(l, code, u), nil
+}
+
+// forgiveOutage does not count an attempt that failed because something is down.
+func (a *API) forgiveOutage(client netip.Prefix, at time.Time, err error) {
+	if code := fault.CodeOf(err); code == fault.Unavailable || code == fault.Internal {
+		a.signIns.forgive(client, at)
+	}
+}
+
+// vouchedFor returns whom the provider vouches for, and how the sign-in began.
+func (a *API) vouchedFor(c *call) (*sso.Result, error) {
 	name := cookie.SignIn
 	if c.secure() {
 		name = cookie.SecureSignIn
@@ -170,12 +210,10 @@ func (a *API) signInUser(c *call, client string) (value string, session *control
 	}
 	result, err := a.cfg.SSO.Finish(c.ctx, flow, c.query)
 	if err != nil {
-		return "", nil, "", err
+		return nil, err
 	}
-	in := result.UserSignIn
-	in.Method, in.Path, in.ClientIP, in.RequestID = c.request.Method, c.request.URL.EscapedPath(), client, c.requestID
-	value, session, err = a.cfg.Control.SignInUser(c.ctx, &in)
-	return value, session, result.ReturnTo, err
+	result.FromClient = c.fromClient()
+	return result, nil
 }
 
 // signedIn ends the URL to which a browser goes, so that the dashboard knows that it has a session.

@@ -76,13 +76,20 @@ func (a *API) stream(w http.ResponseWriter, c *call, res response) {
 	panic(http.ErrAbortHandler)
 }
 
-// recheck returns an error if the key or the session of the call would now be refused.
+// recheck returns an error if the key, the session or the token of the call would now be refused.
 func (c *call) recheck(now time.Time) error {
 	refused := fmt.Errorf("break off a stream: %w", errRefused)
 	if c.principal.User == nil {
 		if p, found := c.api.cfg.Authenticate(c.keyDigest, now); !found || p.Expired {
 			return refused
 		}
+	}
+	if c.principal.TokenID != "" {
+		t, err := c.api.cfg.Control.TokenInForce(c.ctx, c.tokenDigest)
+		if fault.CodeOf(err) == fault.NotFound || err == nil && (!now.Before(t.ExpiresAt) || t.User.Role != c.principal.User.Role) {
+			return refused
+		}
+		return err
 	}
 	if c.session == "" {
 		return nil

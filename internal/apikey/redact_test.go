@@ -20,7 +20,11 @@ func TestRedact(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, key := range []string{gateway, account} {
+	user, err := apikey.Generate(apikey.UserLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{gateway, account, user} {
 		encoded := ""
 		for i := range len(key) {
 			encoded += fmt.Sprintf("%%%02x", key[i])

@@ -14,6 +14,7 @@ import (
 const (
 	gatewayTag  = "kg_"
 	accountTag  = "kga_"
+	userTag     = "kgs_"
 	randomLen   = 30
 	checksumLen = 6
 	prefixLen   = 6 // random characters in a prefix
@@ -23,7 +24,7 @@ const (
 // The lengths of the key strings.
 const (
 	GatewayLen = len(gatewayTag) + randomLen + checksumLen
-	AccountLen = len(accountTag) + randomLen + checksumLen
+	AccountLen = len(accountTag) + randomLen + checksumLen // also of the token of a user
 )
 
 // Level says which part of Keygate a key gives access to.
@@ -33,14 +34,21 @@ type Level string
 const (
 	GatewayLevel Level = "gateway" // the data plane
 	AccountLevel Level = "account" // the management API
+
+	// UserLevel is that of the tokens of users (identity.md, section 3), which have the form of a key string and are no
+	// keys. No key has it, so it is not Valid.
+	UserLevel Level = "user"
 )
 
-// Valid reports whether l is one of the levels.
+// Valid reports whether l is one of the levels of keys.
 func (l Level) Valid() bool { return l == GatewayLevel || l == AccountLevel }
 
 func (l Level) tag() string {
-	if l == AccountLevel {
+	switch l {
+	case AccountLevel:
 		return accountTag
+	case UserLevel:
+		return userTag
 	}
 	return gatewayTag
 }
@@ -137,6 +145,8 @@ func Peek(s string) (l Level, prefix string, ok bool) {
 		l = GatewayLevel
 	case len(s) == len(accountTag)+randomLen+checksumLen && s[:len(accountTag)] == accountTag:
 		l = AccountLevel
+	case len(s) == len(userTag)+randomLen+checksumLen && s[:len(userTag)] == userTag:
+		l = UserLevel
 	default:
 		return "", "", false
 	}
@@ -145,7 +155,7 @@ func Peek(s string) (l Level, prefix string, ok bool) {
 
 // HasTag reports whether s begins with the tag of a key string.
 func HasTag(s string) bool {
-	return strings.HasPrefix(s, gatewayTag) || strings.HasPrefix(s, accountTag)
+	return strings.HasPrefix(s, gatewayTag) || strings.HasPrefix(s, accountTag) || strings.HasPrefix(s, userTag)
 }
 
 // Inspect returns the results of both LevelOf and PrefixOf, at the cost of one of them.

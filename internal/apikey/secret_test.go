@@ -13,8 +13,8 @@ import (
 // Guarantee: key strings have the format of contract 3.1, checked against a regular
 // expression and arithmetic with big integers.
 func TestGenerate(t *testing.T) {
-	for _, level := range []Level{GatewayLevel, AccountLevel} {
-		tag := map[Level]string{GatewayLevel: "kg_", AccountLevel: "kga_"}[level]
+	for _, level := range []Level{GatewayLevel, AccountLevel, UserLevel} {
+		tag := map[Level]string{GatewayLevel: "kg_", AccountLevel: "kga_", UserLevel: "kgs_"}[level]
 		form := regexp.MustCompile("^" + tag + "[0-9A-Za-z]{36}$")
 		for range 200 {
 			s, err := Generate(level, rand.Reader)
@@ -56,7 +56,7 @@ func checksumByHand(s string) string {
 // Guarantee: no string that differs from a key string in one character or in length is
 // accepted, so it is refused without a lookup.
 func TestTypos(t *testing.T) {
-	for _, level := range []Level{GatewayLevel, AccountLevel} {
+	for _, level := range []Level{GatewayLevel, AccountLevel, UserLevel} {
 		s, err := Generate(level, rand.Reader)
 		if err != nil {
 			t.Fatal(err)
@@ -83,18 +83,19 @@ func TestTypos(t *testing.T) {
 func FuzzKeyString(f *testing.F) {
 	f.Add("kg_000000000000000000000000000000000000")
 	f.Add("kga_00000000000000000000000000000000000")
+	f.Add("kgs_000000000000000000000000000000000000")
 	good, err := Generate(GatewayLevel, rand.Reader)
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(good)
-	form := regexp.MustCompile("^kga?_[0-9A-Za-z]{36}$")
+	form := regexp.MustCompile("^kg[as]?_[0-9A-Za-z]{36}$")
 	f.Fuzz(func(t *testing.T, s string) {
 		l, prefix, ok := Inspect(s)
 		if want := form.MatchString(s) && checksumByHand(s[:len(s)-6]) == s[len(s)-6:]; ok != want {
 			t.Fatalf("Inspect(%q): got ok %v, want %v", s, ok, want)
 		}
-		if ok && (!l.Valid() || !strings.HasPrefix(s, prefix)) || !ok && (l != "" || prefix != "") {
+		if ok && (!l.Valid() && l != UserLevel || !strings.HasPrefix(s, prefix)) || !ok && (l != "" || prefix != "") {
 			t.Fatalf("Inspect(%q) = %q, %q, %v, want a valid level and prefix only if ok", s, l, prefix, ok)
 		}
 	})

@@ -236,7 +236,7 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 		t.changes = recordedChanges{}
 	}
 	if own, err := api.Account(ctx); err == nil {
-		t.own = own.Key.KeyID
+		t.own = own.CredentialID()
 	}
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
@@ -278,7 +278,7 @@ func (o *auditLog) show(entries []client.AuditEntry, rows *terminal.Table) error
 // follower finds the records that appeared since its last poll.
 type follower struct {
 	records func(ctx context.Context) iter.Seq2[client.AuditEntry, error] // newest first
-	own     string                                                        // identifier of the key that it calls with; "" if unknown
+	own     string                                                        // identifier of the key or user that it calls with; "" if unknown
 	seen    map[string]bool
 	changes recordedChanges // nil to show both records of a change
 	order   []string        // keys of seen, oldest first
@@ -307,7 +307,7 @@ func (t *follower) next(ctx context.Context, started bool, first int) ([]client.
 		case !t.remember(&e):
 			known++
 			met = true
-		case e.Path == "/v1/audit-log" && e.AuditAction == nil && t.own != "" && str(e.KeyID) == t.own:
+		case e.Path == "/v1/audit-log" && e.AuditAction == nil && t.own != "" && (str(e.KeyID) == t.own || str(e.Subject) == t.own):
 			// The command's own call: showing it would cause another.
 		case t.changes != nil && t.changes.repeats(&e):
 			known = 0

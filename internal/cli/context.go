@@ -125,7 +125,7 @@ func (a *app) setGateway(args []string, ref string) error {
 }
 
 func newContextDelete(a *app) *cobra.Command {
-	return a.confirmFlag(&cobra.Command{Use: "delete NAME", Short: "Delete a context and its key", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
+	return a.confirmFlag(&cobra.Command{Use: "delete NAME", Short: "Delete a context and its key, or revoke its token", Args: atMost(1), RunE: func(_ *cobra.Command, args []string) error {
 		f, name, err := a.contextOf(args)
 		if err != nil {
 			return err
@@ -136,6 +136,7 @@ func newContextDelete(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		former := f.Contexts[name]
 		delete(f.Contexts, name)
 		was := ""
 		if f.Current == name {
@@ -144,6 +145,7 @@ func newContextDelete(a *app) *cobra.Command {
 		if err := a.writeContexts(f); err != nil {
 			return err
 		}
+		a.forget(a.Context, former)
 		return a.Destroyed("delete", "context "+name+was, func() error { return nil })
 	}})
 }

@@ -285,7 +285,7 @@ func severalKeys(ref string, found []client.Key) error {
 // sent to the server as a name.
 func keyPrefix(ref string) (string, bool) {
 	const random = 6 // characters of a prefix after its tag
-	for _, tag := range []string{"kga_", "kg_"} {
+	for _, tag := range []string{"kga_", "kgs_", "kg_"} {
 		rest, ok := strings.CutPrefix(ref, tag)
 		if ok && (len(rest) == random || len(rest) > 3*random) && strings.IndexFunc(rest, notAlphanumeric) < 0 {
 			return tag + rest[:random], true

@@ -50,6 +50,7 @@ func TestMain(m *testing.M) {
 //	firstid PREFIX    print the first identifier with PREFIX in the standard output of the last command
 //	provider          start an identity provider for the script; sets ISSUER, CA and SECRET, the latter two files
 //	signsin NAME [URL] sign NAME in through it, in a browser of its own, at URL or at that of the server
+//	logsin NAME CMD... run a keygate login --sso or --device, and sign NAME in for it or, with !, deny it; prints its standard error
 //	foreign           set FOREIGN to the address of a server that is not Keygate
 func TestScripts(t *testing.T) {
 	programs := scriptPrograms(t)
@@ -119,6 +120,13 @@ func TestScripts(t *testing.T) {
 					ts.Fatalf("the script has no provider")
 				}
 				signsIn(scriptTB{TB: t, ts: ts}, neg, args, p.(*providertest.Provider))
+			},
+			"logsin": func(ts *testscript.TestScript, neg bool, args []string) {
+				p, ok := providers.Load(ts)
+				if !ok {
+					ts.Fatalf("the script has no provider")
+				}
+				logsIn(scriptTB{TB: t, ts: ts}, neg, args, p.(*providertest.Provider))
 			},
 			"foreign": func(ts *testscript.TestScript, _ bool, _ []string) {
 				s := httptest.NewServer(http.NotFoundHandler())

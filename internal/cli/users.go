@@ -14,7 +14,7 @@ import (
 
 func newUsers(a *app) *cobra.Command {
 	return newGroup("users", "Manage users who sign in through an identity provider",
-		newUsersList(a), newUsersGet(a), newUsersUpdate(a), newUsersDelete(a), newUsersInvite(a), newUsersInvitations(a), newUsersUninvite(a))
+		newUsersList(a), newUsersGet(a), newUsersUpdate(a), newUsersDelete(a), newUsersTokens(a), newUsersRevoke(a), newUsersInvite(a), newUsersInvitations(a), newUsersUninvite(a))
 }
 
 func userName(u *client.User) string {
@@ -129,6 +129,108 @@ func newUsersDelete(a *app) *cobra.Command {
 	}
 	return destroys(oneUser(a), &cobra.Command{Use: "delete USER_ID", Short: "Delete a user, who stays barred until it is invited"},
 		destroyer[client.User]{"delete", (*client.Client).User, nothing, remove, userLabel, userFields})
+}
+
+func tokenFields(t *client.UserToken) []terminal.Field {
+	return []terminal.Field{
+		{"TOKEN ID", t.TokenID}, {"PREFIX", t.TokenPrefix}, {"USER ID", t.UserID}, {"MACHINE", str(t.Machine)}, {"ADDRESS", t.Address},
+		{"CREATED", terminal.Moment(&t.CreatedAt)}, {"EXPIRES", terminal.Moment(&t.ExpiresAt)}, {"LAST USED", terminal.Moment(t.LastUsedAt)},
+	}
+}
+
+// userOf returns the identifier of the user that args name, or of the calling user if they name none.
+func (a *app) userOf(api *client.Client, args []string) (string, error) {
+	if len(args) > 0 {
+		return a.userID(api, args[0])
+	}
+	account, err := api.Account(a.Context)
+	switch {
+	case err != nil:
+		return "", err
+	case account.User == nil:
+		return "", usagef("no user given: give its identifier or email as the argument")
+	}
+	return account.User.UserID, nil
+}
+
+func newUsersTokens(a *app) *cobra.Command {
+	o := &client.ListOptions{}
+	c := &cobra.Command{
+		Use: "tokens [USER_ID]", Short: "List the tokens of a user, newest first",
+		Long: `List the tokens of a user, newest first: those of its command lines that have signed in with
+keygate login --sso or --device, and have not expired. Without an argument they are your own.`,
+	}
+	var args []string
+	c = lists(a, c, lister[client.UserToken]{
+		options: o, check: emptyFlags,
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.UserToken, error], error) {
+			user, err := a.userOf(api, args)
+			if err != nil {
+				return nil, err
+			}
+			return api.UserTokens(ctx, user, *o), nil
+		},
+		columns: []terminal.Column{{Name: "TOKEN ID"}, {Name: "PREFIX", Rank: 1}, {Name: "MACHINE", Flex: true}, {Name: "ADDRESS", Rank: 2}, {Name: "EXPIRES"}, {Name: "LAST USED", Rank: 3}},
+		row: func(t *client.UserToken) []string {
+			return []string{t.TokenID, t.TokenPrefix, str(t.Machine), t.Address, a.When(&t.ExpiresAt), a.When(t.LastUsedAt)}
+		},
+		empty: func(c *cobra.Command) string {
+			return noneMatch(c, "tokens", "Sign in: keygate login --url URL --sso")
+		},
+	})
+	run := c.RunE
+	c.Args = atMost(1)
+	c.RunE = func(c *cobra.Command, given []string) error {
+		args = given
+		return run(c, nil)
+	}
+	return c
+}
+
+func newUsersRevoke(a *app) *cobra.Command {
+	token := ""
+	c := a.confirmFlag(&cobra.Command{
+		Use: "revoke [USER_ID]", Short: "Revoke the tokens of a user, or one of them",
+		Long: `Revoke the tokens of a user, or the one of --token-id. When the command ends, every node refuses
+them. Without an argument they are your own. The sessions of the user in browsers go on:
+keygate users update --state suspended ends them too.`,
+		Example: "  keygate users revoke ada@example.com\n  keygate users revoke --token-id tok_01jz8y5c3te9b8r2m6q4v7x0dd",
+		Args:    atMost(1),
+	})
+	c.Flags().StringVar(&token, "token-id", "", "`id` of the token")
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := noneEmpty(c); err != nil {
+			return err
+		}
+		api, err := a.connect()
+		if err != nil {
+			return err
+		}
+		user, err := a.userOf(api, args)
+		if err != nil {
+			return err
+		}
+		what := "all tokens of user " + user
+		if token != "" {
+			what = "token " + token
+		}
+		if err := a.Confirm(func() (terminal.Loss, error) { return terminal.Loss{Verb: "revoke", What: what}, nil }); err != nil {
+			return err
+		}
+		if token != "" {
+			revoked, err := api.RevokeUserToken(c.Context(), user, token)
+			if err != nil {
+				return err
+			}
+			return a.Destroyed("revoke", what, func() error { return show(a, revoked, tokenFields) })
+		}
+		revoked, err := api.RevokeUserTokens(c.Context(), user)
+		if err != nil {
+			return err
+		}
+		return a.Destroyed("revoke", fmt.Sprintf("%d tokens of user %s", len(revoked), user), func() error { return nil })
+	}
+	return c
 }
 
 func invitationFields(i *client.Invitation) []terminal.Field {

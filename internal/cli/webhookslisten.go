@@ -125,7 +125,7 @@ func mayDelete(ctx context.Context, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	scope := a.Key.Scope
+	scope := a.Scope()
 	if may := strings.Fields(scope); !slices.Contains(may, "admin") && !slices.Contains(may, "admin:webhooks") {
 		return &noKeyError{fmt.Sprintf("the key's scope is %s: deleting the temporary endpoint at the end requires admin or admin:webhooks", terminal.Clean(scope))}
 	}

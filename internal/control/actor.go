@@ -1,6 +1,8 @@
 package control
 
 import (
+	"time"
+
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
@@ -17,7 +19,7 @@ const (
 	KeyActor        ActorKind = "key"        // presents an account-level key, or the session of one
 	HolderActor     ActorKind = "holder"     // presents a gateway-level key to its gateway, and acts on that key alone
 	OfflineActor    ActorKind = "offline"    // a command that opens the store itself
-	UserActor       ActorKind = "user"       // has the session of a user
+	UserActor       ActorKind = "user"       // has the session or a token of a user
 	RepositoryActor ActorKind = "repository" // the repository that a gateway follows
 	CanaryActor     ActorKind = "canary"     // Keygate, which judges a canary
 	SystemActor     ActorKind = "system"     // Keygate itself
@@ -32,6 +34,8 @@ type Actor struct {
 	KeyPrefix string
 	User      *user.User // of a UserActor, as it was authenticated
 	Lately    bool       // it has authenticated at its provider within LatelyAuthenticated
+	AuthTime  time.Time  // when it has authenticated there; zero if that is not known
+	TokenID   string     // of the token that it presents; "" for its session in a browser
 	Scope     apikey.Scopes
 	Source    gateway.Source // the source that a push by this actor is recorded with
 	Method    string         // of the request; "" without a request, like the fields below

@@ -312,5 +312,5 @@ func (s *Service) randomValue() (string, error) {
 	return base64.RawURLEncoding.EncodeToString(random), nil
 }
 
-// userAgainAfter is how long a use of a session is not noted again.
+// userAgainAfter is how long a use of a session or token is not noted again.
 const userAgainAfter = time.Minute

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -120,6 +121,52 @@ func callsOnUsers(h *harness, c *control.Actor) map[string]func(ctx context.Cont
 		"Invite": func(ctx context.Context) error {
 			return second(h.Invite(ctx, c, control.InvitationInput{Email: "ada@example.com", Role: "viewer"}))
 		},
+		"UserTokens":       func(ctx context.Context) error { return second(h.UserTokens(ctx, c, "usr_x", p)) },
+		"RevokeUserToken":  func(ctx context.Context) error { return second(h.RevokeUserToken(ctx, c, "usr_x", "tok_x")) },
+		"RevokeUserTokens": func(ctx context.Context) error { return second(h.RevokeUserTokens(ctx, c, "usr_x")) },
+		"Device":           func(ctx context.Context) error { return second(h.Device(ctx, c, "BBBB-BBBB")) },
+		"DecideDevice":     func(ctx context.Context) error { return second(h.DecideDevice(ctx, c, "BBBB-BBBB", false)) },
 		"DeleteInvitation": func(ctx context.Context) error { return second(h.DeleteInvitation(ctx, c, "inv_x")) },
 	}
+}
+
+// Guarantee: at most 1,000 sign-ins of devices wait for a user, whatever their addresses; one more is refused until some have
+// expired.
+func TestDevicesOfAllAreBounded(t *testing.T) {
+	h, c := withUsers(t)
+	h.must(h.db.Update(ctx(), func(tx control.Tx) error {
+		for n := range user.MaxAccountDevices {
+			l := user.Login{
+				Digest: sha256.Sum256(fmt.Append(nil, n)), AccountID: c.Account.ID, UserCode: fmt.Sprint(n), Network: fmt.Sprint(n), State: user.LoginPending,
+				CreatedAt: h.clock.now(), ExpiresAt: h.clock.now().Add(user.DeviceLifetime),
+			}
+			if err := tx.InsertLogin(ctx(), &l, 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	in := &control.DeviceRequest{FromClient: control.FromClient{ClientIP: "192.0.2.1"}, Network: "192.0.2.1/32"}
+	_, err := h.BeginDevice(ctx(), in)
+	h.wantCode(err, fault.RateLimitExceeded, "")
+	h.clock.advance(user.DeviceLifetime)
+	must[*control.NewDevice](h)(h.BeginDevice(ctx(), in))
+}
+
+// Guarantee: a change that began before its token was revoked is not made afterwards.
+func TestChangesOfRevokedTokensAreRefused(t *testing.T) {
+	h, c := withUsers(t)
+	sum := sha256.Sum256([]byte("verifier"))
+	code, u, err := h.SignInForCode(ctx(), &control.UserSignIn{
+		Identity: user.Identity{Issuer: identityProvider, Subject: "ada"}, Roles: control.RoleClaim{Given: true, Role: user.Editor},
+	}, &control.CodeRequest{RedirectURI: "http://127.0.0.1:1/callback", Challenge: base64.RawURLEncoding.EncodeToString(sum[:])})
+	h.must(err)
+	made := must[*control.NewUserToken](h)(h.RedeemCode(ctx(), &control.Redemption{Code: code, Verifier: "verifier", RedirectURI: "http://127.0.0.1:1/callback"}))
+	as := &control.Actor{Kind: control.UserActor, Account: c.Account, User: u, TokenID: made.ID, Scope: u.Role.Scopes()}
+	create := func() error {
+		return second(h.CreateKey(ctx(), as, control.KeyInput{Name: "k", Scope: "read"}))
+	}
+	h.must(create())
+	must[*user.Token](h)(h.RevokeUserToken(ctx(), c, u.ID, made.ID))
+	h.wantCode(create(), fault.Unauthorized, "")
 }

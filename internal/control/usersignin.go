@@ -47,7 +47,7 @@ type UserSignIn struct {
 	AuthTime   time.Time // zero if it is not known
 	Previous   [32]byte  // digest of the cookie of the session that the browser had; zero for none
 
-	Method, Path, ClientIP, RequestID string // of the request
+	FromClient
 }
 
 // refusedSignIn is why somebody whom the provider knows may not sign in.
@@ -67,40 +67,45 @@ func refuseSignIn(format string, args ...any) *refusedSignIn {
 // is in the audit log, and uses up no invitation. The email decides about domains and invitations alone, never about who
 // somebody is.
 func (s *Service) SignInUser(ctx context.Context, in *UserSignIn) (value string, session *Session, err error) {
-	policy := s.cfg.SignIn
-	if policy == nil {
-		return "", nil, fault.Missing("identity provider")
-	}
-	if err := in.Identity.Check(); err != nil {
-		return "", nil, err
-	}
-	of, err := view(ctx, s, func(tx ReadTx) (*account.Account, error) { return tx.AccountByName(ctx, policy.Account) })
-	switch {
-	case fault.CodeOf(err) == fault.NotFound || err == nil && of.State != account.Active:
-		return "", nil, fault.Denied("the account %s, to which users sign in (--sso-account), does not exist or is not active", policy.Account)
-	case err != nil:
-		return "", nil, err
-	}
 	if value, err = s.randomValue(); err != nil {
 		return "", nil, fmt.Errorf("create a session: %w", err)
 	}
-	by := trusted(SystemActor, of)
-	by.Method, by.Path, by.ClientIP, by.RequestID = in.Method, in.Path, in.ClientIP, in.RequestID
-	session, err = inTx(ctx, s, by, func(w *work) (*Session, error) {
-		u, err := w.signIn(ctx, policy, in)
-		if err != nil {
-			return nil, err
-		}
-		return w.newUserSession(ctx, u, in, value)
-	})
-	var refused *refusedSignIn
-	if errors.As(err, &refused) {
-		return "", nil, s.recordRefusal(ctx, by, in, refused)
-	}
+	session, err = signInWith(ctx, s, in, func(w *work, u *user.User) (*Session, error) { return w.newUserSession(ctx, u, in, value) })
 	if err != nil {
 		return "", nil, err
 	}
 	return value, session, nil
+}
+
+// signInWith signs a user in as SignInUser says. give gives it what it gets by that, in the same transaction, in which it then
+// is the actor.
+func signInWith[T any](ctx context.Context, s *Service, in *UserSignIn, give func(w *work, u *user.User) (T, error)) (T, error) {
+	var none T
+	of, err := s.accountOfUsers(ctx)
+	if err != nil {
+		return none, err
+	}
+	if err := in.Identity.Check(); err != nil {
+		return none, err
+	}
+	by := in.as(of)
+	given, err := inTx(ctx, s, by, func(w *work) (T, error) {
+		u, err := w.signIn(ctx, s.cfg.SignIn, in)
+		if err != nil {
+			return none, err
+		}
+		given, err := give(w, u)
+		if err != nil {
+			return none, err
+		}
+		w.actAs(u)
+		return given, w.audit(ctx, audit.UserSignIn, u.ID, "", nil)
+	})
+	var refused *refusedSignIn
+	if errors.As(err, &refused) {
+		return none, s.recordRefusal(ctx, by, in, refused)
+	}
+	return given, err
 }
 
 // signIn returns the user of an identity as it is from now on. The error is a *refusedSignIn if there is none.
@@ -218,13 +223,7 @@ func (w *work) newUserSession(ctx context.Context, u *user.User, in *UserSignIn,
 			return nil, err
 		}
 	}
-	if err := w.InsertUserSession(ctx, session, SessionsPerKey, SessionsPerAccount); err != nil {
-		return nil, err
-	}
-	by := *w.actor
-	by.Kind, by.User = UserActor, u
-	w.actor = &by
-	return session, w.audit(ctx, audit.UserSignIn, u.ID, "", nil)
+	return session, w.InsertUserSession(ctx, session, SessionsPerKey, SessionsPerAccount)
 }
 
 // recordRefusal writes the audit record of a sign-in that was refused, and returns the error for the user.
@@ -256,8 +255,7 @@ func (s *Service) userSession(ctx context.Context, tx ReadTx, digest [32]byte) (
 		return nil, err
 	}
 	now := s.now()
-	if !now.Before(session.ExpiresAt) || !now.Before(session.UsedAt.Add(SessionIdle)) || session.User.State != user.Active || !session.User.Role.Valid() ||
-		session.User.Issuer != policy.Issuer || session.Account.Name != policy.Account || session.Account.State != account.Active {
+	if !now.Before(session.ExpiresAt) || !now.Before(session.UsedAt.Add(SessionIdle)) || !policy.mayBe(session.User, session.Account) {
 		return nil, fault.Missing("session")
 	}
 	return session, nil
@@ -269,9 +267,7 @@ func (s *Service) noteUse(ctx context.Context, session *Session) {
 	if now.Sub(session.UsedAt) < userAgainAfter {
 		return
 	}
-	if err := s.cfg.Store.Update(ctx, func(tx Tx) error { return tx.UseSession(ctx, session, now) }); err != nil {
-		s.cfg.Log.WarnContext(ctx, "the use of a session is not noted", "user_id", session.UserID, "error", err)
-	}
+	s.note(ctx, session.UserID, "the use of a session", func(tx Tx) error { return tx.UseSession(ctx, session, now) })
 }
 
 // admitUser looks at a calling user again. It may have been suspended, deleted or demoted since it was authenticated.
@@ -287,7 +283,14 @@ func (w *work) admitUser(ctx context.Context) error {
 		return err
 	case err != nil || !active || u.State != user.Active:
 		return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "the session has ended: sign in again"}
-	case u.Role != w.actor.User.Role:
+	case w.actor.TokenID != "":
+		if _, err := w.UserToken(ctx, u.AccountID, u.ID, w.actor.TokenID); fault.CodeOf(err) == fault.NotFound {
+			return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "the token was revoked: run keygate login --sso again"}
+		} else if err != nil {
+			return err
+		}
+	}
+	if u.Role != w.actor.User.Role {
 		return fault.Denied("the role of the user has just changed from %s to %s: repeat the call", w.actor.User.Role, u.Role)
 	}
 	return nil

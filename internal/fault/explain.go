@@ -21,6 +21,13 @@ func Codes() []Explanation {
 	}{
 		{InvalidJSON, both, "The body is not one JSON value in UTF-8, or an object has a field twice.", "Correct the place that the message names."},
 		{InvalidRequest, both, "The request, its path, a header, the query or the body cannot be parsed or is incomplete, or the request has more than one key.", "Correct what the message names."},
+		{AuthorizationPending, management, "No user has approved the sign-in of the device yet.", "Ask again after `interval` seconds."},
+		{SlowDown, management, "The device asks too often.", "Ask again, from now on with an interval that is 5 seconds longer."},
+		{AccessDenied, management, "The user has denied the sign-in of the device.", "Begin again if it was a mistake."},
+		{ExpiredToken, management, "The device code has expired.", "Begin again (`keygate login --device`)."},
+		{InvalidGrant, management, "The device code is unknown or was used, or its user may not sign in any more.", "Begin again (`keygate login --device`)."},
+		{InvalidClient, management, "The `client_id` is not `keygate-cli`.", "Send `keygate-cli`, or no `client_id`."},
+		{UnsupportedGrantType, management, "The `grant_type` is not that of a device code.", "Send `urn:ietf:params:oauth:grant-type:device_code`."},
 		{Unauthorized, both, "There is no valid key. `code` says more.", "See `code` below."},
 		{Forbidden, both, "The key is valid, but does not allow the request. `code` says more.", "See `code` below."},
 		{NotFound, management, "The account has no such record, or the API no such path. Records of other accounts do not exist for you.", "Check the identifier and the account of the key."},

@@ -33,6 +33,15 @@ const (
 	Internal             Code = "internal"
 	Unavailable          Code = "unavailable"
 
+	// Of the sign-in of a device (RFC 8628, section 3.5; RFC 6749, section 5.2).
+	AuthorizationPending Code = "authorization_pending"
+	SlowDown             Code = "slow_down"
+	AccessDenied         Code = "access_denied"
+	ExpiredToken         Code = "expired_token"
+	InvalidGrant         Code = "invalid_grant"
+	InvalidClient        Code = "invalid_client"
+	UnsupportedGrantType Code = "unsupported_grant_type"
+
 	// Only on the data plane.
 	GatewayNotFound      Code = "gateway_not_found"
 	RouteNotFound        Code = "route_not_found"
@@ -47,7 +56,7 @@ const (
 // Status returns the HTTP status of c. It is 500 for an unknown code.
 func (c Code) Status() int {
 	switch c {
-	case InvalidJSON, InvalidRequest:
+	case InvalidJSON, InvalidRequest, AuthorizationPending, SlowDown, AccessDenied, ExpiredToken, InvalidGrant, InvalidClient, UnsupportedGrantType:
 		return http.StatusBadRequest
 	case Unauthorized:
 		return http.StatusUnauthorized

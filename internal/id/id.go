@@ -35,6 +35,7 @@ const (
 	Invitation  Kind = "inv"
 	Denial      Kind = "den"
 	Certificate Kind = "cert"
+	UserToken   Kind = "tok"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

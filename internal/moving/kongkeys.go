@@ -214,7 +214,7 @@ func keyProblem(key string) reason {
 		return reason{fmt.Sprintf("a key has %d to %d printable ASCII characters, and no spaces", apikey.MinImported, apikey.MaxImported), "give the caller a key: keygate keys create"}
 	case len(key) < apikey.MinImported:
 		return reason{fmt.Sprintf("it has fewer than %d characters, so that it could be guessed", apikey.MinImported), "give the caller a key: keygate keys create"}
-	case strings.HasPrefix(key, "kg_") || strings.HasPrefix(key, "kga_"):
+	case apikey.HasTag(key):
 		return reason{"it has the form of Keygate's own keys", "give the caller a key: keygate keys create"}
 	}
 	return reason{}

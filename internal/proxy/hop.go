@@ -137,7 +137,7 @@ func IsKey(authorization string, v *admit.Verdict) bool {
 	if v.Principal != nil {
 		return !v.Issuer.ForwardsToken()
 	}
-	return v.Caller != nil && !v.Gateway.ForwardsAuthorization || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
+	return v.Caller != nil && !v.Gateway.ForwardsAuthorization || apikey.HasTag(credential)
 }
 
 // MayUpgrade reports whether a request may ask the upstream to change to the protocols in

@@ -451,6 +451,84 @@ func TestUsersAreSuspendedOnEveryNode(t *testing.T) {
 	}
 }
 
+// Guarantee: the sign-in of a device is begun on one node, approved on another and redeemed on a third, for a token that all of them
+// take; so is a code of a browser. A token is refused on every node when the call that revokes it, or suspends its user, returns.
+func TestDevicesSignInOverSeveralNodes(t *testing.T) {
+	p := providertest.Start(t)
+	c := startCluster(t, 3, ssoFlags(t, p)...)
+	for _, node := range c.nodes {
+		p.Register(node.AdminURL() + "/v1/session/sso/callback")
+	}
+	p.SignsIn(platform("root")) // so that ada is not the last admin
+	root := newVisitor(t, c.nodes[0], p)
+	calm(t, func() keygatetest.Response { return root.signIn("") }, http.StatusFound)
+	p.SignsIn(platform("ada"))
+	post := func(node *keygatetest.Server, path string, body map[string]string) func() keygatetest.Response {
+		return func() keygatetest.Response {
+			content := must(json.Marshal(body))
+			return node.Call(http.MethodPost, path, "", string(content))
+		}
+	}
+	type made struct {
+		Token string `json:"access_token"`
+		User  struct {
+			ID string `json:"user_id"`
+		} `json:"user"`
+	}
+	read := func(r keygatetest.Response, to any) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(r.Body), to); err != nil {
+			t.Fatal(err)
+		}
+	}
+	device := func() (m made) {
+		t.Helper()
+		var begun struct {
+			DeviceCode string `json:"device_code"`
+			UserCode   string `json:"user_code"`
+		}
+		read(calm(t, post(c.nodes[0], "/v1/session/device", map[string]string{"machine": "build-7"}), http.StatusOK), &begun)
+		v := newVisitor(t, c.nodes[1], p)
+		calm(t, func() keygatetest.Response { return v.signIn("?reauthenticate=true") }, http.StatusFound)
+		awaittest.True(t, "the device is approved", func() bool { // a call that got a 503 may have been made nevertheless
+			r := v.write(http.MethodPost, "/v1/session/device/approve", `{"user_code": "`+begun.UserCode+`", "approve": true}`)
+			return r.Status == http.StatusOK || r.Status == http.StatusNotFound
+		})
+		r := post(c.nodes[2], "/v1/session/device/token", map[string]string{"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": begun.DeviceCode})()
+		if r.Status == http.StatusServiceUnavailable { // the code may be used up
+			return made{}
+		}
+		v.want(r, http.StatusOK, "kgs_")
+		read(r, &m)
+		return m
+	}
+	everywhere := func(token string, status int) {
+		t.Helper()
+		for _, node := range c.nodes {
+			calm(t, func() keygatetest.Response { return node.Call(http.MethodGet, "/v1/gateways", token, "") }, status)
+		}
+	}
+	got := func() (m made) {
+		t.Helper()
+		awaittest.True(t, "a device gets a token", func() bool {
+			m = device()
+			return m.Token != ""
+		})
+		everywhere(m.Token, http.StatusOK)
+		return m
+	}
+	m := got()
+	awaittest.True(t, "the tokens are revoked", func() bool {
+		return c.nodes[0].Call(http.MethodDelete, "/v1/users/"+m.User.ID+"/tokens", c.operator, "").Status == http.StatusOK
+	})
+	everywhere(m.Token, http.StatusUnauthorized)
+	m = got()
+	awaittest.True(t, "the user is suspended", func() bool {
+		return c.nodes[2].Call(http.MethodPatch, "/v1/users/"+m.User.ID, c.operator, `{"state": "suspended"}`).Status == http.StatusOK
+	})
+	everywhere(m.Token, http.StatusUnauthorized)
+}
+
 // Guarantee: doctor fetches from the identity provider as a sign-in does, and says which redirect URI has to be registered; a
 // provider that cannot be used is a warning with the reason.
 func TestDoctorTriesTheIdentityProvider(t *testing.T) {

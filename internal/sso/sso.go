@@ -17,6 +17,8 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -122,10 +124,42 @@ func (p *Provider) RedirectURL() string { return p.cfg.RedirectURL }
 
 // Request is what a browser asks for.
 type Request struct {
-	ReturnTo       string   // path below the base path; "" for /
-	Invitation     string   // secret of an invitation; "" for none
-	Reauthenticate bool     // the user must authenticate anew
-	Previous       [32]byte // digest of the cookie of the session that the browser has
+	ReturnTo       string       // path below the base path; "" for /
+	Invitation     string       // secret of an invitation; "" for none
+	Reauthenticate bool         // the user must authenticate anew
+	CommandLine    *CommandLine // that the sign-in is for; nil if it is for the browser
+	Previous       [32]byte     // digest of the cookie of the session that the browser has
+}
+
+// CommandLine is a command line on the machine of the browser, for which it signs in (RFC 8252).
+type CommandLine struct {
+	RedirectURI string // where it listens, on loopback
+	State       string // that it gets back
+	Challenge   string // PKCE S256
+}
+
+// loopback is where command lines listen: at a port of the machine of the browser, whose address is written as a number, so
+// that no name server decides where the code goes.
+var loopback = regexp.MustCompile(`^http://(127\.0\.0\.1|\[::1\]):[1-9][0-9]{0,4}/callback$`)
+
+// CheckRedirectURI checks where a command line listens.
+func CheckRedirectURI(uri string) error {
+	if u, err := url.Parse(uri); err == nil && loopback.MatchString(uri) {
+		if port, err := strconv.Atoi(u.Port()); err == nil && port <= 65535 {
+			return nil
+		}
+	}
+	return fault.Invalid("redirect_uri", "must be http://127.0.0.1:PORT/callback or http://[::1]:PORT/callback")
+}
+
+// CheckRandom returns a check of a field with 256 bits in base64url without padding.
+func CheckRandom(field string) func(value string) error {
+	return func(value string) error {
+		if b, err := base64.RawURLEncoding.Strict().DecodeString(value); err != nil || len(b) != randomBytes {
+			return fault.Invalid(field, "must have 43 characters of base64url, which stand for 256 bits")
+		}
+		return nil
+	}
 }
 
 // flow is what the cookie holds.
@@ -135,7 +169,8 @@ type flow struct {
 	Invitation             string `json:",omitzero"`
 	Reauthenticate         bool   `json:",omitzero"`
 	Previous               [32]byte
-	Until                  int64 // Unix time
+	CommandLine            *CommandLine `json:",omitzero"`
+	Until                  int64        // Unix time
 }
 
 // CheckReturnTo checks where a browser is to go after a sign-in: a path of this server.
@@ -164,7 +199,7 @@ func (p *Provider) Begin(ctx context.Context, r *Request) (location, cookie stri
 		return "", "", err
 	}
 	now := p.cfg.Now()
-	f := flow{ReturnTo: r.ReturnTo, Invitation: r.Invitation, Reauthenticate: r.Reauthenticate, Previous: r.Previous, Until: now.Add(FlowLifetime).Unix()}
+	f := flow{ReturnTo: r.ReturnTo, Invitation: r.Invitation, Reauthenticate: r.Reauthenticate, Previous: r.Previous, CommandLine: r.CommandLine, Until: now.Add(FlowLifetime).Unix()}
 	for _, to := range []*string{&f.State, &f.Nonce, &f.Verifier} {
 		random := make([]byte, randomBytes)
 		if _, err := io.ReadFull(p.cfg.Random, random); err != nil {
@@ -237,6 +272,7 @@ func (p *Provider) open(cookie string) (*flow, bool) {
 type Result struct {
 	control.UserSignIn // without the request
 	ReturnTo           string
+	CommandLine        *CommandLine
 }
 
 // refused returns the 401 of a sign-in that the provider has not vouched for.
@@ -276,7 +312,7 @@ func (p *Provider) Finish(ctx context.Context, cookie string, query url.Values) 
 	if err := p.checkClaims(f, claims); err != nil {
 		return nil, err
 	}
-	r := &Result{ReturnTo: f.ReturnTo}
+	r := &Result{ReturnTo: f.ReturnTo, CommandLine: f.CommandLine}
 	r.Identity = user.Identity{
 		Issuer: p.cfg.Issuer, Subject: principal.Subject, Email: claims.Text("email"), EmailVerified: claims.True("email_verified"), Name: claims.Text("name"),
 	}

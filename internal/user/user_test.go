@@ -106,3 +106,42 @@ func TestEmailOfAnInvitation(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Guarantee: a user code has 8 letters of 20, each as likely as any other, and is the same however it is typed. Nothing else is one.
+func TestUserCodes(t *testing.T) {
+	const letters = 20
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	counts := map[rune]int{}
+	for i := range 248 / 8 {
+		code, ok := user.NewUserCode(all[8*i : 8*i+8])
+		if full := 8*i+8 <= 240; ok != full {
+			t.Fatalf("the bytes from %d: got %q, %v", 8*i, code, ok)
+		}
+		for _, r := range code {
+			counts[r]++
+		}
+		if shown := user.ShownUserCode(code); ok {
+			for _, typed := range []string{code, shown, strings.ToLower(shown), " " + shown + " ", strings.Join(strings.Split(code, ""), " ")} {
+				if got, ok := user.ParseUserCode(typed); !ok || got != code {
+					t.Errorf("%q: got %q, %v, want %q", typed, got, ok, code)
+				}
+			}
+		}
+	}
+	if len(counts) != letters {
+		t.Errorf("got %d letters, want %d", len(counts), letters)
+	}
+	for r, n := range counts {
+		if n != 240/letters {
+			t.Errorf("%c: %d times, want %d", r, n, 240/letters)
+		}
+	}
+	for _, typed := range []string{"", "BBBB-BBB", "BBBB-BBBBB", "BBBB-BBBA", "BBBB_BBBB", "ΒΒΒΒ-ΒΒΒΒ", "BBBB\nBBBB", strings.Repeat("B", 1000)} {
+		if got, ok := user.ParseUserCode(typed); ok {
+			t.Errorf("%q: got %q, want none", typed, got)
+		}
+	}
+}

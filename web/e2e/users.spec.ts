@@ -248,6 +248,7 @@ test('users in both themes and at three widths', async ({ page, keygate, provide
         ['user-invite', 'users?invite=1'],
         ['user', `users/${user_id}`],
         ['invitations', 'users/invitations'],
+        ['device', 'device'],
       ] as const) {
         await page.goto(keygate.url + path);
         await settled(page);
@@ -257,4 +258,61 @@ test('users in both themes and at three widths', async ({ page, keygate, provide
       }
     }
   }
+});
+
+// Guarantee: a user types the code of a command line on another machine, sees where that is, and approves it after it has signed in
+// once more; the command line then has a token, which the screen of the user shows and revokes.
+test('a device is approved', async ({ page, keygate, provider, watch }) => {
+  watch.allowed.add(403).add(404).add(401);
+  const post = async (path: string, body: object) => {
+    const r = await fetch(`${keygate.url}v1/session/${path}`, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+    return { status: r.status, body: (await r.json()) as Record<string, string> };
+  };
+  await provider.signsIn(ada);
+  await enter(page, keygate, 'device');
+  const { body: begun } = await post('device', { machine: 'build-7' });
+  const code = page.getByRole('textbox', { name: 'Code' });
+  const type = async (text: string) => {
+    await code.fill(text);
+    await page.getByRole('button', { name: 'Go on' }).click();
+  };
+  await type('BBBB-BBBB');
+  await expect(page.getByRole('main')).toContainText('no device waits with this code');
+  await type(begun.user_code!.toLowerCase());
+  await expect(page.getByRole('main')).toContainText('build-7');
+  await expect(page.getByRole('main')).toContainText('127.0.0.1');
+  await expect(page.getByRole('main')).toContainText('Does everything');
+  await accessible(page);
+  await page.getByRole('button', { name: 'Approve' }).click();
+  // It is not known when the user has authenticated.
+  await page.getByRole('link', { name: 'Sign in once more' }).click();
+  await expect(page).toHaveURL(`${keygate.url}device`);
+  await type(begun.user_code!);
+  await page.getByRole('button', { name: 'Approve' }).click();
+  await expect(page.getByRole('main')).toContainText('Approved');
+  const { status, body: made } = await post('device/token', {
+    grant_type: 'urn:ietf:params:oauth:grant-type:device_code',
+    device_code: begun.device_code,
+  });
+  expect(status).toBe(200);
+  const list = () => fetch(`${keygate.url}v1/gateways`, { headers: { Authorization: `Bearer ${made.access_token}` } });
+  expect((await list()).status).toBe(200);
+
+  const { body: unwanted } = await post('device', {});
+  await page.goto(`${keygate.url}device`);
+  await type(unwanted.user_code!);
+  await expect(page.getByRole('main')).toContainText('it does not say');
+  await page.getByRole('button', { name: 'Deny' }).click();
+  await expect(page.getByRole('main')).toContainText('Denied');
+
+  await page.goto(`${keygate.url}users/${(made.user as unknown as { user_id: string }).user_id}`);
+  const row = page.getByRole('table', { name: 'Tokens' }).getByRole('row').filter({ hasText: 'build-7' });
+  await row.getByRole('button', { name: 'Revoke' }).click();
+  await page.getByRole('button', { name: 'Revoke the token' }).click();
+  await expect(page.getByRole('main')).toContainText('No tokens');
+  expect((await list()).status).toBe(401);
 });

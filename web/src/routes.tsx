@@ -271,6 +271,7 @@ const user = createRoute({
   path: '/users/$userId',
   component: lazyRouteComponent(() => import('./screens/users/detail')),
 });
+const device = createRoute({ getParentRoute: at, path: '/device', component: lazyRouteComponent(() => import('./screens/device')) });
 
 const audit = createRoute({
   getParentRoute: at,
@@ -346,6 +347,7 @@ export const router = createRouter({
     users,
     invitations,
     user,
+    device,
     audit,
     settings,
     docs,

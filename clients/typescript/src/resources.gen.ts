@@ -3,14 +3,39 @@
 import { type Body, Client, type DryRun, type Options, type Pages, path, type Query, Resource, type Result, type StreamEvent, type Update } from './client.js';
 
 export class Account extends Resource {
+  /** Begin the sign-in of a device. */
+  beginDevice(body?: Body<'beginDevice'>, options?: Update<'beginDevice'>): Promise<Result<'beginDevice'>> {
+    return this.client.call('POST', '/v1/session/device', { ...options, body });
+  }
+
+  /** Approve or deny a device. */
+  decideDevice(body: Body<'decideDevice'>, options?: Update<'decideDevice'>): Promise<Result<'decideDevice'>> {
+    return this.client.call('POST', '/v1/session/device/approve', { ...options, body });
+  }
+
   /** Get the account. */
   get(options?: Options): Promise<Result<'getAccount'>> {
     return this.client.call('GET', '/v1/account', options);
   }
 
+  /** Get a device that waits for a user. */
+  getDevice(query?: Query<'getDevice'>, options?: Options): Promise<Result<'getDevice'>> {
+    return this.client.call('GET', '/v1/session/device', { ...options, query });
+  }
+
   /** Get the settings. */
   getSettings(options?: Options): Promise<Result<'getSettings'>> {
     return this.client.call('GET', '/v1/settings', options);
+  }
+
+  /** Get the token of a device. */
+  redeemDevice(body: Body<'redeemDevice'>, options?: Update<'redeemDevice'>): Promise<Result<'redeemDevice'>> {
+    return this.client.call('POST', '/v1/session/device/token', { ...options, body });
+  }
+
+  /** Get a token for the code of a sign-in. */
+  redeemSignInCode(body: Body<'redeemSignInCode'>, options?: Update<'redeemSignInCode'>): Promise<Result<'redeemSignInCode'>> {
+    return this.client.call('POST', '/v1/session/sso/token', { ...options, body });
   }
 
   /** Change the default plan of the account. */
@@ -596,6 +621,16 @@ export class Users extends Resource {
     return this.client.call('DELETE', path`/v1/users/invitations/${invitationID}`, options);
   }
 
+  /** Revoke a token of a user. */
+  deleteToken(userID: string, tokenID: string, options?: Update<'deleteUserToken'>): Promise<Result<'deleteUserToken'>> {
+    return this.client.call('DELETE', path`/v1/users/${userID}/tokens/${tokenID}`, options);
+  }
+
+  /** Revoke all tokens of a user. */
+  deleteTokens(userID: string, options?: Update<'deleteUserTokens'>): Promise<Result<'deleteUserTokens'>> {
+    return this.client.call('DELETE', path`/v1/users/${userID}/tokens`, options);
+  }
+
   /** Get a user. */
   get(userID: string, options?: Options): Promise<Result<'getUser'>> {
     return this.client.call('GET', path`/v1/users/${userID}`, options);
@@ -609,6 +644,11 @@ export class Users extends Resource {
   /** List invitations. */
   listInvitations(query?: Query<'listInvitations'>, options?: Options): Pages<Result<'listInvitations'>> {
     return this.client.list('/v1/users/invitations', query, options);
+  }
+
+  /** List the tokens of a user. */
+  listTokens(userID: string, query?: Query<'listUserTokens'>, options?: Options): Pages<Result<'listUserTokens'>> {
+    return this.client.list(path`/v1/users/${userID}/tokens`, query, options);
   }
 
   /** Change the role of a user, suspend or resume it. */

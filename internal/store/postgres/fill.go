@@ -183,7 +183,7 @@ func filledTables() []filledTable {
 	return []filledTable{
 		{name: "accounts"}, {name: "issuers"}, {name: "denials"}, {name: "plans"}, {name: "owners"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
 		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
-		{name: "account_counts"}, {name: "repositories"}, {name: "canaries"}, {name: "canary_head"}, {name: "canary_counts"}, {name: "canary_steps"}, {name: "canary_left_out"}, {name: "certificates"}, {name: "certificate_names"}, {name: "certificate_accounts"}, {name: "validation_reports"}, {name: "ended_gateways"}, {name: "key_imports"}, {name: "key_import_pieces"}, {name: "keys"}, {name: "sessions"}, {name: "users"}, {name: "invitations"}, {name: "user_sessions"}, {name: "answers"},
+		{name: "account_counts"}, {name: "repositories"}, {name: "canaries"}, {name: "canary_head"}, {name: "canary_counts"}, {name: "canary_steps"}, {name: "canary_left_out"}, {name: "certificates"}, {name: "certificate_names"}, {name: "certificate_accounts"}, {name: "validation_reports"}, {name: "ended_gateways"}, {name: "key_imports"}, {name: "key_import_pieces"}, {name: "keys"}, {name: "sessions"}, {name: "users"}, {name: "invitations"}, {name: "user_sessions"}, {name: "user_tokens"}, {name: "logins"}, {name: "answers"},
 		{name: "daily_counts"}, {name: "daily_claims"}, {name: "quotas"}, {name: "quota_windows"}, {name: "quota_processes"}, {name: "quota_shares"}, {name: "quota_grants"},
 		{name: "usage_blocks"}, {name: "usage_numbers"}, {name: "usage_marks"}, {name: "usage_closed"},
 		{name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},

@@ -71,6 +71,8 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY events_list WHERE listed = true AND account_id = $1 LIMIT $2)`),
 		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("sessions of users", 1, `DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_account WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("tokens of users", 1, `DELETE FROM user_tokens WHERE id IN (SELECT id FROM user_tokens INDEXED BY user_tokens_account WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("sign-ins of command lines", 1, `DELETE FROM logins WHERE digest IN (SELECT digest FROM logins INDEXED BY logins_account WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("invitations", 1, `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations INDEXED BY invitations_list WHERE account_id = $1 LIMIT $2)`),
 		r.callers("users", "id", "users_list", userWeight),
 		r.callers("keys", "n", "keys_list", keyWeight),

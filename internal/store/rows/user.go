@@ -195,16 +195,24 @@ func (t *Writer) DeleteUserSession(ctx context.Context, digest [32]byte) error {
 
 // DeleteUserSessions implements control.UserStore.
 func (t *Writer) DeleteUserSessions(ctx context.Context, userID string) error {
+	if err := t.DeleteUserTokens(ctx, userID); err != nil {
+		return err
+	}
 	return t.Queue(ctx, "delete sessions", `DELETE FROM user_sessions WHERE user_id = $1`, userID)
 }
 
 // TrimUsers implements control.UserStore.
 func (t *Writer) TrimUsers(ctx context.Context, expired time.Time, limit int) (more bool, err error) {
-	for _, step := range []struct{ what, query string }{
-		{"trim sessions of users", `DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_expiry WHERE expires_at <= $1 LIMIT $2)`},
-		{"trim invitations", `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations INDEXED BY invitations_expiry WHERE expires_at <= $1 LIMIT $2)`},
+	for _, step := range []struct {
+		what, query string
+		kept        time.Duration // after its end, so that who asks for it is told that it has expired
+	}{
+		{"trim sessions of users", `DELETE FROM user_sessions WHERE digest IN (SELECT digest FROM user_sessions INDEXED BY user_sessions_expiry WHERE expires_at <= $1 LIMIT $2)`, 0},
+		{"trim invitations", `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations INDEXED BY invitations_expiry WHERE expires_at <= $1 LIMIT $2)`, 0},
+		{"trim tokens", `DELETE FROM user_tokens WHERE id IN (SELECT id FROM user_tokens INDEXED BY user_tokens_expiry WHERE expires_at <= $1 LIMIT $2)`, control.TokensKept},
+		{"trim sign-ins of command lines", `DELETE FROM logins WHERE digest IN (SELECT digest FROM logins INDEXED BY logins_expiry WHERE expires_at <= $1 LIMIT $2)`, control.LoginsKept},
 	} {
-		n, err := t.Delete(ctx, step.what, step.query, Micros(expired), limit)
+		n, err := t.Delete(ctx, step.what, step.query, Micros(expired.Add(-step.kept)), limit)
 		if err != nil {
 			return false, err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/traffic"
+	"github.com/keygate/keygate/internal/user"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -139,10 +140,14 @@ func testRemoveAccount(h *harness) {
 	ended, kept := h.newSession(a.ID, h.insertKey(a, nil).ID, 0), h.newSession(b.ID, h.insertKey(b, nil).ID, 0)
 	h.insertSession(ended, 1, 1)
 	h.insertSession(kept, 1, 1)
+	users := map[*account.Account]*user.User{}
 	for _, of := range []*account.Account{a, b} {
 		u := h.insertUser(of, "ada", nil)
+		users[of] = u
 		h.insertUserSession(newUserSession(u, 0), 1, 1)
 		h.insertInvitation(of, of.ID, epoch())
+		h.insertUserToken(newUserToken(u, 0), 1, 1)
+		h.insertLogin(newDevice(of, "CODE"+of.Name))
 		h.update(func(ctx context.Context, tx control.Tx) error {
 			return tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: u.ID, Key: "x", CreatedAt: epoch()})
 		})
@@ -210,11 +215,21 @@ func testRemoveAccount(h *harness) {
 		people := get(h, func(ctx context.Context, tx control.ReadTx) (control.UserCounts, error) {
 			return tx.UserCounts(ctx, of.ID)
 		})
-		return []int{int(people.Users + people.Invitations), int(counts.Responses), len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
+		devices := get(h, func(ctx context.Context, tx control.ReadTx) (int64, error) {
+			_, all, err := tx.PendingDevices(ctx, of.ID, "", epoch())
+			return all, err
+		})
+		tokens := 0
+		if _, err := try(h, func(ctx context.Context, tx control.ReadTx) (*control.TokenOfUser, error) {
+			return tx.UserOfToken(ctx, newUserToken(users[of], 0).Digest)
+		}); err == nil {
+			tokens++
+		}
+		return []int{int(people.Users + people.Invitations), int(devices), tokens, int(counts.Responses), len(canaries), len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
 			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), int(counts.Quotas), len(quotas), len(grants), len(plans), len(owners), len(issuers), denials, len(certificates), len(h.auditLog(of.ID))}
 	}
-	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{2, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1})
+	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	same(h, "of the other account", left(b, theirs), []int{2, 1, 1, 2, 1, 2, 1, 6, 1, 1, 1, 1, 1, 1, 2, 2, 2, 1, 1, 1, 1, 1, 1})
 	h.wantSession(ended, false)
 	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })

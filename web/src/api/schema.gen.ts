@@ -979,7 +979,7 @@ export interface paths {
         put?: never;
         /**
          * Fetch the keys of an issuer
-         * @description Fetches the keys of an issuer now, and returns the issuer when that has ended, after 10 seconds at most. If the fetch failed, last_error says why, and the keys stay as they were. Keys that are given by hand are a 409.
+         * @description Fetches the keys of an issuer now, which takes 10 seconds at most, and returns the issuer when they are in force on every node. If the fetch failed, last_error says why, and the keys stay as they were. Keys that are given by hand are a 409.
          */
         post: operations["refreshIssuer"];
         delete?: never;
@@ -1525,7 +1525,7 @@ export interface paths {
         };
         /**
          * Get the session
-         * @description Returns the session whose cookie the call has, with the time when it ends. A call without one is a 404.
+         * @description Returns the session whose cookie the call has, or the token of a user that it is made with, with the time when it ends. A call with a key is a 404.
          */
         get: operations["getSession"];
         put?: never;
@@ -1536,9 +1536,73 @@ export interface paths {
         post: operations["createSession"];
         /**
          * Sign out
-         * @description Ends the session whose cookie the call has. A call without one is a 404.
+         * @description Ends the session whose cookie the call has, or revokes the token of a user that it is made with. A call with a key is a 404.
          */
         delete: operations["deleteSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/device": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a device that waits for a user
+         * @description Returns where the device is that waits with a user code, so that the user compares it. Needs the session of a user. After 10 wrong codes of a user in a minute, further ones are 429.
+         */
+        get: operations["getDevice"];
+        put?: never;
+        /**
+         * Begin the sign-in of a device
+         * @description For command lines on machines without a browser (RFC 8628): returns a code that a user types in the dashboard, and one with which the device asks for its token. The body is a form, as RFC 8628 says, or a JSON object. Needs no key. At most 20 devices of an address, and 1,000 in all, wait for a user.
+         */
+        post: operations["beginDevice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/device/approve": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Approve or deny a device
+         * @description Approves the sign-in of a device, which then gets a token of the calling user, or denies it. Needs the session of a user, whatever its role. To approve, the user must have authenticated after the device began, and within 5 minutes: otherwise it is 403 with the code reauthentication_required. Wrong codes count as with GET.
+         */
+        post: operations["decideDevice"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/device/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get the token of a device
+         * @description For command lines (RFC 8628): returns a token of the user who has approved the device, once. Until then it is 400 with the error authorization_pending, or slow_down for a device that asks too often; access_denied, expired_token and invalid_grant end the sign-in. The body is a form, as RFC 8628 says, or a JSON object. Needs no key.
+         */
+        post: operations["redeemDevice"];
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1553,7 +1617,7 @@ export interface paths {
         };
         /**
          * Sign in through the identity provider
-         * @description For browsers: sends them to the identity provider, which sends them back to the callback. 404 if the server has no --sso-issuer. Needs no key.
+         * @description For browsers: sends them to the identity provider, which sends them back to the callback. 404 if the server has no --sso-issuer. With redirect_uri, state and code_challenge it signs in a command line on the machine of the browser (RFC 8252): the user authenticates anew, and the callback gives a code for POST /v1/session/sso/token in place of a session. Needs no key.
          */
         get: operations["beginSignIn"];
         put?: never;
@@ -1598,6 +1662,26 @@ export interface paths {
         get: operations["getSignInProvider"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session/sso/token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Get a token for the code of a sign-in
+         * @description For command lines: exchanges the code that a browser has brought from a sign-in with redirect_uri for a token of the user, once, within 2 minutes. A code that is presented with another verifier or redirect_uri than its own is used up. Failed attempts count as those to sign in do. Needs no key.
+         */
+        post: operations["redeemSignInCode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1734,6 +1818,50 @@ export interface paths {
          * @description Changes the given fields. When the call returns, the change is in force on every node: a user that was suspended has no session, and one that was demoted is refused what its new role does not allow. The last active user with the role admin stays one (409). Needs the scope admin without a resource, or the role admin. A user who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
          */
         patch: operations["updateUser"];
+        trace?: never;
+    };
+    "/v1/users/{user_id}/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the tokens of a user
+         * @description Returns the tokens of the user's command lines that have not expired, newest first, without their strings. Needs the scope admin without a resource or the role admin, except for a user's own tokens.
+         */
+        get: operations["listUserTokens"];
+        put?: never;
+        post?: never;
+        /**
+         * Revoke all tokens of a user
+         * @description Revokes all tokens of the user, and returns them. Command lines that wait for a token get none. When the call returns, every node refuses them. Needs the scope admin without a resource or the role admin, except for a user's own tokens. An administrator who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
+         */
+        delete: operations["deleteUserTokens"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/users/{user_id}/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a token of a user
+         * @description Revokes a token, and returns it. When the call returns, every node refuses it. Needs the scope admin without a resource or the role admin, except for a user's own tokens. An administrator who has authenticated more than 5 minutes ago gets 403 with the code reauthentication_required.
+         */
+        delete: operations["deleteUserToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/v1/webhook-deliveries": {
@@ -2675,6 +2803,20 @@ export interface components {
              * @example 12
              */
             unsealed: number;
+        };
+        BeginDeviceRequest: {
+            /**
+             * @description keygate-cli, if given (RFC 8628).
+             * @example keygate-cli
+             */
+            client_id?: string | null;
+            /**
+             * @description Name of the machine, which the user sees before it approves.
+             * @example build-7
+             */
+            machine?: string | null;
+            /** @description Passed over: the token allows what the role of the user allows. */
+            scope?: string | null;
         };
         CallingAccount: {
             /**
@@ -3868,6 +4010,15 @@ export interface components {
              */
             url: string;
         };
+        DecideDeviceRequest: {
+            /** @description true gives the device a token of the calling user; false denies it. */
+            approve: boolean;
+            /**
+             * @description What the device shows, in any case and with or without the hyphen.
+             * @example WDJB-MJHT
+             */
+            user_code: string;
+        };
         Decision: {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
@@ -4080,6 +4231,64 @@ export interface components {
             data: components["schemas"]["Denial"][];
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
+        };
+        Device: {
+            /**
+             * @description Address of the client that began the sign-in.
+             * @example 203.0.113.7
+             */
+            address: string;
+            /**
+             * Format: date-time
+             * @description When it began.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description Until when it can be approved.
+             */
+            expires_at: string;
+            /**
+             * @description What the client says of its machine, which may be untrue; null if it says nothing.
+             * @example build-7
+             */
+            machine: string | null;
+            /**
+             * @description Whether the user has decided.
+             * @enum {string}
+             */
+            state: "pending" | "approved" | "denied";
+            /**
+             * @description What the user has typed.
+             * @example WDJB-MJHT
+             */
+            user_code: string;
+        };
+        DeviceAuthorization: {
+            /** @description What the device asks with. It is a secret. */
+            device_code: string;
+            /**
+             * Format: int64
+             * @description Seconds until both codes expire.
+             * @example 600
+             */
+            expires_in: number;
+            /**
+             * Format: int64
+             * @description Seconds to wait between two questions.
+             * @example 5
+             */
+            interval: number;
+            /**
+             * @description What the user types in the dashboard.
+             * @example WDJB-MJHT
+             */
+            user_code: string;
+            /**
+             * @description Where the user types it. No link has the code in it.
+             * @example https://keygate.example.com/device
+             */
+            verification_uri: string;
         };
         Effect: {
             /**
@@ -5774,6 +5983,36 @@ export interface components {
             /** @description Likely mistakes: resources of the scopes of a gateway-level key under which no route of its gateway, or of the account, lies. Empty if there are none. */
             warnings: string[];
         };
+        NewToken: {
+            /**
+             * @description The token: what a call has in place of a key. It is returned only once.
+             * @example kgs_4tQx9ZexampleexampleexampleexAmple
+             */
+            access_token: string;
+            /**
+             * Format: date-time
+             * @description When it expires.
+             */
+            expires_at: string;
+            /**
+             * Format: int64
+             * @description Seconds until it expires.
+             * @example 43200
+             */
+            expires_in: number;
+            /**
+             * @description Identifier of the token.
+             * @example tok_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            token_id: string;
+            /**
+             * @description How it is sent: in Authorization: Bearer.
+             * @enum {string}
+             */
+            token_type: "Bearer";
+            /** @description Whose token it is. */
+            user: components["schemas"]["User"];
+        };
         NewWebhook: {
             /**
              * Format: date-time
@@ -6742,6 +6981,36 @@ export interface components {
              * @example 2026-03-01T12:00:00Z
              */
             since: string;
+        };
+        RedeemCodeRequest: {
+            /** @description What the browser has brought. */
+            code: string;
+            /** @description What code_challenge of the sign-in is the SHA-256 of (RFC 7636). */
+            code_verifier: string;
+            /**
+             * @description Name of the machine, for the list of the user's tokens.
+             * @example ada-laptop
+             */
+            machine?: string | null;
+            /**
+             * @description The redirect_uri of the sign-in.
+             * @example http://127.0.0.1:41777/callback
+             */
+            redirect_uri: string;
+        };
+        RedeemDeviceRequest: {
+            /**
+             * @description keygate-cli, if given.
+             * @example keygate-cli
+             */
+            client_id?: string | null;
+            /** @description The device code. */
+            device_code: string;
+            /**
+             * @description urn:ietf:params:oauth:grant-type:device_code.
+             * @example urn:ietf:params:oauth:grant-type:device_code
+             */
+            grant_type: string;
         };
         Redirect: {
             /**
@@ -9423,6 +9692,56 @@ export interface components {
              * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             user_id: string;
+        };
+        UserToken: {
+            /**
+             * @description Address of the client that got the token.
+             * @example 203.0.113.7
+             */
+            address: string;
+            /**
+             * Format: date-time
+             * @description When the user signed in.
+             */
+            created_at: string;
+            /** @description Whether the call was made with this token. */
+            current: boolean;
+            /**
+             * Format: date-time
+             * @description When the token expires: after 12 hours.
+             */
+            expires_at: string;
+            /**
+             * Format: date-time
+             * @description When the token was used last, to the minute; null for never.
+             */
+            last_used_at: string | null;
+            /**
+             * @description What the command line has said of its machine; null if it said nothing.
+             * @example ada-laptop
+             */
+            machine: string | null;
+            /**
+             * @description Identifier of the token.
+             * @example tok_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            token_id: string;
+            /**
+             * @description Start of the token, for recognizing it.
+             * @example kgs_4tQx9Z
+             */
+            token_prefix: string;
+            /**
+             * @description Whose token it is.
+             * @example usr_01jz8y5c3te9b8r2m6q4v7x0dd
+             */
+            user_id: string;
+        };
+        UserTokenList: {
+            /** @description One page of records, newest first. */
+            data: components["schemas"]["UserToken"][];
+            /** @description Cursor of the next page; null on the last page. */
+            next_cursor: string | null;
         };
         Validation: {
             /** @description What requests did otherwise, the most frequent first: at most 100 different ones. */
@@ -15823,6 +16142,160 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    getDevice: {
+        parameters: {
+            query: {
+                /**
+                 * @description What the device shows, in any case and with or without the hyphen.
+                 * @example WDJB-MJHT
+                 */
+                user_code: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Device"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    beginDevice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["BeginDeviceRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["BeginDeviceRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DeviceAuthorization"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    decideDevice: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DecideDeviceRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Device"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    redeemDevice: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RedeemDeviceRequest"];
+                "application/x-www-form-urlencoded": components["schemas"]["RedeemDeviceRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     beginSignIn: {
         parameters: {
             query?: {
@@ -15838,6 +16311,17 @@ export interface operations {
                  * @example …
                  */
                 invitation?: string;
+                /**
+                 * @description For command lines: where the browser takes a code, at 127.0.0.1 or [::1] with any port and the path /callback.
+                 * @example http://127.0.0.1:41777/callback
+                 */
+                redirect_uri?: string;
+                /** @description With redirect_uri: 43 characters that come back with the code. */
+                state?: string;
+                /** @description With redirect_uri: the SHA-256 of the code verifier, in base64url. */
+                code_challenge?: string;
+                /** @description With redirect_uri: S256. */
+                code_challenge_method?: "S256";
             };
             header?: never;
             path?: never;
@@ -15881,6 +16365,16 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description For a command line: a page from which the user takes a code to it. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/html": string;
+                };
+            };
             /** @description Found */
             302: {
                 headers: {
@@ -15920,6 +16414,41 @@ export interface operations {
             };
             422: components["responses"]["UnprocessableEntity"];
             500: components["responses"]["InternalServerError"];
+        };
+    };
+    redeemSignInCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RedeemCodeRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewToken"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     getSettings: {
@@ -16361,6 +16890,139 @@ export interface operations {
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listUserTokens: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of records on a page. */
+                limit?: number;
+                /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserTokenList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteUserTokens: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                user_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserTokenList"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteUserToken: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the user.
+                 * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                user_id: string;
+                token_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserToken"];
+                };
+            };
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             422: components["responses"]["UnprocessableEntity"];
             429: components["responses"]["TooManyRequests"];
             500: components["responses"]["InternalServerError"];

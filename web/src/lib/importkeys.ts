@@ -62,7 +62,7 @@ function problemOf(request: Request): [string, string] | undefined {
   if (key.length < 16 || key.length > 512) return ['key', 'must have 16 to 512 characters: create a new key in place of this one'];
   if (!/^[!-~]+$/.test(key))
     return ['key', 'must consist of printable ASCII characters without spaces: create a new key in place of this one'];
-  if (/^(kg_|kga_).{36}$/.test(key)) return ['key', 'has the form of Keygate’s own keys, which cannot be imported: create a key'];
+  if (/^(kg_|kga_|kgs_).{36}$/.test(key)) return ['key', 'has the form of Keygate’s own keys, which cannot be imported: create a key'];
   if (key.length < 22)
     return [
       'key',

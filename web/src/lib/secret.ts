@@ -1,5 +1,5 @@
-// A key in full: kg_ or kga_, six characters that are its prefix, and the secret rest.
-const key = /\b(kga?_[0-9A-Za-z]{6})[0-9A-Za-z]{20,}/g;
+// A key in full: kg_, kga_ or kgs_, six characters that are its prefix, and the secret rest.
+const key = /\b(kg[as]?_[0-9A-Za-z]{6})[0-9A-Za-z]{20,}/g;
 
 // A token: three parts in base64url, of which the first begins an object of JSON.
 const token = /\be[wy][\w-]{14,}\.[\w-]{14,}\.[\w-]*/g;

@@ -20,6 +20,7 @@ const words: Record<string, string> = {
   catalogue: 'Catalogue',
   users: 'Users',
   invitations: 'Invitations',
+  device: 'Device',
   audit: 'Audit log',
   settings: 'Settings',
   help: 'Help',

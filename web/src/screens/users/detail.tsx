@@ -6,6 +6,7 @@ import { useRefusal } from '../../api/session';
 import { Button, Details, Empty, Failure, Id, Notice, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { ChangeRole, DeleteUser, ResumeUser, SuspendUser } from './actions';
 import { labelOf, roles, type User, UserState } from './parts';
+import { Tokens } from './tokens';
 
 export default function UserPage() {
   const { userId } = useParams({ from: '/users/$userId' });
@@ -90,6 +91,7 @@ function UserDetail({ userId }: { userId: string }) {
           </Link>
         </p>
       </Panel>
+      <Tokens record={u} />
       {open === 'role' && query.data && <ChangeRole first={query.data as Answer<User>} onClose={close} />}
       {open === 'suspend' && <SuspendUser record={u} onClose={close} />}
       {open === 'resume' && <ResumeUser record={u} onClose={close} />}
