@@ -59,7 +59,7 @@ func BenchmarkImport(b *testing.B) {
 	}
 }
 
-// BenchmarkRevocationBesideImports measures a revocation, alone and while four other accounts import 1,000 keys again and again.
+// BenchmarkRevocationBesideImports measures a revocation while four other accounts import 1,000 keys again and again.
 func BenchmarkRevocationBesideImports(b *testing.B) {
 	for name, open := range engines() {
 		for _, importers := range []int{0, 4} {
