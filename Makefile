@@ -8,7 +8,7 @@ GO ?= go
 # The tools, the benchmarks, the conformance tests, those of the Helm chart and the Terraform provider are separate modules,
 # so that they add nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
-MODULES := . bench conformance deploy/helm terraform tools/release
+MODULES := . bench conformance conformance/dex deploy/helm terraform tools/release
 # The go command in each module, in a workspace with the product where the module needs it.
 GO_IN = GOWORK=$$(.ci/work $$module) $(GO) -C $$module
 # One package more is tested at once than there are processors: the tests of servers wait for a part of their time.

@@ -9,9 +9,7 @@ import (
 	"net/netip"
 	"net/url"
 	"reflect"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
@@ -245,9 +243,6 @@ func (a *API) failPage(w http.ResponseWriter, c *call, status int, content []byt
 	c.header.Set("Content-Type", "text/html; charset=utf-8")
 	c.header.Set("Content-Security-Policy", pagePolicy)
 	c.header.Set("Referrer-Policy", "no-referrer")
-	if status == http.StatusTooManyRequests {
-		c.header.Set("Retry-After", strconv.Itoa(int(signInPeriod/time.Second)))
-	}
 	a.write(w, status, fmt.Appendf(nil, `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Not signed in</title></head>
 <body><main><h1>Not signed in</h1><p>%s.</p><p>Request: <code>%s</code></p><p><a href="%s">Back to Keygate</a></p></main></body></html>

@@ -341,7 +341,12 @@ func TestFailedSignInsAreLimited(t *testing.T) {
 	for range 10 {
 		b.want(b.get("/v1/session/sso/callback"), 401, "")
 	}
-	b.want(b.get("/v1/session/sso/callback"), 429, "too many failed attempts")
+	s.clock.move(20 * time.Second)
+	refused := b.get("/v1/session/sso/callback")
+	b.want(refused, 429, "too many failed attempts")
+	if got := refused.Header().Get("Retry-After"); got != "40" {
+		t.Errorf("got Retry-After %q, want the time until the first failure is a minute old", got)
+	}
 	b.want(b.call("POST", "/v1/session", `{"key": "`+s.admin+`"}`), 429, "")
 	s.clock.move(time.Minute)
 	b.want(b.signIn(p, map[string]any{"groups": "dev"}, ""), 302, "/")

@@ -216,8 +216,9 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 	d := &r.Decision
 	fields := []terminal.Field{
 		{"REQUEST ID", r.RequestID}, {"TIME", r.Time.UTC().Format(time.RFC3339Nano)},
-		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"HOST", str(r.Host)},
+		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP},
 	}
+	fields = append(fields, filled(terminal.Field{"HOST", str(r.Host)})...)
 	fields = append(fields, whose(r, withID(names.key(str(r.KeyID)), str(r.KeyID)))...)
 	fields = append(fields, []terminal.Field{
 		{"GATEWAY", withID(names.gateway(str(r.GatewayID)), str(r.GatewayID))},

@@ -125,6 +125,9 @@ func gatewayFields(g *client.Gateway) []terminal.Field {
 	if err != nil {
 		settings = []terminal.Field{{"SETTINGS", err.Error()}}
 	}
+	if g.TargetCount != nil {
+		settings = append(settings, terminal.Field{"TARGETS", fmt.Sprintf("%d: see keygate upstreams list --gateway %s", *g.TargetCount, g.Name)})
+	}
 	return slices.Concat([]terminal.Field{{"GATEWAY ID", g.GatewayID}}, settings,
 		[]terminal.Field{{"REVISION", number(g.Revision)}, {"CREATED", terminal.Moment(&g.CreatedAt)}})
 }

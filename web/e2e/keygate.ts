@@ -15,7 +15,7 @@ export { expect };
 let nextPort = 20_000 + Number(process.env.TEST_PARALLEL_INDEX ?? 0) * 2_000;
 
 // freePort returns a port of 127.0.0.1 that nothing listens on.
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   for (;;) {
     const port = nextPort++;
     const s = createListener();

@@ -101,6 +101,7 @@ describe('the projection', () => {
 
   test('in words', () => {
     expect(projectionWords(usage(), after(15))).toBe('at this pace 60 % at the end');
+    expect(projectionWords(usage({ used: 1, count: 10_000_000 }), after(15))).toBe('at this pace < 0.1 % at the end');
     expect(projectionWords(usage({ used: 1500, overage: 'allow' }), after(15))).toBe('at this pace 300 % at the end');
     expect(projectionWords(usage({ used: 800 }), after(16))).toMatch(/^at this pace used up on (20|21) Nov$/);
     expect(projectionWords(usage({ used: 970 }), after(29))).toMatch(/^at this pace used up on (29|30) Nov, \d\d:\d\d$/);

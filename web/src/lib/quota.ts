@@ -80,7 +80,7 @@ const day = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short' })
 export function projectionWords(u: Usage, now: number): string {
   const p = projection(u, now);
   if (!p) return '';
-  if ('share' in p) return `at this pace ${percent(Math.round(p.share * 1000), 1000)} at the end`;
+  if ('share' in p) return `at this pace ${percent(p.share, 1)} at the end`;
   const soon = p.usedUp - now < 2 * 86_400_000;
   return `at this pace used up on ${soon ? minuteOf(p.usedUp / 1000) : day.format(p.usedUp)}`;
 }
