@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
