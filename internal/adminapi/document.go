@@ -52,8 +52,8 @@ func ClientDocument() *huma.OpenAPI {
 				}
 				r.Content = map[string]*huma.MediaType{jsonType: r.Content[jsonType]}
 			}
-			if op.Responses["201"] != nil {
-				delete(op.Responses, "200") // of a dry run
+			if op.Responses["201"] != nil || op.Responses["302"] != nil {
+				delete(op.Responses, "200") // of a dry run, or a page
 			}
 			delete(op.Responses, "202") // an error for the client
 			op.Responses["default"] = failure

@@ -82,7 +82,8 @@ func validValue(t *testing.T, id, field string) string {
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
 		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
 		"issuer": `"https://a.example"`, "jwks": edJWKS, "audiences": `["a"]`, "createOwnerGrant.limit": `"per-month"`, "createKeyGrant.limit": `"each"`, "units": "1", "createDenial.subject": `"u"`,
-		"startCanary.upstream": `"default"`,
+		"startCanary.upstream": `"default"`, "grant_type": `"urn:ietf:params:oauth:grant-type:device_code"`, "device_code": `"x"`, "user_code": `"BBBB-BBBB"`, "approve": "true",
+		"code": `"` + strings.Repeat("A", 43) + `"`, "code_verifier": `"` + strings.Repeat("A", 43) + `"`, "redirect_uri": `"http://127.0.0.1:1/callback"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {
@@ -106,7 +107,7 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"upstream_headers": `{"Host": "x"}`, "upstream_ca": `"x"`, "upstream_client_certificate": `"x"`, "upstream_client_key": `"x"`,
 		"upstream_connect_timeout": `"1h"`, "upstream_idle_timeout": `"1ms"`, "upstream_max_connection_age": `"1ms"`, "key_headers": `["Host"]`, "issuers": `["x", "x"]`, "path": `"x"`, "methods": `["get"]`,
 		"rate_limit": `{"sustained": "x"}`, "createKey.rate_limit": `"x"`, "updateKey.rate_limit": `"x"`,
-		"scope": `"root"`, "expires_at": `"yesterday"`, "gateway_id": `"gw_x"`, "owner": `" a"`, "metadata": `{"": "x"}`,
+		"scope": `"root"`, "beginDevice.scope": "7", "expires_at": `"yesterday"`, "gateway_id": `"gw_x"`, "owner": `" a"`, "metadata": `{"": "x"}`,
 		"external_id": `" a"`, "plan_id": `"plan_x"`, "createGateway.default_plan": `"none"`, "updateGateway.default_plan": `"none"`, "default_plan_id": `"plan_x"`,
 		"limits": `[{"name": "a", "sustained": "1/s", "gateway_id": "gw_x"}]`, "title": `"a\nb"`, "time_zone": `"Mars"`, "simulateLimit.plan": `{"limits": [{"name": "a", "sustained": "x"}]}`,
 		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
