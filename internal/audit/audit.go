@@ -118,8 +118,8 @@ const (
 	UserDelete       Action = "user.delete"
 	UserSignIn       Action = "user.sign_in"
 	UserRefuse       Action = "user.sign_in_refused" // the identity provider knows who it is; the diff has the reason
-	UserTokenCreate  Action = "user.token_create"    // by a sign-in of a command line
-	UserTokenRevoke  Action = "user.token_revoke"
+	UserTokenCreate  Action = "user.token_create"    //nolint:gosec // the name of an action: a sign-in of a command line
+	UserTokenRevoke  Action = "user.token_revoke"    //nolint:gosec // the name of an action
 	UserApprove      Action = "user.device_approve"
 	UserDeny         Action = "user.device_deny"
 	InvitationCreate Action = "invitation.create"

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	tokenFields  = `t.id, t.account_id, t.user_id, t.digest, t.prefix, t.machine, t.address, t.auth_time, t.created_at, t.expires_at, t.used_at`
+	tokenFields  = `t.id, t.account_id, t.user_id, t.digest, t.prefix, t.machine, t.address, t.auth_time, t.created_at, t.expires_at, t.used_at` //nolint:gosec // names of columns
 	loginColumns = `SELECT digest, account_id, user_code, challenge, redirect_uri, network, address, machine, state, user_id, auth_time, pace, polled_at, created_at, expires_at FROM logins `
 )
 
