@@ -388,6 +388,8 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the user.", "usr_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "invitation_id":
 		p.Description, p.Example = "Identifier of the invitation.", "inv_01jz8y5c3te9b8r2m6q4v7x0aa"
+	case "token_id":
+		p.Description, p.Example = "Identifier of the token.", "tok_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "denial_id":
 		p.Description, p.Example = "Identifier of the denial.", "den_01jz8y5c3te9b8r2m6q4v7x0aa"
 	case "issuer_id":

@@ -16997,6 +16997,10 @@ export interface operations {
                  * @example usr_01jz8y5c3te9b8r2m6q4v7x0aa
                  */
                 user_id: string;
+                /**
+                 * @description Identifier of the token.
+                 * @example tok_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
                 token_id: string;
             };
             cookie?: never;
