@@ -62,7 +62,7 @@ type MaintenanceConfig struct {
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
 // disabled and deleted endpoints, removes records after their retention and all records of deleted accounts, finishes
-// the deletion of gateways and imports of keys, and indexes keys for searches. Several nodes over one store may each run one.
+// the deletion of gateways and imports of keys, indexes keys for searches, and lets the store learn the sizes of tables. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg   MaintenanceConfig
 	work  []periodic
@@ -96,6 +96,7 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 		{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: cfg.Log},
 		{name: "finishing imports of keys", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishImports, log: cfg.Log},
 		{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: cfg.Log},
+		{name: "learning the sizes of tables", period: cfg.ExpiryPeriod, step: m.cfg.Store.Analyze, log: cfg.Log},
 	}
 	return m, nil
 }

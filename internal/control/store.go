@@ -41,6 +41,9 @@ type Store interface {
 	// Search is View for reads that may take long. They never delay a View or an Update, and
 	// stop when ctx ends, also within a statement.
 	Search(ctx context.Context, f func(tx ReadTx) error) error
+	// Analyze lets the store learn the sizes of tables that have grown much since it last looked, so that statements go on
+	// to use the right indexes. It takes milliseconds if there are none.
+	Analyze(ctx context.Context) error
 }
 
 // ReadTx reads one consistent state of the store.
