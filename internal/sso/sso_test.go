@@ -27,6 +27,13 @@ type slow struct {
 	asked int
 }
 
+// requests returns how often the provider was asked.
+func (s *slow) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
+}
+
 // Endpoints implements sso.Source.
 func (s *slow) Endpoints(ctx context.Context, _ issuer.Source, _ bool) (*provider.Endpoints, error) {
 	s.mu.Lock()
@@ -106,8 +113,8 @@ func TestHangingProviderHoldsUpNobody(t *testing.T) {
 			}
 		}
 		time.Sleep(2 * time.Minute) //nolint:forbidigo // in a bubble
-		if most := int(time.Minute/(5*time.Second)) + 2; s.asked > most {
-			t.Errorf("the provider was asked %d times, want %d at most", s.asked, most)
+		if most := int(time.Minute/(5*time.Second)) + 2; s.requests() > most {
+			t.Errorf("the provider was asked %d times, want %d at most", s.requests(), most)
 		}
 	})
 }
@@ -122,8 +129,8 @@ func TestFetchOutlivesTheCallThatBeganIt(t *testing.T) {
 		go func() { _, _, _ = p.Begin(first, &sso.Request{}) }()
 		time.Sleep(time.Second) //nolint:forbidigo // in a bubble
 		began := time.Now()
-		if _, _, err := p.Begin(t.Context(), &sso.Request{}); err != nil || time.Since(began) > 7*time.Second || s.asked != 1 {
-			t.Errorf("got %v after %v with %d requests, want a sign-in after 7s with 1", err, time.Since(began), s.asked)
+		if _, _, err := p.Begin(t.Context(), &sso.Request{}); err != nil || time.Since(began) > 7*time.Second || s.requests() != 1 {
+			t.Errorf("got %v after %v with %d requests, want a sign-in after 7s with 1", err, time.Since(began), s.requests())
 		}
 		if got := p.SignOutURL(); got != iss+"/logout?client_id=keygate" {
 			t.Errorf("got the URL %q for a sign-out", got)
@@ -136,8 +143,8 @@ func TestFetchOutlivesTheCallThatBeganIt(t *testing.T) {
 			t.Errorf("got %v of a call that has ended", err)
 		}
 		time.Sleep(5 * time.Second) //nolint:forbidigo // in a bubble
-		if _, _, err := p.Begin(t.Context(), &sso.Request{}); err != nil || s.asked != 2 {
-			t.Errorf("got %v with %d requests after a call that has ended, want a sign-in with one more", err, s.asked-1)
+		if _, _, err := p.Begin(t.Context(), &sso.Request{}); err != nil || s.requests() != 2 {
+			t.Errorf("got %v with %d requests after a call that has ended, want a sign-in with one more", err, s.requests()-1)
 		}
 	})
 }
