@@ -106,6 +106,7 @@ func (h *rowHarness) all() {
 	h.gateways()
 	h.webhooks()
 	h.single()
+	h.users()
 	h.fanOut(40)
 	h.accounts()
 }

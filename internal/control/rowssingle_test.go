@@ -86,20 +86,25 @@ func (h *rowHarness) canaries() {
 		return tx.InsertRoutes(ctx(), routes)
 	}))
 	var c *control.StartedCanary
-	start := func() (err error) {
-		c, err = h.StartCanary(ctx(), h.caller, g.ID, control.CanaryInput{Upstream: "next", Steps: []gateway.Percent{1_00, 5_00}, WhenDone: "promote"})
-		return err
+	start := func(upstream string) func() error {
+		return func() (err error) {
+			c, err = h.StartCanary(ctx(), h.caller, g.ID, control.CanaryInput{Upstream: upstream, Steps: []gateway.Percent{1_00, 5_00}, WhenDone: "promote"})
+			return err
+		}
 	}
-	h.do("start canary", start)
+	h.do("start canary", start("next"))
 	h.do("pause canary", func() error { return second(h.PauseCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
 	h.do("resume canary", func() error { return second(h.ResumeCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
 	h.do("abort canary", func() error { return second(h.AbortCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
-	h.do("start canary", start)
+	h.do("start canary", start("next"))
 	for i, d := range []canary.Decision{{Action: canary.Wait}, {Action: canary.Advance}, {Action: canary.Advance}} {
 		h.do([]string{"count for a canary", "advance canary", "promote canary"}[i], func() error {
 			return h.JudgeCanary(ctx(), c.ID, max(1, i), canary.Lead{}, canary.Progress{}, canary.Ran{For: time.Minute, Until: h.clock.now()}, d)
 		})
 	}
+	h.must(second(h.PutUpstream(ctx(), h.caller, g.ID, upstreamPatch("last", "https://l"), nil)))
+	h.do("start canary", start("last"))
+	h.do("promote canary by a call", func() error { return second(h.PromoteCanary(ctx(), h.caller, g.ID, c.ID, nil)) })
 }
 
 // routesOfOne changes a route, and the repository, of a gateway with many routes.
