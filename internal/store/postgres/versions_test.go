@@ -25,7 +25,7 @@ func TestChangesAreReadableByEveryNode(t *testing.T) {
 	}
 	change := func() error {
 		return h.db.mutate(context.WithoutCancel(t.Context()), func(tx *tx) error {
-			_, _ = tx.AppendChange(context.Background(), snapshot.UpstreamChange, "gw_1") // the transaction fails nevertheless
+			_, _ = tx.AppendChange(context.Background(), snapshot.CertificateChange, "gw_1") // the transaction fails nevertheless
 			return nil
 		})
 	}
@@ -69,7 +69,7 @@ func TestChangesAreReadableByEveryNode(t *testing.T) {
 // was trimmed.
 func TestNodeThatIsTooOldCannotJoin(t *testing.T) {
 	h := newClusterHarness(t)
-	p := h.changeOf(snapshot.UpstreamChange, "gw_1") // of the newest format
+	p := h.changeOf(snapshot.CertificateChange, "gw_1") // of the newest format
 	if _, err := h.views.pool.Exec(t.Context(), `DELETE FROM changes`); err != nil {
 		t.Fatal(err)
 	}

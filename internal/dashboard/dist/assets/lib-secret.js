@@ -1,1 +1,1 @@
-var e=/\b(kga?_[0-9A-Za-z]{6})[0-9A-Za-z]{20,}/g,t=/\be[wy][\w-]{14,}\.[\w-]{14,}\.[\w-]*/g,n=n=>n.replace(e,`$1`).replace(t,``);export{n as withoutSecret};
+var e=/\b(kg[as]?_[0-9A-Za-z]{6})[0-9A-Za-z]{20,}/g,t=/\be[wy][\w-]{14,}\.[\w-]{14,}\.[\w-]*/g,n=n=>n.replace(e,`$1`).replace(t,``);export{n as withoutSecret};
