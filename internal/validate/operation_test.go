@@ -343,10 +343,39 @@ func TestFormsThatAreNotClear(t *testing.T) {
 		"a file in place of it":   {part(n+"; filename=a", "1") + end, "body/n file"},
 		"a form within the value": {part(n, "1\r\n--x--\r\n") + end, "body syntax"},
 		"text behind":             {part(n, "1") + end + part(n, "a") + end, "body syntax"},
+		"a part within a value":   {part("Content-Disposition: form-data; name=s", "a\n--x\n"+n+"\n\na") + part(n, "1") + end, "body syntax"},
+		"one behind a line":       {part("Content-Disposition: form-data; name=s", "a--x\r\n"+n+"\r\n\r\na") + part(n, "1") + end, "body syntax"},
+		"spaces within":           {part(n, "1") + strings.Replace(part("Content-Disposition: form-data; name=s", "a"), "--x", "--x \t", 1) + end, "body syntax"},
+		"a name in a filename":    {part(n, "1") + part("Content-Disposition: form-data; name=s; filename=\"; name=n\"", "a") + end, "body syntax"},
+		"a name in a parameter":   {part("Content-Disposition: form-data; a=\"; name=s\"; name=n", "1") + end, "body syntax"},
 	} {
 		got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; boundary=x"}, c.text)))
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Guarantee: a multipart form whose content type services may read another boundary from is refused.
+func TestBoundariesThatAreNotClear(t *testing.T) {
+	o := operation(t, "3.1", "requestBody: {content: {multipart/form-data: {schema: {type: object, required: [n], properties: {n: {type: integer}}}}}}")
+	for _, c := range []struct{ parameters, delimiter, want string }{
+		{"boundary=----WebKitFormBoundaryAbC", "----WebKitFormBoundaryAbC", ""},
+		{"charset=utf-8; boundary=\"----=_Part_1\"", "----=_Part_1", ""},
+		{"boundary=\"a\\=b\"", "a=b", "content_type media_type 415"},
+		{"x=\"; boundary=y\"; boundary=a", "a", "content_type media_type 415"},
+		{"boundary=\"a;b\"", "a;b", "body syntax"},
+		{"boundary=\"boundary=a\"", "boundary=a", "body syntax"},
+		{"boundary=\"a \"", "a ", "body syntax"},
+		{"boundary=a; boundary*=utf-8''a", "a", "content_type media_type 415"},
+		{"boundary=a; charset*=utf-8''utf-8; charset=utf-7", "a", "content_type media_type 415"},
+		{"boundary=\"a; charset=utf-7\"", "a", "content_type media_type 415"},
+		{"charset=\"\"; boundary=a", "a", ""},
+		{"boundary=" + strings.Repeat("a", 71), strings.Repeat("a", 71), "body syntax"},
+	} {
+		text := "--" + c.delimiter + "\r\nContent-Disposition: form-data; name=n\r\n\r\n1\r\n--" + c.delimiter + "--\r\n"
+		if got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; " + c.parameters}, text))); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.parameters, got, c.want)
 		}
 	}
 }

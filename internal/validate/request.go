@@ -218,6 +218,8 @@ func (b *body) mediaType(r *Request) (mediaType, *Problem) {
 	switch {
 	case t.form == unchecked:
 		return t, nil
+	case !isClearType(values[0], parameters):
+		return refuse(statusUnsupported, "media_type", "must have plain parameters, which are read in one way")
 	case !isUTF8Charset(parameters["charset"]):
 		return refuse(statusUnsupported, "charset", "must have the charset UTF-8, or none")
 	}
@@ -230,6 +232,21 @@ func (b *body) mediaType(r *Request) (mediaType, *Problem) {
 		return refuse(statusUnsupported, "content_coding", "must be without a content coding")
 	}
 	return t, nil
+}
+
+// isClearType reports whether all services read the same charset and boundary in a content type: also those that do not know escapes or
+// encodings of parameters (RFC 2231), and those that look for a name anywhere.
+func isClearType(contentType string, parameters map[string]string) bool {
+	if strings.ContainsAny(contentType, `\*`) {
+		return false
+	}
+	for name, text := range parameters {
+		text = strings.ToLower(text)
+		if name != "boundary" && (strings.Contains(text, "boundary") || strings.Contains(text, "charset")) || strings.Contains(text, "charset=") {
+			return false
+		}
+	}
+	return true
 }
 
 func isUTF8Charset(name string) bool {
