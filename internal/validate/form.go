@@ -209,7 +209,7 @@ func (c *checker) checkForm(t *mediaType, style string) {
 
 // readField sets the schema of a field that is given n times.
 func (c *checker) readField(p *parameter, t *mediaType, styled bool, n int) {
-	p.schema = t.schema.property(p.name)
+	p.schema = t.schema.property(&c.run.steps, p.name)
 	switch {
 	case p.schema == nil && n == 1:
 		p.schema = &schema{accepted: kindString}

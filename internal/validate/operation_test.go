@@ -111,6 +111,20 @@ func TestParameters(t *testing.T) {
 		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}, additionalProperties: false}}", "x?n[c]=1", "", "query/n/c false"},
 		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}}}", "x?n[a]=1&n[a]=2", "", "query/n duplicate"},
 		{"{in: query, name: n, style: deepObject, required: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?", "", "query/n required"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[a]=1&n=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[]=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[a][b]=1", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[a]=1&n[a]b=1", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n%5Ba", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?m[a][b]=1&nn[]=2", "", ""},
+		{"{in: query, name: n, style: deepObject, allowEmptyValue: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=&n[a]=b", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {properties: {a: {type: integer}}}}", "x?n[a]=b", "", "query/n/a type"},
+		{"{in: query, name: n, style: deepObject, schema: {properties: {a: {type: integer}}}}", "x?n=b", "", ""},
+		{"{in: query, name: n, schema: {properties: {a: {type: integer}}}}", "x?a=b", "", "query/n/a type"},
+		{"{in: query, name: n, schema: {properties: {a: {type: integer}}}}", "x?n=1&a=b", "", "query/n/a type"},
+		{"{in: query, name: n, allowEmptyValue: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=&a=b", "", "query/n/a type"},
+		{"{in: query, name: n, required: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=b", "", "query/n required"},
 		// JSON.
 		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n=%7B%22a%22:1%7D", "", ""},
 		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n={}", "", "query/n required"},
@@ -313,6 +327,24 @@ func TestNumbersAsServicesReadThem(t *testing.T) {
 		o := operation(t, "3.1", "requestBody: {content: {application/json: {schema: "+c.schema+"}}}")
 		if got := summary(o.Check(request("x", []string{"Content-Type: application/json"}, c.text))); got != c.want {
 			t.Errorf("%s: %.40s: got %q, want %q", c.schema, c.text, got, c.want)
+		}
+	}
+}
+
+// Guarantee: a field of a form in the style deepObject has plain properties only, and no text beside them.
+func TestDeepFields(t *testing.T) {
+	o := operation(t, "3.1", "requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {type: object, properties: {a: {type: integer}}}}}, encoding: {n: {style: deepObject}}}}}")
+	for _, c := range []struct{ text, want string }{
+		{"n[a]=1", ""},
+		{"n[a]=b", "body/n/a type"},
+		{"n[a]=1&n=b", "body/n style"},
+		{"n=b", "body/n style"},
+		{"n[a][]=1", "body/n style"},
+		{"n%5Ba%5D%5Bb%5D=1", "body/n style"},
+		{"n[a=1", "body/n style"},
+	} {
+		if got := summary(o.Check(request("x", []string{"Content-Type: application/x-www-form-urlencoded"}, c.text))); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
 		}
 	}
 }

@@ -62,7 +62,9 @@ func (o *Operation) Wants(r *Request) Want {
 func (o *Operation) Check(r *Request) []Problem {
 	c := checker{request: r, path: &o.path}
 	c.checkParameters(o.parameters)
-	c.checkBody(o)
+	if !c.run.exceeded {
+		c.checkBody(o)
+	}
 	if c.run.exceeded {
 		c.run.problems = append(c.run.problems[:min(len(c.run.problems), MaxProblems-1)], Problem{
 			In: c.run.in, Rule: "bound", Message: "takes too long to check", Status: statusInvalid,
@@ -119,15 +121,24 @@ func (c *checker) checkParameter(p *parameter) {
 		c.wrong(p, "duplicate", "must not come under a name with other dashes and underscores")
 		return
 	}
-	found := len(texts) > 0 || c.hasProperties(p)
+	apart := c.hasProperties(p)
+	if p.in == InQuery && p.style == "form" && p.explode && !p.json && p.schema != nil && p.schema.accepted == kindObject ||
+		p.style == "deepObject" && apart {
+		texts = nil // the object has none
+	}
 	switch {
-	case !found && p.required:
+	case len(texts) == 0 && !apart && p.required:
 		c.wrong(p, "required", "is required")
 		return
-	case !found || p.schema == nil || p.emptyAllowed && len(texts) == 1 && texts[0] == "":
+	case p.schema == nil:
 		return
 	}
-	c.checkTexts(p, texts)
+	if len(texts) > 0 && (!p.emptyAllowed || len(texts) > 1 || texts[0] != "") {
+		c.checkTexts(p, texts)
+	}
+	if apart {
+		c.checkTexts(p, nil)
+	}
 }
 
 // checkTexts checks the texts of a parameter or a field.
