@@ -241,6 +241,9 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 		if t.name, _, err = mime.ParseMediaType(of.Name); err != nil || !strings.Contains(t.name, "/") {
 			return at(of.NamePosition, "%q is not a media type", document.Short(of.Name))
 		}
+		if slices.ContainsFunc(b.types, func(other mediaType) bool { return other.name == t.name }) {
+			return at(of.NamePosition, "several media types that differ in their parameters only are not supported")
+		}
 		t.name = strings.Clone(t.name)
 		for _, name := range []string{"itemSchema", "prefixEncoding", "itemEncoding"} {
 			if m := of.Member(name); m != nil {

@@ -155,6 +155,10 @@ func TestParameters(t *testing.T) {
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5|Cookie: c=6", "cookie/c duplicate"},
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c =a", "cookie/c type"},
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c= 5 ;\tc =6", "cookie/c duplicate"},
+		{"{in: cookie, name: c, schema: {type: string, maxLength: 3}}", "x", "Cookie: a=\"b\"; b; c=abc", ""},
+		{"{in: cookie, name: c, schema: {type: string, maxLength: 3}}", "x", "Cookie: c=\"a\"", "cookie/c encoding"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5; c", "cookie/c encoding"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c", "cookie/c encoding"},
 		{"{in: header, name: X-N, schema: {type: integer}}", "x", "X_N: a", "header/X-N duplicate"},
 		{"{in: header, name: X-N, required: true, schema: {type: integer}}", "x", "X-N: 5|X_N: 6", "header/X-N duplicate"},
 	} {
@@ -517,6 +521,7 @@ func TestUncheckedOperations(t *testing.T) {
 		{"parameters: [{in: query, name: n, style: simple, schema: {}}]", "the style \"simple\""},
 		{"parameters: [{in: query, name: n}]", "neither schema nor content"},
 		{"parameters: [{in: query, name: n, style: deepObject, schema: {properties: {a: {type: array}}}}]", "deepObject, which is not defined"},
+		{"requestBody: {content: {application/json; v=1: {schema: {type: object}}, Application/JSON; v=2: {schema: {type: array}}}}", "several media types"},
 		{"requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {properties: {a: {type: object}}}}}, encoding: {n: {style: deepObject}}}}}", "the field \"n\" has the style deepObject"},
 		{"parameters: {a: b}", "must be a list"},
 	} {

@@ -79,8 +79,9 @@ type checker struct {
 	path    *template
 	run     run
 
-	query   *fields // nil until it is read
-	cookies *fields // the same
+	query   *fields         // nil until it is read
+	cookies *fields         // the same
+	unclear map[string]bool // the names of the cookies without "=", and of those in quotes, which services read in different ways
 }
 
 // problem adds a problem.
@@ -119,6 +120,9 @@ func (c *checker) checkParameter(p *parameter) {
 		return
 	case p.in == InHeader && c.request.Resembles(p.name):
 		c.wrong(p, "duplicate", "must not come under a name with other dashes and underscores")
+		return
+	case p.in == InCookie && c.unclear[p.name]:
+		c.wrong(p, "encoding", "must have a value that is not in double quotes")
 		return
 	}
 	apart := c.hasProperties(p)
@@ -176,11 +180,16 @@ func (c *checker) readCookies() {
 	if c.cookies != nil {
 		return
 	}
-	c.cookies = &fields{byName: map[string][]string{}}
+	c.cookies, c.unclear = &fields{byName: map[string][]string{}}, map[string]bool{}
 	for _, header := range c.request.Header("Cookie") {
 		for one := range strings.SplitSeq(header, ";") {
-			if name, raw, ok := strings.Cut(one, "="); ok { // services trim both
-				c.cookies.add(strings.Trim(name, " \t"), strings.Trim(raw, " \t"))
+			name, raw, has := strings.Cut(one, "=")
+			name, raw = strings.Trim(name, " \t"), strings.Trim(raw, " \t") // as services do
+			if !has || strings.HasPrefix(raw, `"`) {
+				c.unclear[name] = true
+			}
+			if has {
+				c.cookies.add(name, raw)
 			}
 		}
 	}
