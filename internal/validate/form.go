@@ -54,7 +54,7 @@ func readFields(text string) *fields {
 		name, raw, _ := strings.Cut(one, "=")
 		plain, ok := unescape(name, true)
 		switch {
-		case !ok:
+		case !ok || strings.Contains(plain, "\x00"): // which ends a name for some services
 			return f.fail("encoding", badEncoding)
 		case f.isFull():
 			return f.fail("bound", tooManyFields())
@@ -131,7 +131,7 @@ func hasBoundaries(text, delimiter string) bool {
 func isClear(part *multipart.Part) bool {
 	dispositions := part.Header["Content-Disposition"]
 	name := part.FormName()
-	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(dispositions[0], "\\") {
+	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(name, "\x00") || strings.Contains(dispositions[0], "\\") {
 		return false
 	}
 	compact := strings.NewReplacer(" ", "", "\t", "").Replace(strings.ToLower(dispositions[0]))
@@ -170,6 +170,12 @@ func (c *checker) checkForm(t *mediaType, style string) {
 	if c.query.failed != "" {
 		c.problem(Problem{In: InBody, Schema: t.pointer, Rule: c.query.rule, Message: c.query.failed})
 		return
+	}
+	for _, charset := range c.query.byName["_charset_"] { // RFC 7578, 4.6
+		if !isUTF8Charset(charset) {
+			c.problem(Problem{In: InBody, Schema: t.pointer, Rule: "charset", Message: "must have the charset UTF-8", Status: statusUnsupported})
+			return
+		}
 	}
 	v := value{kind: kindObject}
 	texts, files := map[string][]string{}, map[string]bool{}

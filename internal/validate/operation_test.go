@@ -335,8 +335,9 @@ func TestNumbersAsServicesReadThem(t *testing.T) {
 	}
 }
 
-// Guarantee: a field of a form in the style deepObject has plain properties only, and no text beside them.
-func TestDeepFields(t *testing.T) {
+// Guarantee: a field of a form in the style deepObject has plain properties only, and no text beside them. A form in another charset, or
+// with a name that some services read as another one, is refused.
+func TestFields(t *testing.T) {
 	o := operation(t, "3.1", "requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {type: object, properties: {a: {type: integer}}}}}, encoding: {n: {style: deepObject}}}}}")
 	for _, c := range []struct{ text, want string }{
 		{"n[a]=1", ""},
@@ -346,6 +347,9 @@ func TestDeepFields(t *testing.T) {
 		{"n[a][]=1", "body/n style"},
 		{"n%5Ba%5D%5Bb%5D=1", "body/n style"},
 		{"n[a=1", "body/n style"},
+		{"m=1&_charset_=UTF-8", ""},
+		{"m=1&_charset_=utf-7", "body charset 415"},
+		{"m%00=1", "body encoding"},
 	} {
 		if got := summary(o.Check(request("x", []string{"Content-Type: application/x-www-form-urlencoded"}, c.text))); got != c.want {
 			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
