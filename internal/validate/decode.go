@@ -294,14 +294,14 @@ func (c *checker) hasProperties(p *parameter) bool {
 	if p.in != InQuery || p.json || p.schema == nil || p.schema.accepted&kindObject == 0 || c.query.failed != "" {
 		return false
 	}
-	list, clear := c.properties(p)
-	return len(list) > 0 || !clear
+	list, styled := c.properties(p)
+	return len(list) > 0 || !styled
 }
 
-// properties returns the properties of an object that are apart in the query or form. clear is false if some are written in a way that
+// properties returns the properties of an object that are apart in the query or form. styled is false if some are written in a way that
 // services read otherwise, such as a[b][c] or a[b]c, or come beside a text.
-func (c *checker) properties(p *parameter) (list []pair, clear bool) {
-	clear = true
+func (c *checker) properties(p *parameter) (list []pair, styled bool) {
+	styled = true
 	switch {
 	case p.style == "deepObject":
 		for _, one := range c.query.list {
@@ -311,13 +311,13 @@ func (c *checker) properties(p *parameter) (list []pair, clear bool) {
 			}
 			name, closed := strings.CutSuffix(rest, "]")
 			if !closed || name == "" || strings.ContainsAny(name, "[]") {
-				clear = false
+				styled = false
 				continue
 			}
 			list = append(list, pair{name: name, raw: one.raw})
 		}
 		if n := len(c.query.byName[p.name]); n > 0 && (len(list) > 0 || p.schema.accepted&^(kindArray|kindObject) == 0) {
-			clear = false
+			styled = false
 		}
 	case p.style == "form" && p.explode:
 		for _, one := range c.query.list {
@@ -329,7 +329,7 @@ func (c *checker) properties(p *parameter) (list []pair, clear bool) {
 			}
 		}
 	}
-	return list, clear
+	return list, styled
 }
 
 func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
@@ -353,8 +353,8 @@ func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
 		return nil
 	}
 	if p.in == InQuery && (p.style == "deepObject" || p.explode && p.style == "form") || p.in == InBody && p.style == "deepObject" {
-		list, clear := c.properties(p)
-		if !clear {
+		list, styled := c.properties(p)
+		if !styled {
 			return nil, p.wrong("style", "must be written in the style "+p.style)
 		}
 		for _, one := range list {
