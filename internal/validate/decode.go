@@ -90,6 +90,16 @@ func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 		return v, nil
 	}
 	of := p.schema.accepted
+	if of == anyKind { // otherwise a text that the schema refuses would pass as a list of one
+		switch len(texts) {
+		case 0:
+			of = kindObject
+		case 1:
+			of = anyKind &^ (kindArray | kindObject)
+		default:
+			of = kindArray
+		}
+	}
 	var first *Problem
 	var candidate *value
 	for _, way := range []struct {
@@ -179,7 +189,15 @@ func (c *checker) scalar(p *parameter, texts []string) (*value, *Problem) {
 // that is too large or too precise.
 func (c *checker) primitive(s *schema, text string) (v value, ok bool) {
 	asText := value{kind: kindString, text: text}
-	if s == nil || s.accepted == anyKind || s.accepted&(kindNumber|kindBool|kindNull) == 0 {
+	if s == nil || s.accepted&(kindNumber|kindBool|kindNull) == 0 {
+		return asText, true
+	}
+	if s.accepted == anyKind { // services read it as either
+		if n, ok := numberOf(text); ok {
+			if asNumber := (value{kind: kindNumber, number: n}); !c.run.isValid(s, &asNumber, nil, nil) {
+				return asNumber, true
+			}
+		}
 		return asText, true
 	}
 	if s.accepted&kindString != 0 && c.run.isValid(s, &asText, nil, nil) {
@@ -195,6 +213,14 @@ func (c *checker) primitive(s *schema, text string) (v value, ok bool) {
 		return value{kind: kindNull}, true
 	}
 	return asText, true
+}
+
+// numberOf returns the number that a text stands for.
+func numberOf(text string) (n number, ok bool) {
+	if !isNumber(text) {
+		return number{}, false
+	}
+	return parseNumber(text)
 }
 
 // split splits a text at a delimiter. If it has none, delimiters that are percent-encoded count, as many clients write

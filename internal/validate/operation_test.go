@@ -87,6 +87,12 @@ func TestParameters(t *testing.T) {
 		{"{in: query, name: n, schema: {type: [integer, string], minimum: 5, pattern: '^[a-z]+$'}}", "x?n=3", "", "query/n minimum"},
 		{"{in: query, name: n, schema: {enum: [a, b]}}", "x?n=b", "", ""},
 		{"{in: query, name: n, schema: {enum: [a, b]}}", "x?n=c", "", "query/n enum"},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=abc", "", ""},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=5", "", ""},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=abcd", "", "query/n maxLength"},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=4", "", "query/n minimum"},
+		{"{in: query, name: n, schema: {maxItems: 2}}", "x?n=4&n=4&n=4", "", "query/n maxItems"},
+		{"{in: header, name: X-N, schema: {pattern: '^[a-z]+$'}}", "x", "X-N: A", "header/X-N pattern"},
 		// Arrays.
 		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=2", "", ""},
 		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=a", "", "query/n/1 type"},
