@@ -38,24 +38,25 @@ func isNumber(text string) bool {
 // maxLookup bounds how many schemas property and item look at.
 const maxLookup = 200
 
-// property returns the schema of a property, also of a schema that s refers to or combines, or nil.
-func (s *schema) property(name string) *schema {
-	return s.lookup(func(one *schema) *schema { return one.properties[name] })
+// property returns the schema of a property, also of a schema that s refers to or combines, or nil. It adds the steps that this takes.
+func (s *schema) property(steps *int, name string) *schema {
+	return s.lookup(steps, func(one *schema) *schema { return one.properties[name] })
 }
 
-// item returns the schema of items, also of a schema that s refers to or combines, or nil.
-func (s *schema) item() *schema {
-	return s.lookup(func(one *schema) *schema { return one.items })
+// item returns the schema of items, also of a schema that s refers to or combines, or nil. It adds the steps that this takes.
+func (s *schema) item(steps *int) *schema {
+	return s.lookup(steps, func(one *schema) *schema { return one.items })
 }
 
 // lookup returns what get finds first in s and the schemas that apply to the same value.
-func (s *schema) lookup(get func(*schema) *schema) *schema {
+func (s *schema) lookup(steps *int, get func(*schema) *schema) *schema {
 	left := maxLookup
 	var look func(s *schema) *schema
 	look = func(s *schema) *schema {
 		if left--; s == nil || left < 0 {
 			return nil
 		}
+		*steps++
 		if found := get(s); found != nil {
 			return found
 		}
@@ -69,18 +70,6 @@ func (s *schema) lookup(get func(*schema) *schema) *schema {
 		return nil
 	}
 	return look(s)
-}
-
-// names returns the names of the properties that s and the schemas that apply to the same value name.
-func (s *schema) names() map[string]bool {
-	names := map[string]bool{}
-	s.lookup(func(one *schema) *schema {
-		for name := range one.properties {
-			names[name] = true
-		}
-		return nil
-	})
-	return names
 }
 
 // decode returns the value of a parameter or a field that has texts. The types that its schema accepts decide; if there
@@ -101,6 +90,16 @@ func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 		return v, nil
 	}
 	of := p.schema.accepted
+	if of == anyKind { // otherwise a text that the schema refuses would pass as a list of one
+		switch len(texts) {
+		case 0:
+			of = kindObject
+		case 1:
+			of = anyKind &^ (kindArray | kindObject)
+		default:
+			of = kindArray
+		}
+	}
 	var first *Problem
 	var candidate *value
 	for _, way := range []struct {
@@ -109,8 +108,8 @@ func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 	}{
 		{kindNull | kindBool | kindNumber | kindString, c.scalar}, {kindArray, c.array}, {kindObject, c.object},
 	} {
-		if of&way.kinds == 0 && of != 0 {
-			continue
+		if of&way.kinds == 0 && of != 0 || len(texts) == 0 && way.kinds != kindObject {
+			continue // only the properties of an object come without a text
 		}
 		v, failed := way.decode(p, texts)
 		switch {
@@ -190,7 +189,15 @@ func (c *checker) scalar(p *parameter, texts []string) (*value, *Problem) {
 // that is too large or too precise.
 func (c *checker) primitive(s *schema, text string) (v value, ok bool) {
 	asText := value{kind: kindString, text: text}
-	if s == nil || s.accepted == anyKind || s.accepted&(kindNumber|kindBool|kindNull) == 0 {
+	if s == nil || s.accepted&(kindNumber|kindBool|kindNull) == 0 {
+		return asText, true
+	}
+	if s.accepted == anyKind { // services read it as either
+		if n, ok := numberOf(text); ok {
+			if asNumber := (value{kind: kindNumber, number: n}); !c.run.isValid(s, &asNumber, nil, nil) {
+				return asNumber, true
+			}
+		}
 		return asText, true
 	}
 	if s.accepted&kindString != 0 && c.run.isValid(s, &asText, nil, nil) {
@@ -206,6 +213,14 @@ func (c *checker) primitive(s *schema, text string) (v value, ok bool) {
 		return value{kind: kindNull}, true
 	}
 	return asText, true
+}
+
+// numberOf returns the number that a text stands for.
+func numberOf(text string) (n number, ok bool) {
+	if !isNumber(text) {
+		return number{}, false
+	}
+	return parseNumber(text)
 }
 
 // split splits a text at a delimiter. If it has none, delimiters that are percent-encoded count, as many clients write
@@ -285,7 +300,7 @@ func (c *checker) array(p *parameter, texts []string) (*value, *Problem) {
 		return nil, failed
 	}
 	v := &value{kind: kindArray}
-	of := p.schema.item()
+	of := p.schema.item(&c.run.steps)
 	for _, piece := range pieces {
 		text, ok := c.unescape(p, piece)
 		if !ok {
@@ -302,31 +317,45 @@ func (c *checker) array(p *parameter, texts []string) (*value, *Problem) {
 
 // hasProperties reports whether an object whose properties are apart in the query has one there.
 func (c *checker) hasProperties(p *parameter) bool {
-	if p.in != InQuery || p.schema == nil || p.schema.accepted&kindObject == 0 || p.schema.accepted == anyKind {
+	if p.in != InQuery || p.json || p.schema == nil || p.schema.accepted&kindObject == 0 || c.query.failed != "" {
 		return false
 	}
-	return len(c.properties(p)) > 0
+	list, styled := c.properties(p)
+	return len(list) > 0 || !styled
 }
 
-// properties returns the properties of an object that are apart in the query or form.
-func (c *checker) properties(p *parameter) (list []pair) {
+// properties returns the properties of an object that are apart in the query or form. styled is false if some are written in a way that
+// services read otherwise, such as a[b][c] or a[b]c, or come beside a text.
+func (c *checker) properties(p *parameter) (list []pair, styled bool) {
+	styled = true
 	switch {
 	case p.style == "deepObject":
 		for _, one := range c.query.list {
 			rest, ok := strings.CutPrefix(one.name, p.name+"[")
-			if name, closed := strings.CutSuffix(rest, "]"); ok && closed {
-				list = append(list, pair{name: name, raw: one.raw})
+			if !ok {
+				continue
 			}
+			name, closed := strings.CutSuffix(rest, "]")
+			if !closed || name == "" || strings.ContainsAny(name, "[]") {
+				styled = false
+				continue
+			}
+			list = append(list, pair{name: name, raw: one.raw})
+		}
+		if n := len(c.query.byName[p.name]); n > 0 && (len(list) > 0 || p.schema.accepted&^(kindArray|kindObject) == 0) {
+			styled = false
 		}
 	case p.style == "form" && p.explode:
-		names := p.schema.names()
 		for _, one := range c.query.list {
-			if names[one.name] {
+			if !c.run.step(1) {
+				break
+			}
+			if p.schema.property(&c.run.steps, one.name) != nil {
 				list = append(list, one)
 			}
 		}
 	}
-	return list
+	return list, styled
 }
 
 func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
@@ -341,7 +370,7 @@ func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
 		if !ok {
 			return p.badEncoding()
 		}
-		item, ok := c.primitive(p.schema.property(name), text)
+		item, ok := c.primitive(p.schema.property(&c.run.steps, name), text)
 		if !ok {
 			return p.wrong("number", errNumber.Error())
 		}
@@ -350,7 +379,11 @@ func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
 		return nil
 	}
 	if p.in == InQuery && (p.style == "deepObject" || p.explode && p.style == "form") || p.in == InBody && p.style == "deepObject" {
-		for _, one := range c.properties(p) {
+		list, styled := c.properties(p)
+		if !styled {
+			return nil, p.wrong("style", "must be written in the style "+p.style)
+		}
+		for _, one := range list {
 			if failed := add(one.name, one.raw); failed != nil {
 				return nil, failed
 			}

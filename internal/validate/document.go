@@ -86,6 +86,7 @@ type compiler struct {
 	bytes    int64
 	patterns patterns
 	programs int // instructions of patterns
+	lookups  int // of properties of parameters
 
 	parts   map[*document.Node]*part
 	unread  []*part

@@ -54,7 +54,7 @@ func readFields(text string) *fields {
 		name, raw, _ := strings.Cut(one, "=")
 		plain, ok := unescape(name, true)
 		switch {
-		case !ok:
+		case !ok || strings.Contains(plain, "\x00"): // which ends a name for some services
 			return f.fail("encoding", badEncoding)
 		case f.isFull():
 			return f.fail("bound", tooManyFields())
@@ -71,13 +71,8 @@ const malformedForm = "must be a multipart form as RFC 7578 has it"
 // is no form.
 func readMultipart(contentType string, text []byte) *fields {
 	f := &fields{byName: map[string][]string{}}
-	_, parameters, err := mime.ParseMediaType(contentType)
-	boundary := parameters["boundary"]
-	first, last := "--"+boundary, "\r\n--"+boundary+"--"
-	// The reader skips what is before the first part and behind the last, and takes lines that end otherwise, and some texts that break off.
-	rest, begins := strings.CutPrefix(string(text), first)
-	_, behind, ends := strings.Cut("\r\n"+string(text), last)
-	if err != nil || boundary == "" || !begins || !strings.HasPrefix(rest, "\r\n") && !strings.HasPrefix(rest, "--") || !ends || behind != "" && behind != "\r\n" {
+	boundary, ok := boundaryOf(contentType)
+	if !ok || !hasBoundaries(string(text), "--"+boundary) {
 		return f.fail("syntax", malformedForm)
 	}
 	r := multipart.NewReader(bytes.NewReader(text), boundary)
@@ -101,16 +96,56 @@ func readMultipart(contentType string, text []byte) *fields {
 	}
 }
 
+// boundaryOf returns the boundary in a content type that is clear. ok is false if readers may take different ones.
+func boundaryOf(contentType string) (boundary string, ok bool) {
+	_, parameters, err := mime.ParseMediaType(contentType)
+	boundary = parameters["boundary"]
+	const others = "'()+_,-./:=? " // RFC 2046, 5.1.1
+	isOther := func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && !strings.ContainsRune(others, r)
+	}
+	ok = err == nil && boundary != "" && len(boundary) <= 70 && !strings.HasSuffix(boundary, " ") && !strings.ContainsFunc(boundary, isOther) &&
+		!strings.Contains(strings.ToLower(boundary), "boundary=")
+	return boundary, ok
+}
+
+// hasBoundaries reports whether text consists of parts between lines with the delimiter, and has it nowhere else: readers skip what is
+// before the first part and behind the last one, and they take lines with spaces behind the delimiter, lines that end otherwise, and
+// even the delimiter within a line, some for a boundary and others for content.
+func hasBoundaries(text, delimiter string) bool {
+	rest, begins := strings.CutPrefix(text, delimiter)
+	for begins {
+		if behind, last := strings.CutPrefix(rest, "--"); last {
+			return behind == "" || behind == "\r\n"
+		}
+		content, after, another := strings.Cut(rest, delimiter)
+		if !another || !strings.HasPrefix(content, "\r\n") || !strings.HasSuffix(content, "\r\n") || content == "\r\n" {
+			return false
+		}
+		rest = after
+	}
+	return false
+}
+
 // isClear reports whether all services read the name of a part, and its content, in the same way.
 func isClear(part *multipart.Part) bool {
 	dispositions := part.Header["Content-Disposition"]
 	name := part.FormName()
-	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(dispositions[0], "\\") {
+	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(name, "\x00") || strings.Contains(dispositions[0], "\\") {
 		return false
 	}
 	compact := strings.NewReplacer(" ", "", "\t", "").Replace(strings.ToLower(dispositions[0]))
 	if strings.Contains(compact, ";name*") { // RFC 2231 encodes the name, which RFC 7578 does not allow
 		return false
+	}
+	_, parameters, err := mime.ParseMediaType(dispositions[0])
+	if err != nil {
+		return false
+	}
+	for key, text := range parameters { // some readers look for name= anywhere
+		if key != "name" && key != "filename" || strings.Contains(strings.ToLower(text), "name=") {
+			return false
+		}
 	}
 	for _, encoding := range part.Header["Content-Transfer-Encoding"] {
 		switch strings.ToLower(encoding) {
@@ -126,7 +161,7 @@ func isClear(part *multipart.Part) bool {
 	if len(types) == 0 || part.FileName() != "" {
 		return true
 	}
-	_, parameters, err := mime.ParseMediaType(types[0])
+	_, parameters, err = mime.ParseMediaType(types[0])
 	return err == nil && isUTF8Charset(parameters["charset"])
 }
 
@@ -135,6 +170,12 @@ func (c *checker) checkForm(t *mediaType, style string) {
 	if c.query.failed != "" {
 		c.problem(Problem{In: InBody, Schema: t.pointer, Rule: c.query.rule, Message: c.query.failed})
 		return
+	}
+	for _, charset := range c.query.byName["_charset_"] { // RFC 7578, 4.6
+		if !isUTF8Charset(charset) {
+			c.problem(Problem{In: InBody, Schema: t.pointer, Rule: "charset", Message: "must have the charset UTF-8", Status: statusUnsupported})
+			return
+		}
 	}
 	v := value{kind: kindObject}
 	texts, files := map[string][]string{}, map[string]bool{}
@@ -174,7 +215,7 @@ func (c *checker) checkForm(t *mediaType, style string) {
 
 // readField sets the schema of a field that is given n times.
 func (c *checker) readField(p *parameter, t *mediaType, styled bool, n int) {
-	p.schema = t.schema.property(p.name)
+	p.schema = t.schema.property(&c.run.steps, p.name)
 	switch {
 	case p.schema == nil && n == 1:
 		p.schema = &schema{accepted: kindString}

@@ -121,6 +121,29 @@ func TestHostileChecks(t *testing.T) {
 	}
 }
 
+// Guarantee: many parameters whose schemas name many properties, or refer to many that do, are compiled and checked in bounded time.
+func TestHostileParameters(t *testing.T) {
+	components := `"s0": {"type": "object", "allOf": [` + repeat(150, ",", func(int) string { return `{"$ref": "#/components/schemas/s1"}` }) + `]}, "s1": {"properties": {` +
+		repeat(1900, ",", func(i int) string { return fmt.Sprintf(`"p%d": {"type": "string"}`, i) }) + `}}`
+	for style, want := range map[string]string{"form": "query bound", "deepObject": ""} {
+		text := `{"openapi": "3.1.0", "paths": {"/a": {"get": {"parameters": [` + repeat(1000, ",", func(i int) string {
+			return fmt.Sprintf(`{"in": "query", "name": "n%d", "style": %q, "explode": true, "schema": {"$ref": "#/components/schemas/s0"}}`, i, style)
+		}) + `]}}}, "components": {"schemas": {` + components + `}}}`
+		within(t, time.Minute/6, "compiling and checking "+style, func() {
+			result := compileOne(t, text)
+			switch {
+			case want == "" && !strings.Contains(result.Reason, "too many properties"):
+				t.Errorf("got %q, want too many properties", result.Reason)
+			case want != "":
+				query := "?" + repeat(200, "&", func(i int) string { return fmt.Sprintf("a%d=1", i) })
+				if got := summary(result.Operation.Check(request(query, nil, ""))); got != want {
+					t.Errorf("got %q, want %q", got, want)
+				}
+			}
+		})
+	}
+}
+
 // FuzzCheck looks for a schema and a body with which compiling or checking panics, or that package jsonschema judges
 // otherwise.
 func FuzzCheck(f *testing.F) {

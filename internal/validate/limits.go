@@ -14,6 +14,8 @@ const (
 	maxChildren = 2000
 	// maxChain is the number of references that may follow one another to a parameter or a body.
 	maxChain = 32
+	// maxLookups is the number of schemas and properties that are looked at for all parameters with the style deepObject.
+	maxLookups = 5_000_000
 	// maxParameters is the number of parameters of one operation.
 	maxParameters = 1000
 )

@@ -241,6 +241,9 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 		if t.name, _, err = mime.ParseMediaType(of.Name); err != nil || !strings.Contains(t.name, "/") {
 			return at(of.NamePosition, "%q is not a media type", document.Short(of.Name))
 		}
+		if slices.ContainsFunc(b.types, func(other mediaType) bool { return other.name == t.name }) {
+			return at(of.NamePosition, "several media types that differ in their parameters only are not supported")
+		}
 		t.name = strings.Clone(t.name)
 		for _, name := range []string{"itemSchema", "prefixEncoding", "itemEncoding"} {
 			if m := of.Member(name); m != nil {
@@ -288,8 +291,10 @@ func (o *operationReader) readEncoding(of *document.Node, t *mediaType) error {
 // checkStyles returns an error if a parameter or a field has a value that its style cannot write.
 func (o *operationReader) checkStyles() error {
 	for i := range o.operation.parameters {
-		if p := &o.operation.parameters[i]; p.style == "deepObject" && p.schema != nil && p.schema.isDeep() {
-			return notDeep("parameter", p.name)
+		if p := &o.operation.parameters[i]; p.style == "deepObject" && p.schema != nil {
+			if err := o.checkDeep(p.schema, "parameter", p.name); err != nil {
+				return err
+			}
 		}
 	}
 	if o.operation.body == nil {
@@ -300,24 +305,37 @@ func (o *operationReader) checkStyles() error {
 			if p.style != "deepObject" || t.schema == nil {
 				continue
 			}
-			if of := t.schema.property(name); of != nil && of.isDeep() {
-				return notDeep("field", name)
+			if of := t.schema.property(&o.compiler.lookups, name); of != nil {
+				if err := o.checkDeep(of, "field", name); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-// isDeep reports whether s has a property that is an array or an object.
-func (s *schema) isDeep() bool {
-	for name := range s.names() {
-		if s.property(name).accepted&^(kindArray|kindObject) == 0 {
-			return true
+// checkDeep returns an error if s has a property that is an array or an object.
+func (o *operationReader) checkDeep(s *schema, what, name string) error {
+	steps := &o.compiler.lookups
+	known := map[string]bool{}
+	isDeep := false
+	s.lookup(steps, func(one *schema) *schema {
+		*steps += len(one.properties)
+		if *steps > maxLookups {
+			return one
 		}
+		for property, of := range one.properties {
+			isDeep = isDeep || !known[property] && of.accepted&^(kindArray|kindObject) == 0
+			known[property] = true
+		}
+		return nil
+	})
+	switch {
+	case *steps > maxLookups:
+		return unsupportedf("the parameters of the document have too many properties: make the schemas of those with the style deepObject smaller")
+	case isDeep:
+		return unsupportedf("the %s %q has the style deepObject, which is not defined for a property that is an array or an object", what, document.Short(name))
 	}
-	return false
-}
-
-func notDeep(what, name string) error {
-	return unsupportedf("the %s %q has the style deepObject, which is not defined for a property that is an array or an object", what, document.Short(name))
+	return nil
 }

@@ -87,6 +87,12 @@ func TestParameters(t *testing.T) {
 		{"{in: query, name: n, schema: {type: [integer, string], minimum: 5, pattern: '^[a-z]+$'}}", "x?n=3", "", "query/n minimum"},
 		{"{in: query, name: n, schema: {enum: [a, b]}}", "x?n=b", "", ""},
 		{"{in: query, name: n, schema: {enum: [a, b]}}", "x?n=c", "", "query/n enum"},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=abc", "", ""},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=5", "", ""},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=abcd", "", "query/n maxLength"},
+		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=4", "", "query/n minimum"},
+		{"{in: query, name: n, schema: {maxItems: 2}}", "x?n=4&n=4&n=4", "", "query/n maxItems"},
+		{"{in: header, name: X-N, schema: {pattern: '^[a-z]+$'}}", "x", "X-N: A", "header/X-N pattern"},
 		// Arrays.
 		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=2", "", ""},
 		{"{in: query, name: n, schema: {type: array, items: {type: integer}, maxItems: 2}}", "x?n=1&n=a", "", "query/n/1 type"},
@@ -111,6 +117,20 @@ func TestParameters(t *testing.T) {
 		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}, additionalProperties: false}}", "x?n[c]=1", "", "query/n/c false"},
 		{"{in: query, name: n, style: deepObject, schema: {type: object, properties: {a: {type: integer}}}}", "x?n[a]=1&n[a]=2", "", "query/n duplicate"},
 		{"{in: query, name: n, style: deepObject, required: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?", "", "query/n required"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[a]=1&n=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[]=a", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[a][b]=1", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n[a]=1&n[a]b=1", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?n%5Ba", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {type: object}}", "x?m[a][b]=1&nn[]=2", "", ""},
+		{"{in: query, name: n, style: deepObject, allowEmptyValue: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=&n[a]=b", "", "query/n style"},
+		{"{in: query, name: n, style: deepObject, schema: {properties: {a: {type: integer}}}}", "x?n[a]=b", "", "query/n/a type"},
+		{"{in: query, name: n, style: deepObject, schema: {properties: {a: {type: integer}}}}", "x?n=b", "", ""},
+		{"{in: query, name: n, schema: {properties: {a: {type: integer}}}}", "x?a=b", "", "query/n/a type"},
+		{"{in: query, name: n, schema: {properties: {a: {type: integer}}}}", "x?n=1&a=b", "", "query/n/a type"},
+		{"{in: query, name: n, allowEmptyValue: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=&a=b", "", "query/n/a type"},
+		{"{in: query, name: n, required: true, schema: {type: object, properties: {a: {type: integer}}}}", "x?n=b", "", "query/n required"},
 		// JSON.
 		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n=%7B%22a%22:1%7D", "", ""},
 		{"{in: query, name: n, content: {application/json: {schema: {type: object, required: [a]}}}}", "x?n={}", "", "query/n required"},
@@ -141,6 +161,10 @@ func TestParameters(t *testing.T) {
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5|Cookie: c=6", "cookie/c duplicate"},
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c =a", "cookie/c type"},
 		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c= 5 ;\tc =6", "cookie/c duplicate"},
+		{"{in: cookie, name: c, schema: {type: string, maxLength: 3}}", "x", "Cookie: a=\"b\"; b; c=abc", ""},
+		{"{in: cookie, name: c, schema: {type: string, maxLength: 3}}", "x", "Cookie: c=\"a\"", "cookie/c encoding"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c=5; c", "cookie/c encoding"},
+		{"{in: cookie, name: c, schema: {type: integer}}", "x", "Cookie: c", "cookie/c encoding"},
 		{"{in: header, name: X-N, schema: {type: integer}}", "x", "X_N: a", "header/X-N duplicate"},
 		{"{in: header, name: X-N, required: true, schema: {type: integer}}", "x", "X-N: 5|X_N: 6", "header/X-N duplicate"},
 	} {
@@ -317,6 +341,28 @@ func TestNumbersAsServicesReadThem(t *testing.T) {
 	}
 }
 
+// Guarantee: a field of a form in the style deepObject has plain properties only, and no text beside them. A form in another charset, or
+// with a name that some services read as another one, is refused.
+func TestFields(t *testing.T) {
+	o := operation(t, "3.1", "requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {type: object, properties: {a: {type: integer}}}}}, encoding: {n: {style: deepObject}}}}}")
+	for _, c := range []struct{ text, want string }{
+		{"n[a]=1", ""},
+		{"n[a]=b", "body/n/a type"},
+		{"n[a]=1&n=b", "body/n style"},
+		{"n=b", "body/n style"},
+		{"n[a][]=1", "body/n style"},
+		{"n%5Ba%5D%5Bb%5D=1", "body/n style"},
+		{"n[a=1", "body/n style"},
+		{"m=1&_charset_=UTF-8", ""},
+		{"m=1&_charset_=utf-7", "body charset 415"},
+		{"m%00=1", "body encoding"},
+	} {
+		if got := summary(o.Check(request("x", []string{"Content-Type: application/x-www-form-urlencoded"}, c.text))); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
 // Guarantee: a multipart form that services read in different ways is refused.
 func TestFormsThatAreNotClear(t *testing.T) {
 	o := operation(t, "3.1", "requestBody: {content: {multipart/form-data: {schema: {type: object, required: [n], properties: {n: {type: integer}, s: {type: string}}}}}}")
@@ -343,10 +389,39 @@ func TestFormsThatAreNotClear(t *testing.T) {
 		"a file in place of it":   {part(n+"; filename=a", "1") + end, "body/n file"},
 		"a form within the value": {part(n, "1\r\n--x--\r\n") + end, "body syntax"},
 		"text behind":             {part(n, "1") + end + part(n, "a") + end, "body syntax"},
+		"a part within a value":   {part("Content-Disposition: form-data; name=s", "a\n--x\n"+n+"\n\na") + part(n, "1") + end, "body syntax"},
+		"one behind a line":       {part("Content-Disposition: form-data; name=s", "a--x\r\n"+n+"\r\n\r\na") + part(n, "1") + end, "body syntax"},
+		"spaces within":           {part(n, "1") + strings.Replace(part("Content-Disposition: form-data; name=s", "a"), "--x", "--x \t", 1) + end, "body syntax"},
+		"a name in a filename":    {part(n, "1") + part("Content-Disposition: form-data; name=s; filename=\"; name=n\"", "a") + end, "body syntax"},
+		"a name in a parameter":   {part("Content-Disposition: form-data; a=\"; name=s\"; name=n", "1") + end, "body syntax"},
 	} {
 		got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; boundary=x"}, c.text)))
 		if got != c.want {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Guarantee: a multipart form whose content type services may read another boundary from is refused.
+func TestBoundariesThatAreNotClear(t *testing.T) {
+	o := operation(t, "3.1", "requestBody: {content: {multipart/form-data: {schema: {type: object, required: [n], properties: {n: {type: integer}}}}}}")
+	for _, c := range []struct{ parameters, delimiter, want string }{
+		{"boundary=----WebKitFormBoundaryAbC", "----WebKitFormBoundaryAbC", ""},
+		{"charset=utf-8; boundary=\"----=_Part_1\"", "----=_Part_1", ""},
+		{"boundary=\"a\\=b\"", "a=b", "content_type media_type 415"},
+		{"x=\"; boundary=y\"; boundary=a", "a", "content_type media_type 415"},
+		{"boundary=\"a;b\"", "a;b", "body syntax"},
+		{"boundary=\"boundary=a\"", "boundary=a", "body syntax"},
+		{"boundary=\"a \"", "a ", "body syntax"},
+		{"boundary=a; boundary*=utf-8''a", "a", "content_type media_type 415"},
+		{"boundary=a; charset*=utf-8''utf-8; charset=utf-7", "a", "content_type media_type 415"},
+		{"boundary=\"a; charset=utf-7\"", "a", "content_type media_type 415"},
+		{"charset=\"\"; boundary=a", "a", ""},
+		{"boundary=" + strings.Repeat("a", 71), strings.Repeat("a", 71), "body syntax"},
+	} {
+		text := "--" + c.delimiter + "\r\nContent-Disposition: form-data; name=n\r\n\r\n1\r\n--" + c.delimiter + "--\r\n"
+		if got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; " + c.parameters}, text))); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.parameters, got, c.want)
 		}
 	}
 }
@@ -456,6 +531,7 @@ func TestUncheckedOperations(t *testing.T) {
 		{"parameters: [{in: query, name: n, style: simple, schema: {}}]", "the style \"simple\""},
 		{"parameters: [{in: query, name: n}]", "neither schema nor content"},
 		{"parameters: [{in: query, name: n, style: deepObject, schema: {properties: {a: {type: array}}}}]", "deepObject, which is not defined"},
+		{"requestBody: {content: {application/json; v=1: {schema: {type: object}}, Application/JSON; v=2: {schema: {type: array}}}}", "several media types"},
 		{"requestBody: {content: {application/x-www-form-urlencoded: {schema: {properties: {n: {properties: {a: {type: object}}}}}, encoding: {n: {style: deepObject}}}}}", "the field \"n\" has the style deepObject"},
 		{"parameters: {a: b}", "must be a list"},
 	} {

@@ -62,7 +62,9 @@ func (o *Operation) Wants(r *Request) Want {
 func (o *Operation) Check(r *Request) []Problem {
 	c := checker{request: r, path: &o.path}
 	c.checkParameters(o.parameters)
-	c.checkBody(o)
+	if !c.run.exceeded {
+		c.checkBody(o)
+	}
 	if c.run.exceeded {
 		c.run.problems = append(c.run.problems[:min(len(c.run.problems), MaxProblems-1)], Problem{
 			In: c.run.in, Rule: "bound", Message: "takes too long to check", Status: statusInvalid,
@@ -77,8 +79,9 @@ type checker struct {
 	path    *template
 	run     run
 
-	query   *fields // nil until it is read
-	cookies *fields // the same
+	query   *fields         // nil until it is read
+	cookies *fields         // the same
+	unclear map[string]bool // the names of the cookies without "=", and of those in quotes, which services read in different ways
 }
 
 // problem adds a problem.
@@ -118,16 +121,28 @@ func (c *checker) checkParameter(p *parameter) {
 	case p.in == InHeader && c.request.Resembles(p.name):
 		c.wrong(p, "duplicate", "must not come under a name with other dashes and underscores")
 		return
+	case p.in == InCookie && c.unclear[p.name]:
+		c.wrong(p, "encoding", "must have a value that is not in double quotes")
+		return
 	}
-	found := len(texts) > 0 || c.hasProperties(p)
+	apart := c.hasProperties(p)
+	if p.in == InQuery && p.style == "form" && p.explode && !p.json && p.schema != nil && p.schema.accepted == kindObject ||
+		p.style == "deepObject" && apart {
+		texts = nil // the object has none
+	}
 	switch {
-	case !found && p.required:
+	case len(texts) == 0 && !apart && p.required:
 		c.wrong(p, "required", "is required")
 		return
-	case !found || p.schema == nil || p.emptyAllowed && len(texts) == 1 && texts[0] == "":
+	case p.schema == nil:
 		return
 	}
-	c.checkTexts(p, texts)
+	if len(texts) > 0 && (!p.emptyAllowed || len(texts) > 1 || texts[0] != "") {
+		c.checkTexts(p, texts)
+	}
+	if apart {
+		c.checkTexts(p, nil)
+	}
 }
 
 // checkTexts checks the texts of a parameter or a field.
@@ -165,11 +180,16 @@ func (c *checker) readCookies() {
 	if c.cookies != nil {
 		return
 	}
-	c.cookies = &fields{byName: map[string][]string{}}
+	c.cookies, c.unclear = &fields{byName: map[string][]string{}}, map[string]bool{}
 	for _, header := range c.request.Header("Cookie") {
 		for one := range strings.SplitSeq(header, ";") {
-			if name, raw, ok := strings.Cut(one, "="); ok { // services trim both
-				c.cookies.add(strings.Trim(name, " \t"), strings.Trim(raw, " \t"))
+			name, raw, has := strings.Cut(one, "=")
+			name, raw = strings.Trim(name, " \t"), strings.Trim(raw, " \t") // as services do
+			if !has || strings.HasPrefix(raw, `"`) {
+				c.unclear[name] = true
+			}
+			if has {
+				c.cookies.add(name, raw)
 			}
 		}
 	}
@@ -218,6 +238,8 @@ func (b *body) mediaType(r *Request) (mediaType, *Problem) {
 	switch {
 	case t.form == unchecked:
 		return t, nil
+	case !isClearType(values[0], parameters):
+		return refuse(statusUnsupported, "media_type", "must have plain parameters, which are read in one way")
 	case !isUTF8Charset(parameters["charset"]):
 		return refuse(statusUnsupported, "charset", "must have the charset UTF-8, or none")
 	}
@@ -230,6 +252,21 @@ func (b *body) mediaType(r *Request) (mediaType, *Problem) {
 		return refuse(statusUnsupported, "content_coding", "must be without a content coding")
 	}
 	return t, nil
+}
+
+// isClearType reports whether all services read the same charset and boundary in a content type: also those that do not know escapes or
+// encodings of parameters (RFC 2231), and those that look for a name anywhere.
+func isClearType(contentType string, parameters map[string]string) bool {
+	if strings.ContainsAny(contentType, `\*`) {
+		return false
+	}
+	for name, text := range parameters {
+		text = strings.ToLower(text)
+		if name != "boundary" && (strings.Contains(text, "boundary") || strings.Contains(text, "charset")) || strings.Contains(text, "charset=") {
+			return false
+		}
+	}
+	return true
 }
 
 func isUTF8Charset(name string) bool {

@@ -91,7 +91,7 @@ type Document struct {
 
 // checks are compiled checks.
 type checks struct {
-	operations map[operation]*validate.Operation
+	operations map[operation]*validate.Operation // nil for one that is unchecked
 	unchecked  []Unchecked
 }
 
@@ -117,7 +117,7 @@ func (d *Document) Operation(ctx context.Context, method, path string) (*validat
 	if err != nil {
 		return nil, err
 	}
-	if o := c.operations[operation{method, path}]; o != nil || method != "HEAD" {
+	if o, known := c.operations[operation{method, path}]; known || method != "HEAD" {
 		return o, nil
 	}
 	return c.operations[operation{"GET", path}], nil
@@ -186,7 +186,6 @@ func (d *Document) compile(ctx context.Context) (*checks, error) {
 		o := operation{doc.Routes[i].Methods[0], doc.Routes[i].Path}
 		if r.Operation == nil {
 			c.unchecked = append(c.unchecked, Unchecked{o.method, o.path, r.Reason})
-			continue
 		}
 		c.operations[o] = r.Operation
 	}
