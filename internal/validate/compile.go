@@ -418,6 +418,16 @@ func (t *settler) accepted(s *schema, depth int) (kinds, error) {
 	if s.kinds != 0 {
 		accepted = s.kinds
 	}
+	if s.constant != nil {
+		accepted &= kindOfCanonical(*s.constant)
+	}
+	if s.values != nil {
+		var some kinds
+		for text := range s.values {
+			some |= kindOfCanonical(text)
+		}
+		accepted &= some
+	}
 	for _, one := range append([]*schema{s.ref}, s.allOf...) {
 		if one == nil {
 			continue

@@ -91,6 +91,11 @@ func TestParameters(t *testing.T) {
 		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=5", "", ""},
 		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=abcd", "", "query/n maxLength"},
 		{"{in: query, name: n, schema: {maxLength: 3, minimum: 5}}", "x?n=4", "", "query/n minimum"},
+		{"{in: query, name: n, schema: {enum: ['1', '2']}}", "x?n=1", "", ""},
+		{"{in: query, name: n, schema: {enum: [1, 2]}}", "x?n=1", "", ""},
+		{"{in: query, name: n, schema: {enum: [1, 2]}}", "x?n=3", "", "query/n enum"},
+		{"{in: query, name: n, schema: {const: true}}", "x?n=true", "", ""},
+		{"{in: query, name: n, schema: {const: '5'}}", "x?n=5", "", ""},
 		{"{in: query, name: n, schema: {maxItems: 2}}", "x?n=4&n=4&n=4", "", "query/n maxItems"},
 		{"{in: header, name: X-N, schema: {pattern: '^[a-z]+$'}}", "x", "X-N: A", "header/X-N pattern"},
 		// Arrays.

@@ -193,6 +193,23 @@ func (v *value) appendCanonical(b []byte) []byte {
 	return append(b, '}')
 }
 
+// kindOfCanonical returns the type of the value that a text of appendCanonical stands for.
+func kindOfCanonical(text string) kinds {
+	switch text[0] {
+	case 'n':
+		return kindNull
+	case 't', 'f':
+		return kindBool
+	case '#':
+		return kindNumber
+	case '"':
+		return kindString
+	case '[':
+		return kindArray
+	}
+	return kindObject
+}
+
 func appendText(b []byte, s string) []byte {
 	b = append(strconv.AppendInt(append(b, '"'), int64(len(s)), 10), ':')
 	return append(b, s...)
