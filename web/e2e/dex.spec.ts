@@ -73,6 +73,36 @@ async function listens(port: number): Promise<boolean> {
   return found;
 }
 
+// A Command is a keygate command of a reader of the guide, whose settings are below the guide's directory.
+class Command {
+  private output = '';
+  private readonly child: ChildProcess;
+  private readonly ended: Promise<unknown>;
+
+  constructor(guide: Guide, ...args: string[]) {
+    this.child = spawn(process.env.KEYGATE_BINARY!, args, {
+      cwd: guide.dir,
+      env: { PATH: process.env.PATH, HOME: guide.dir, XDG_CONFIG_HOME: guide.dir },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    for (const stream of [this.child.stdout!, this.child.stderr!]) stream.on('data', (d: Buffer) => (this.output += d.toString()));
+    this.ended = once(this.child, 'close');
+  }
+
+  // says waits until the command has printed a match of a pattern, and returns it.
+  async says(pattern: RegExp): Promise<string> {
+    await expect(() => expect(this.output).toMatch(pattern)).toPass({ timeout: 60_000 });
+    return pattern.exec(this.output)![0];
+  }
+
+  // end waits for the end of the command, and returns what it has printed.
+  async end(): Promise<string> {
+    await this.ended;
+    expect(this.child.exitCode, this.output).toBe(0);
+    return this.output;
+  }
+}
+
 // enterDex fills in Dex's form.
 async function enterDex(page: Page, name: string) {
   await page.getByRole('textbox', { name: /email/i }).fill(`${name}@example.com`);
@@ -157,6 +187,38 @@ test('single sign-on with Dex', async ({ page, watch }) => {
     await dan.reload();
     await expect(main(dan)).toBeAttached();
     for (const p of [dan, eve]) await p.context().close();
+  } finally {
+    await guide.stop();
+  }
+});
+
+// Guarantee: identity.md, section 3: with Dex, a command line signs in through a browser of its machine, and another one by a code that
+// its user types in the dashboard. Both then do what the user's role allows.
+test('command lines sign in with Dex', async ({ page, watch }) => {
+  test.setTimeout(240_000);
+  watch.allowed.add(400); // of the command line, which has no icon
+  const guide = new Guide();
+  try {
+    await guide.start();
+    const loopback = new Command(guide, 'login', '--url', guide.url, '--sso', '--name', 'here');
+    await page.goto(await loopback.says(/http:\S+\/v1\/session\/sso\?\S+/));
+    await enterDex(page, 'ada');
+    await page.getByRole('main').getByRole('link').first().click();
+    await loopback.end();
+    expect(await new Command(guide, 'users', 'list').end()).toContain('ada@example.com');
+
+    const device = new Command(guide, 'login', '--url', guide.url, '--device', '--name', 'there');
+    const code = await device.says(/\b[A-Z]{4}-[A-Z]{4}\b/);
+    await page.goto(`${guide.url}device`);
+    await page.getByRole('link', { name: 'Continue with 127.0.0.1' }).click();
+    await enterDex(page, 'ada');
+    await page.getByRole('textbox', { name: 'Code' }).fill(code);
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await expect(page.getByRole('main')).toContainText('Approved');
+    await device.end();
+    expect(await new Command(guide, 'context', 'list').end()).toMatch(/here[^]*there/);
+    expect(await new Command(guide, 'users', 'list').end()).toContain('ada@example.com');
   } finally {
     await guide.stop();
   }
