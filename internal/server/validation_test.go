@@ -141,7 +141,7 @@ func (a *attempt) make(t *testing.T, transport *http.Transport, base string) (in
 }
 
 // Guarantee: edge.md, section 6. Over both versions of HTTP, with a declared length and without one, report changes nothing and counts
-// exactly the requests that enforce refuses; a request that passes reaches the upstream with its whole body; and a refusal says what must
+// exactly the requests that enforce refuses, of their operations; a request that passes reaches the upstream with its whole body; and a refusal says what must
 // be otherwise, without a value of the request.
 func TestReportCountsWhatEnforceRefuses(t *testing.T) {
 	s := keygatetest.Start(t)
@@ -177,7 +177,17 @@ func TestReportCountsWhatEnforceRefuses(t *testing.T) {
 			}
 		}
 	})
+	overBoth(t, func(_ string, transport *http.Transport) { // each uses the memory of the one before again
+		(&attempt{"POST", "/notes", "application/json", `"more"`, false, nil, 400}).make(t, transport, s.GatewayURL())
+		(&attempt{"GET", "/orders/12", "", "", false, nil, 200}).make(t, transport, s.GatewayURL())
+	})
 	_, _, data := report()
+	for _, row := range data {
+		method, pointer := row.(map[string]any)["method"].(string), row.(map[string]any)["pointer"].(string)
+		if of := strings.Split(pointer, "/")[3]; of != "parameters" && of != strings.ToLower(method) && (of != "get" || method != "HEAD") {
+			t.Errorf("the report has %q for %s, want the method of the operation", method, pointer)
+		}
+	}
 	if text, err := json.Marshal(data); err != nil || strings.Contains(string(text), "twelve") || strings.Contains(string(text), "more") || !strings.Contains(string(text), "must be ≥ 1") {
 		t.Errorf("got the report %s (%v), want no value or name of a request", text, err)
 	}

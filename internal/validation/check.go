@@ -47,7 +47,7 @@ type Check struct {
 // Begin begins the check of a request whose path is in normal form. length is the declared length of its body: 0 without one, negative
 // if it is not known. The error says that the request must not go on.
 func (k *Check) Begin(ctx context.Context, c *Checker, t Target, method string, r validate.Request, length int64) error {
-	*k = Check{checker: c, target: t, method: method, request: r}
+	*k = Check{checker: c, target: t, method: strings.Clone(method), request: r}
 	of, err := t.Document.Operation(ctx, method, t.Path)
 	if err != nil {
 		if ctx.Err() != nil || t.Enforce {
