@@ -6641,9 +6641,9 @@ type ValidationData struct {
 	// The newest 100 of them.
 	Last []ValidationLast `json:"last"`
 
-	// Message What must be. It has no value of a request.
+	// Message What must be, of which parameter or property of the body. It has no value of a request.
 	//
-	// Example: must be ≥ 1
+	// Example: qty must be ≥ 1
 	Message string `json:"message"`
 
 	// Method Method of the operation.

@@ -32,7 +32,7 @@ type validationDataRecord struct {
 	In       string                 `json:"place" enum:"path,query,header,cookie,content_type,body" doc:"Part of the request." example:"body"`
 	Pointer  string                 `json:"pointer" doc:"JSON pointer in the document to what is not met." example:"/components/schemas/order/properties/qty"`
 	Rule     string                 `json:"rule" doc:"Keyword of the schema that is not met, or a word for what is wrong with the request itself." example:"minimum"`
-	Message  string                 `json:"message" doc:"What must be. It has no value of a request." example:"must be ≥ 1"`
+	Message  string                 `json:"message" doc:"What must be, of which parameter or property of the body. It has no value of a request." example:"qty must be ≥ 1"`
 	Requests int64                  `json:"requests" doc:"Requests of the last 24 hours." example:"12"`
 	Keys     int64                  `json:"keys" doc:"Number of keys with which they were made, up to 100." example:"3"`
 	Last     []validationLastRecord `json:"last" nullable:"false" doc:"The newest 100 of them."`

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -194,8 +195,29 @@ func parameterOf(p *validate.Problem) string {
 		return ""
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	return unescape(name)
 }
+
+// propertyOf returns the property of a body, such as items.qty, to which a pointer to a schema in a document leads; "" for the whole
+// body. It is the document's name of it.
+func propertyOf(pointer string) string {
+	parts := strings.Split(pointer, "/")
+	begin := slices.Index(parts, "schema")
+	if strings.HasPrefix(pointer, "/components/schemas/") {
+		begin = 3
+	}
+	var names []string
+	for i := begin + 1; begin >= 0 && i+1 < len(parts); i++ {
+		if parts[i] == "properties" {
+			i++
+			names = append(names, unescape(parts[i]))
+		}
+	}
+	return strings.Join(names, ".")
+}
+
+// unescape returns what a part of a JSON pointer says (RFC 6901, section 4).
+func unescape(part string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(part) }
 
 // PathOf returns a path in the normal form that checks need.
 func PathOf(path string) string { return strings.Clone(gateway.NormalizePath(nil, path)) }

@@ -91,7 +91,11 @@ func (r *Report) add(e *Entry, grow bool) {
 
 // messageOf returns what a report says of a problem.
 func messageOf(p *validate.Problem) string {
-	if name := parameterOf(p); name != "" {
+	name := parameterOf(p)
+	if p.In == validate.InBody {
+		name = propertyOf(p.Schema)
+	}
+	if name != "" {
 		return name + " " + p.Message
 	}
 	return p.Message

@@ -9789,8 +9789,8 @@ export interface components {
             /** @description The newest 100 of them. */
             last: components["schemas"]["ValidationLast"][];
             /**
-             * @description What must be. It has no value of a request.
-             * @example must be ≥ 1
+             * @description What must be, of which parameter or property of the body. It has no value of a request.
+             * @example qty must be ≥ 1
              */
             message: string;
             /**

@@ -29,6 +29,7 @@ const words: Record<string, string> = {
   push: 'Push',
   revisions: 'Revisions',
   repository: 'Repository',
+  validation: 'Validation',
   upstreams: 'Upstreams',
   target: 'Target',
   'new-upstream': 'New upstream',
