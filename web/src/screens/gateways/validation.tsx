@@ -51,7 +51,7 @@ export default function Validation() {
           columns={[
             {
               title: 'Operation',
-              className: 'min-w-32 @2xl:min-w-64',
+              className: 'min-w-32 @4xl:min-w-64',
               cell: (r) => (
                 <button type="button" className="row-link link text-left font-mono text-sm break-all" onClick={() => setOpen(r)}>
                   {r.method} {r.path}
@@ -76,7 +76,7 @@ export default function Validation() {
             columns={[
               {
                 title: 'Operation',
-                className: 'min-w-32 @2xl:min-w-64',
+                className: 'min-w-32 @4xl:min-w-64',
                 cell: (u) => (
                   <span className="font-mono text-sm break-all">
                     {u.method} {u.path}
