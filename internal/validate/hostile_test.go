@@ -100,6 +100,12 @@ func TestHostileChecks(t *testing.T) {
 			return `["` + strings.Repeat(`x\u0004`, i%30) + `","` + strings.Repeat(`x\u0004`, 30-i%30) + `"]`
 		}) + "]", "body uniqueItems"},
 		"unevaluated": {jsonDocument(`{"allOf": [`+repeat(1000, ",", func(int) string { return `{"unevaluatedItems": true}` })+`]}`, ""), full("[", "0,", "0]"), "body bound"},
+		"unevaluated beside many": {jsonDocument(`{"unevaluatedItems": true, "allOf": [`+repeat(1900, ",", func(int) string { return `{"$ref": "#/components/schemas/s0"}` })+`]}`,
+			`"s0": {"anyOf": [`+repeat(1900, ",", func(int) string { return "true" })+`]}`), full("[", "0,", "0]"), "body bound"},
+		"conditions that apply": {jsonDocument(`{"unevaluatedItems": true, "allOf": [`+repeat(1900, ",", func(int) string { return `{"$ref": "#/components/schemas/s0"}` })+`]}`,
+			`"s0": {"if": true, "then": true}`), full("[", "0,", "0]"), "body bound"},
+		"multiples": {jsonDocument(`{"items": {"allOf": [`+repeat(1900, ",", func(i int) string { return fmt.Sprintf(`{"multipleOf": 1e-%d}`, 300+i%90) })+`]}}`, ""),
+			full("[", "7.3e-200,", "1]"), "body bound"},
 		"numbers":     {jsonDocument(`{"items": {"multipleOf": 0.0001, "enum": [1e300]}}`, ""), full("[", "1e300,", "1e300]"), "body bound"},
 		"a number":    {jsonDocument(`{}`, ""), full("", "9", ""), "body number"},
 		"small items": {jsonDocument(`{"items": {"type": ["integer", "string"]}}`, ""), full("[", "0,", "0]"), ""},

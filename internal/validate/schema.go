@@ -102,9 +102,9 @@ func (e *evaluated) merge(other *evaluated) {
 	}
 }
 
-// fresh returns an empty set for the same value, or nil if nobody asks.
-func (e *evaluated) fresh() *evaluated {
-	if e == nil {
+// fresh returns an empty set for the same value as e, or nil if nobody asks.
+func (r *run) fresh(e *evaluated) *evaluated {
+	if e == nil || !r.step(len(e.done)) {
 		return nil
 	}
 	return &evaluated{make([]bool, len(e.done))}
@@ -272,19 +272,20 @@ func (r *run) constants(s *schema, v *value) bool {
 
 func (r *run) number(s *schema, n number) bool {
 	ok := true
-	if s.minimum != nil && n.compare(*s.minimum) < 0 {
+	is := func(bound *number, per int) bool { return bound != nil && r.step((n.bits()+bound.bits())/per) }
+	if is(s.minimum, 512) && n.compare(*s.minimum) < 0 {
 		ok = r.fail(s, "minimum", "must be ≥ %s", *s.minimum)
 	}
-	if s.maximum != nil && n.compare(*s.maximum) > 0 {
+	if is(s.maximum, 512) && n.compare(*s.maximum) > 0 {
 		ok = r.fail(s, "maximum", "must be ≤ %s", *s.maximum)
 	}
-	if s.aboveMinimum != nil && !n.isAbove(*s.aboveMinimum) {
+	if is(s.aboveMinimum, 256) && !n.isAbove(*s.aboveMinimum) {
 		ok = r.fail(s, "exclusiveMinimum", "must be > %s", *s.aboveMinimum)
 	}
-	if s.belowMaximum != nil && !s.belowMaximum.isAbove(n) {
+	if is(s.belowMaximum, 256) && !s.belowMaximum.isAbove(n) {
 		ok = r.fail(s, "exclusiveMaximum", "must be < %s", *s.belowMaximum)
 	}
-	if s.multipleOf != nil && !n.isMultiple(*s.multipleOf) {
+	if is(s.multipleOf, 64) && !n.isMultiple(*s.multipleOf) {
 		ok = r.fail(s, "multipleOf", "must be a multiple of %s", *s.multipleOf)
 	}
 	return ok
@@ -539,7 +540,7 @@ func (r *run) logic(s *schema, v *value, sc *scope, seen *evaluated) bool {
 		ok = r.fail(s, "not", "must not be what the schema excludes")
 	}
 	if s.condition != nil && !r.stop(ok) {
-		branch, apart := s.otherwise, seen.fresh()
+		branch, apart := s.otherwise, r.fresh(seen)
 		if r.isValid(s.condition, v, sc, apart) {
 			branch = s.then
 			if apart != nil {
@@ -555,7 +556,7 @@ func (r *run) logic(s *schema, v *value, sc *scope, seen *evaluated) bool {
 
 // alternative evaluates one of several schemas, and marks what it has applied to if v meets it.
 func (r *run) alternative(of *schema, v *value, sc *scope, seen *evaluated) bool {
-	apart := seen.fresh()
+	apart := r.fresh(seen)
 	ok := r.isValid(of, v, sc, apart)
 	if ok && apart != nil {
 		seen.merge(apart)

@@ -127,6 +127,14 @@ func (n number) isAbove(other number) bool {
 
 func (n number) isInteger() bool { return n.exact == nil || n.exact.IsInt() }
 
+// bits returns how long the number is, which says how much work it makes; 0 for one of a word.
+func (n number) bits() int {
+	if n.exact == nil {
+		return 0
+	}
+	return n.exact.Num().BitLen() + n.exact.Denom().BitLen()
+}
+
 func (n number) rat() *big.Rat {
 	if n.exact != nil {
 		return n.exact
