@@ -43,6 +43,53 @@ func (s *schema) property(steps *int, name string) *schema {
 	return s.lookup(steps, func(one *schema) *schema { return one.properties[name] })
 }
 
+// member is property for any name: without a schema of its own, that of patternProperties or additionalProperties.
+func (c *checker) member(s *schema, name string) *schema {
+	if of := s.property(&c.run.steps, name); of != nil {
+		return of
+	}
+	return s.lookup(&c.run.steps, func(one *schema) *schema {
+		for _, of := range one.patterns {
+			if matches, bounded := c.run.match(of.pattern, name); matches || !bounded {
+				return of.schema
+			}
+		}
+		if one.additional != nil && one.additional.always == nil {
+			return one.additional
+		}
+		return nil
+	})
+}
+
+// isFree reports whether a name in the query is that of a property which p, an object with its properties apart, has by
+// patternProperties or additionalProperties, and belongs to no other parameter.
+func (c *checker) isFree(p *parameter, name string) bool {
+	of := c.member(p.schema, name)
+	if of == nil || of.accepted&(kindArray|kindObject) != 0 { // how these are written is not defined
+		return false
+	}
+	for i := range c.parameters {
+		q := &c.parameters[i]
+		if q.in != InQuery || !c.run.step(1) {
+			continue
+		}
+		isObject := q.schema != nil && !q.json && q.schema.accepted == kindObject
+		switch {
+		case isObject && q.style == "deepObject":
+			if strings.HasPrefix(name, q.name+"[") {
+				return false
+			}
+		case isObject && q.style == "form" && q.explode:
+			if q != p && q.schema.property(&c.run.steps, name) != nil {
+				return false
+			}
+		case q.name == name:
+			return false
+		}
+	}
+	return true
+}
+
 // item returns the schema of items, also of a schema that s refers to or combines, or nil. It adds the steps that this takes.
 func (s *schema) item(steps *int) *schema {
 	return s.lookup(steps, func(one *schema) *schema { return one.items })
@@ -76,18 +123,7 @@ func (s *schema) lookup(steps *int, get func(*schema) *schema) *schema {
 // are several, what the schema accepts.
 func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 	if p.json {
-		if len(texts) != 1 {
-			return nil, p.wrong("duplicate", "must be given once")
-		}
-		text, ok := c.unescape(p, texts[0])
-		if !ok {
-			return nil, p.badEncoding()
-		}
-		v, err := parseJSON([]byte(text))
-		if err != nil {
-			return nil, p.wrong(ruleOf(err), err.Error())
-		}
-		return v, nil
+		return c.decodeJSON(p, texts)
 	}
 	of := p.schema.accepted
 	if of == anyKind { // otherwise a text that the schema refuses would pass as a list of one
@@ -134,6 +170,31 @@ func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 		return &value{kind: kindString}, nil
 	}
 	return nil, first
+}
+
+// decodeJSON returns the value of a parameter or a field whose texts are in JSON: one, or in a multipart form also one for each item of
+// an array.
+func (c *checker) decodeJSON(p *parameter, texts []string) (*value, *Problem) {
+	items := p.style == plainStyle && p.schema.accepted&kindArray != 0
+	if len(texts) != 1 && !items {
+		return nil, p.wrong("duplicate", "must be given once")
+	}
+	list := &value{kind: kindArray}
+	for _, one := range texts {
+		text, ok := c.unescape(p, one)
+		if !ok {
+			return nil, p.badEncoding()
+		}
+		v, err := parseJSON([]byte(text))
+		if err != nil {
+			return nil, p.wrong(ruleOf(err), err.Error())
+		}
+		if len(texts) == 1 && (!items || v.kind&p.schema.accepted != 0) {
+			return v, nil
+		}
+		list.items = append(list.items, *v)
+	}
+	return list, nil
 }
 
 // unescape decodes a text of a parameter.
@@ -229,12 +290,13 @@ func split(raw string, delimiter string, encoded ...string) []string {
 	if raw == "" {
 		return nil
 	}
-	for _, one := range append([]string{delimiter}, encoded...) {
-		if strings.Contains(raw, one) {
-			return strings.Split(raw, one)
-		}
+	if strings.Contains(raw, delimiter) {
+		return strings.Split(raw, delimiter)
 	}
-	return []string{raw}
+	for _, one := range encoded {
+		raw = strings.ReplaceAll(raw, one, delimiter)
+	}
+	return strings.Split(raw, delimiter)
 }
 
 // pieces returns the texts of an array, or of an object of a style that has no names apart.
@@ -257,7 +319,7 @@ func (p *parameter) pieces(texts []string) ([]string, *Problem) {
 	raw := texts[0]
 	switch p.style {
 	case "spaceDelimited":
-		return split(raw, "%20", "+"), nil
+		return split(strings.ReplaceAll(raw, "+", "%20"), "%20"), nil
 	case "pipeDelimited":
 		return split(raw, "|", "%7C", "%7c"), nil
 	case "label":
@@ -330,8 +392,12 @@ func (c *checker) properties(p *parameter) (list []pair, styled bool) {
 	styled = true
 	switch {
 	case p.style == "deepObject":
+		begin := p.name + "["
 		for _, one := range c.query.list {
-			rest, ok := strings.CutPrefix(one.name, p.name+"[")
+			if !c.run.step(1) {
+				break
+			}
+			rest, ok := strings.CutPrefix(one.name, begin)
 			if !ok {
 				continue
 			}
@@ -350,7 +416,7 @@ func (c *checker) properties(p *parameter) (list []pair, styled bool) {
 			if !c.run.step(1) {
 				break
 			}
-			if p.schema.property(&c.run.steps, one.name) != nil {
+			if p.schema.property(&c.run.steps, one.name) != nil || c.isFree(p, one.name) {
 				list = append(list, one)
 			}
 		}
@@ -370,7 +436,7 @@ func (c *checker) object(p *parameter, texts []string) (*value, *Problem) {
 		if !ok {
 			return p.badEncoding()
 		}
-		item, ok := c.primitive(p.schema.property(&c.run.steps, name), text)
+		item, ok := c.primitive(c.member(p.schema, name), text)
 		if !ok {
 			return p.wrong("number", errNumber.Error())
 		}

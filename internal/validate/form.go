@@ -119,7 +119,7 @@ func hasBoundaries(text, delimiter string) bool {
 			return behind == "" || behind == "\r\n"
 		}
 		content, after, another := strings.Cut(rest, delimiter)
-		if !another || !strings.HasPrefix(content, "\r\n") || !strings.HasSuffix(content, "\r\n") || content == "\r\n" {
+		if !another || !strings.HasPrefix(content, "\r\n") || !strings.HasSuffix(content, "\r\n") || content == "\r\n" || !hasLines(content[2:]) {
 			return false
 		}
 		rest = after
@@ -127,11 +127,23 @@ func hasBoundaries(text, delimiter string) bool {
 	return false
 }
 
+// hasLines reports whether the head of a part consists of lines that end with CRLF, none of which goes on in the next one: readers take a
+// line feed alone for an end of a line, and so of the head, or for a part of the line.
+func hasLines(part string) bool {
+	head, _, ends := strings.Cut(part, "\r\n\r\n")
+	for line := range strings.SplitSeq(head, "\r\n") {
+		if line == "" || line[0] == ' ' || line[0] == '\t' || strings.ContainsAny(line, "\r\n\x00") {
+			return false
+		}
+	}
+	return ends
+}
+
 // isClear reports whether all services read the name of a part, and its content, in the same way.
 func isClear(part *multipart.Part) bool {
 	dispositions := part.Header["Content-Disposition"]
 	name := part.FormName()
-	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(name, "\x00") || strings.Contains(dispositions[0], "\\") {
+	if len(dispositions) != 1 || name == "" || !isUTF8(name) || strings.Contains(name, "\x00") || strings.HasPrefix(name, "'") || strings.Contains(dispositions[0], "\\") {
 		return false
 	}
 	compact := strings.NewReplacer(" ", "", "\t", "").Replace(strings.ToLower(dispositions[0]))
@@ -215,12 +227,14 @@ func (c *checker) checkForm(t *mediaType, style string) {
 
 // readField sets the schema of a field that is given n times.
 func (c *checker) readField(p *parameter, t *mediaType, styled bool, n int) {
-	p.schema = t.schema.property(&c.run.steps, p.name)
+	p.schema = c.member(t.schema, p.name)
 	switch {
 	case p.schema == nil && n == 1:
 		p.schema = &schema{accepted: kindString}
 	case p.schema == nil:
 		p.schema = &schema{accepted: kindString | kindArray}
+	case p.style == plainStyle && p.schema.accepted&(kindArray|kindObject) == 0:
+		p.json = false // a text of its own
 	case !styled && p.schema.accepted&(kindArray|kindObject) == kindObject && p.schema.accepted != anyKind:
 		p.json = true // OpenAPI's default for a field that is an object
 	}

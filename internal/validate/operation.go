@@ -210,10 +210,14 @@ func (o *operationReader) readParameter(n *document.Node, pointer string) (param
 	if content.Kind != document.Mapping || len(content.Nodes) != 1 {
 		return p, at(content.Position, "the content of a parameter must have exactly one media type")
 	}
-	of := &content.Nodes[0]
-	if m := of.Member("schema"); m != nil && isJSON(of.Name) {
+	named := &content.Nodes[0]
+	of, where, err := o.compiler.follow(named, pointer+"/content/"+escapePointer(named.Name))
+	if err != nil {
+		return p, err
+	}
+	if m := of.Member("schema"); m != nil && isJSON(named.Name) {
 		p.json = true
-		p.schema = o.schema(m, pointer+"/content/"+escapePointer(of.Name)+"/schema")
+		p.schema = o.schema(m, where+"/schema")
 	}
 	return p, nil
 }
@@ -236,15 +240,19 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 	}
 	b := &body{required: flag(n, "required", false), pointer: strings.Clone(pointer)}
 	for i := range content.Nodes {
-		of := &content.Nodes[i]
-		t := mediaType{pointer: pointer + "/content/" + escapePointer(of.Name)}
-		if t.name, _, err = mime.ParseMediaType(of.Name); err != nil || !strings.Contains(t.name, "/") {
-			return at(of.NamePosition, "%q is not a media type", document.Short(of.Name))
+		named := &content.Nodes[i]
+		var t mediaType
+		if t.name, _, err = mime.ParseMediaType(named.Name); err != nil || !strings.Contains(t.name, "/") {
+			return at(named.NamePosition, "%q is not a media type", document.Short(named.Name))
 		}
 		if slices.ContainsFunc(b.types, func(other mediaType) bool { return other.name == t.name }) {
-			return at(of.NamePosition, "several media types that differ in their parameters only are not supported")
+			return at(named.NamePosition, "several media types that differ in their parameters only are not supported")
 		}
-		t.name = strings.Clone(t.name)
+		of, where, err := o.compiler.follow(named, pointer+"/content/"+escapePointer(named.Name))
+		if err != nil {
+			return err
+		}
+		t.name, t.pointer = strings.Clone(t.name), strings.Clone(where)
 		for _, name := range []string{"itemSchema", "prefixEncoding", "itemEncoding"} {
 			if m := of.Member(name); m != nil {
 				return at(m.NamePosition, "%s is not supported", name)
@@ -253,7 +261,7 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 		if m := of.Member("schema"); m != nil && mayBeRead(t.name, m) {
 			t.schema = o.schema(m, t.pointer+"/schema")
 		}
-		if t.schema != nil && formOf(t.name) != multipartForm {
+		if t.schema != nil {
 			if err := o.readEncoding(of, &t); err != nil {
 				return err
 			}
@@ -278,11 +286,18 @@ func (o *operationReader) readEncoding(of *document.Node, t *mediaType) error {
 		if style := textOf(n, "style"); style != "" {
 			p.style = strings.Clone(style)
 		}
+		p.json = isJSON(textOf(n, "contentType"))
+		if formOf(t.name) == multipartForm { // a field is a part, whatever its style is
+			if p.json {
+				p.style = plainStyle
+				t.fields[p.name] = p
+			}
+			continue
+		}
 		if !slices.Contains([]string{"form", "spaceDelimited", "pipeDelimited", "deepObject"}, p.style) {
 			return at(n.Position, "the style %q of a form's field is not supported", document.Short(p.style))
 		}
 		p.explode = flag(n, "explode", p.style == "form")
-		p.json = isJSON(textOf(n, "contentType"))
 		t.fields[p.name] = p
 	}
 	return nil

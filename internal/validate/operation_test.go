@@ -107,6 +107,8 @@ func TestParameters(t *testing.T) {
 		{"{in: query, name: n, explode: false, schema: {type: array, items: {type: integer}}}", "x?n=1,a", "", "query/n/1 type"},
 		{"{in: query, name: n, explode: false, schema: {type: array, items: {type: integer}}}", "x?n=1&n=2", "", "query/n duplicate"},
 		{"{in: query, name: n, explode: false, schema: {type: array, items: {enum: [a, 'b,c']}}}", "x?n=a,b%2Cc", "", ""},
+		{"{in: query, name: n, explode: false, schema: {type: array, maxItems: 2}}", "x?n=a%2Cb%2cc", "", "query/n maxItems"},
+		{"{in: query, name: n, style: spaceDelimited, explode: false, schema: {type: array, maxItems: 2}}", "x?n=a+b%20c", "", "query/n maxItems"},
 		{"{in: query, name: n, style: spaceDelimited, schema: {type: array, items: {type: integer}}}", "x?n=1%202", "", ""},
 		{"{in: query, name: n, style: pipeDelimited, schema: {type: array, items: {type: integer}}}", "x?n=1|2", "", ""},
 		{"{in: query, name: n, style: pipeDelimited, schema: {type: array, items: {type: integer}}}", "x?n=1%7Cb", "", "query/n/1 type"},
@@ -595,5 +597,107 @@ func TestExpiredCompilation(t *testing.T) {
 		if checked := r.Operation != nil; checked != (i < 3) || !checked && !strings.Contains(r.Reason, "takes too long") {
 			t.Errorf("operation %d: got %+v, want the first three checked", i, r)
 		}
+	}
+}
+
+// Guarantee: the head of a part of a multipart form has lines that all services read in the same way: they end with CRLF, none goes on in the
+// next one, and the name is not in single quotes.
+func TestHeadsOfParts(t *testing.T) {
+	o := operation(t, "3.1", "requestBody: {content: {multipart/form-data: {schema: {type: object, properties: {n: {type: integer}, s: {type: string}}}}}}")
+	const s, n = `Content-Disposition: form-data; name="s"`, `Content-Disposition: form-data; name="n"`
+	for head, want := range map[string]string{
+		s:                                  "",
+		s + "\r\nContent-Type: text/plain": "",
+		n:                                  "body/n type",
+		"X: y\n" + s + "\n\nX: y\r\n" + n:  "body syntax",
+		s + "\n\nX: y\r\n" + n:             "body syntax",
+		s + "\nX: y":                       "body syntax",
+		s + "\rX: y":                       "body syntax",
+		"X: y\r\n " + n + "\r\n" + s:       "body syntax",
+		"X: y\r\n\t" + n + "\r\n" + s:      "body syntax",
+		s + "\r\nX: \x00":                  "body syntax",
+		strings.ReplaceAll(n, `"`, "'"):    "body syntax",
+	} {
+		text := "--x\r\n" + head + "\r\n\r\na\r\n--x--\r\n"
+		if got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; boundary=x"}, text))); got != want {
+			t.Errorf("%q: got %q, want %q", head, got, want)
+		}
+	}
+}
+
+// Guarantee: a field of a multipart form that the document says is in JSON is held against its schema as that, also if it is an array, in one
+// part or in one for each item.
+func TestPartsInJSON(t *testing.T) {
+	o := operation(t, "3.1", `requestBody: {content: {multipart/form-data: {schema: {type: object, properties: {
+a: {type: array, maxItems: 2, items: {type: string}}, b: {type: array, items: {type: object, required: [c]}}, s: {type: string, maxLength: 3}}},
+encoding: {a: {contentType: application/json}, b: {contentType: application/json}, s: {contentType: application/json}}}}}`)
+	for _, c := range []struct {
+		name  string
+		texts []string
+		want  string
+	}{
+		{"a", []string{`["x","y"]`}, ""},
+		{"a", []string{`["x","y","z"]`}, "body/a maxItems"},
+		{"a", []string{`[1]`}, "body/a/0 type"},
+		{"a", []string{`"x"`}, ""},
+		{"a", []string{`"x"`, `"y"`}, ""},
+		{"a", []string{`"x"`, `"y"`, `"z"`}, "body/a maxItems"},
+		{"a", []string{`x`}, "body/a syntax"},
+		{"b", []string{`{"c":1}`, `{"c":2}`}, ""},
+		{"b", []string{`{"c":1}`, `{}`}, "body/b/1 required"},
+		{"s", []string{`{}`}, ""},
+		{"s", []string{`{"c"}`}, "body/s maxLength"},
+	} {
+		var text strings.Builder
+		for _, one := range c.texts {
+			text.WriteString("--x\r\nContent-Disposition: form-data; name=\"" + c.name + "\"\r\n\r\n" + one + "\r\n")
+		}
+		got := summary(o.Check(request("x", []string{"Content-Type: multipart/form-data; boundary=x"}, text.String()+"--x--\r\n")))
+		if got != c.want {
+			t.Errorf("%s %q: got %q, want %q", c.name, c.texts, got, c.want)
+		}
+	}
+}
+
+// Guarantee: names in the query that belong to no other parameter are properties of an object that takes any name, as in the example of a
+// free-form parameter that OpenAPI has, and meet its schema for them.
+func TestFreeFormParameters(t *testing.T) {
+	o := operation(t, "3.1", `parameters:
+- {in: query, name: free, schema: {type: object, additionalProperties: {type: integer, minimum: 1}}}
+- {in: query, name: page, schema: {type: object, properties: {after: {type: string}}}}
+- {in: query, name: of, style: deepObject, schema: {type: object, additionalProperties: {type: integer}}}
+- {in: query, name: q, schema: {type: string}}`)
+	for query, want := range map[string]string{
+		"":                                "",
+		"a=1&b=2":                         "",
+		"a=0":                             "query/free/a minimum",
+		"%61=x":                           "query/free/a type",
+		"a=1&a=2":                         "query/free duplicate",
+		"free=x":                          "query/free/free type",
+		"after=x&q=y&of[z]=3&of%5By%5D=3": "",
+		"of[z]=x":                         "query/of/z type",
+	} {
+		if got := summary(o.Check(request("x?"+query, nil, ""))); got != want {
+			t.Errorf("%s: got %q, want %q", query, got, want)
+		}
+	}
+}
+
+// Guarantee: a media type that refers to one of the components (OpenAPI 3.2) is that, of a body and of a parameter.
+func TestReferencesToMediaTypes(t *testing.T) {
+	result := compileOne(t, `openapi: 3.2.0
+paths:
+  /a/{p}:
+    post:
+      parameters: [{in: query, name: n, content: {application/json: {$ref: "#/components/mediaTypes/n"}}}]
+      requestBody: {content: {application/json: {$ref: "#/components/mediaTypes/n"}}}
+components: {mediaTypes: {n: {schema: {type: integer}}}}
+`)
+	if result.Operation == nil {
+		t.Fatal(result.Reason)
+	}
+	got := result.Operation.Check(request(`x?n="a"`, []string{"Content-Type: application/json"}, `"a"`))
+	if text := summary(got); text != "query/n type, body type" || got[1].Schema != "/components/mediaTypes/n/schema" {
+		t.Errorf("got %q at %q, want two problems with the type", text, got[1].Schema)
 	}
 }

@@ -60,7 +60,7 @@ func (o *Operation) Wants(r *Request) Want {
 
 // Check returns what r does otherwise than the document says, at most MaxProblems.
 func (o *Operation) Check(r *Request) []Problem {
-	c := checker{request: r, path: &o.path}
+	c := checker{request: r, path: &o.path, parameters: o.parameters}
 	c.checkParameters(o.parameters)
 	if !c.run.exceeded {
 		c.checkBody(o)
@@ -75,9 +75,10 @@ func (o *Operation) Check(r *Request) []Problem {
 
 // checker checks one request.
 type checker struct {
-	request *Request
-	path    *template
-	run     run
+	request    *Request
+	path       *template
+	parameters []parameter
+	run        run
 
 	query   *fields         // nil until it is read
 	cookies *fields         // the same
