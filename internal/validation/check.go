@@ -113,7 +113,7 @@ func (k *Check) End(body []byte, keyID string) error {
 		k.request.HasBody = false
 	}
 	var problems []validate.Problem
-	k.checker.Holder.check(len(body), func() { problems = k.of.Check(&k.request) })
+	k.checker.Holder.check(k.target.Document.accountID, len(body), func() { problems = k.of.Check(&k.request) })
 	k.request = validate.Request{}
 	k.count(problems, keyID, true)
 	if len(problems) == 0 || !k.target.Enforce {
