@@ -132,7 +132,12 @@ func (c *checker) decode(p *parameter, texts []string) (*value, *Problem) {
 			of = kindObject
 		case 1:
 			of = anyKind &^ (kindArray | kindObject)
-		default:
+		default: // a service may read any of them
+			for _, one := range texts {
+				if v, failed := c.decode(p, []string{one}); failed != nil || !c.run.isValid(p.schema, v, nil, nil) {
+					return v, failed
+				}
+			}
 			of = kindArray
 		}
 	}
