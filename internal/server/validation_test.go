@@ -184,7 +184,7 @@ func TestReportCountsWhatEnforceRefuses(t *testing.T) {
 	_, _, data := report()
 	for _, row := range data {
 		method, pointer := row.(map[string]any)["method"].(string), row.(map[string]any)["pointer"].(string)
-		if of := strings.Split(pointer, "/")[3]; of != "parameters" && of != strings.ToLower(method) && (of != "get" || method != "HEAD") {
+		if of := strings.Split(pointer, "/")[3]; of != "parameters" && !strings.EqualFold(of, method) && (of != "get" || method != "HEAD") {
 			t.Errorf("the report has %q for %s, want the method of the operation", method, pointer)
 		}
 	}
