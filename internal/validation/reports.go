@@ -51,39 +51,34 @@ func (r *Reports) Mismatches() int64 {
 func (r *Reports) Add(e *Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byGateway == nil {
-		r.byGateway, r.ofAccount = map[string]*Report{}, map[string]int{}
-	}
 	if r.requests++; len(e.Problems) > 0 {
 		r.mismatches++
 	}
-	of := r.byGateway[e.GatewayID]
-	if of == nil {
-		of = &Report{AccountID: e.AccountID, GatewayID: e.GatewayID}
-		r.byGateway[e.GatewayID] = of
-	}
-	before := len(of.Rows)
-	of.add(e, r.problems < maxPending && r.ofAccount[e.AccountID] < maxPendingOfAccount)
-	r.problems += len(of.Rows) - before
-	r.ofAccount[e.AccountID] += len(of.Rows) - before
+	room := r.problems < maxPending && r.ofAccount[e.AccountID] < maxPendingOfAccount
+	r.grow(e.AccountID, e.GatewayID, func(of *Report) { of.add(e, room) })
 }
 
 // giveBack adds a report that Take has returned and that could not be stored.
 func (r *Reports) giveBack(o *Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.grow(o.AccountID, o.GatewayID, func(of *Report) { of.Merge(o) })
+}
+
+// grow lets add change the report of a gateway, and counts the problems that are new in it. The caller holds the lock.
+func (r *Reports) grow(accountID, gatewayID string, add func(of *Report)) {
 	if r.byGateway == nil {
 		r.byGateway, r.ofAccount = map[string]*Report{}, map[string]int{}
 	}
-	of := r.byGateway[o.GatewayID]
+	of := r.byGateway[gatewayID]
 	if of == nil {
-		of = &Report{AccountID: o.AccountID, GatewayID: o.GatewayID}
-		r.byGateway[o.GatewayID] = of
+		of = &Report{AccountID: accountID, GatewayID: gatewayID}
+		r.byGateway[gatewayID] = of
 	}
 	before := len(of.Rows)
-	of.Merge(o)
+	add(of)
 	r.problems += len(of.Rows) - before
-	r.ofAccount[o.AccountID] += len(of.Rows) - before
+	r.ofAccount[accountID] += len(of.Rows) - before
 }
 
 // Take returns what was counted since the last call.
