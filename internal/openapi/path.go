@@ -126,7 +126,7 @@ func (r *reader) follow(item *pathItem) error {
 		return item.key.Mismatch(item.field, document.Mapping, "")
 	}
 	seen := map[*document.Node]bool{}
-	pointer := "/paths/" + escapePointer(item.key.Name)
+	pointer := "/paths/" + document.EscapeToken(item.key.Name)
 	for n := item.key; ; {
 		seen[n] = true
 		item.layers = append(item.layers, n)
@@ -151,7 +151,7 @@ func (r *reader) follow(item *pathItem) error {
 
 // operation returns an operation of the path item with its JSON pointer.
 func (item *pathItem) operation(op *document.Node, field string) validate.Located {
-	name := escapePointer(op.Name)
+	name := document.EscapeToken(op.Name)
 	if strings.HasSuffix(field, ".additionalOperations."+op.Name) {
 		name = "additionalOperations/" + name
 	}
@@ -164,12 +164,7 @@ func (item *pathItem) operation(op *document.Node, field string) validate.Locate
 			return validate.Located{Pointer: layer.Pointer + "/" + name, Node: op}
 		}
 	}
-	return validate.Located{Pointer: "/paths/" + escapePointer(item.key.Name) + "/" + name, Node: op}
-}
-
-// escapePointer returns a name as a token of a JSON pointer (RFC 6901).
-func escapePointer(name string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+	return validate.Located{Pointer: "/paths/" + document.EscapeToken(item.key.Name) + "/" + name, Node: op}
 }
 
 // countMembers counts the members of a path item before they are read.

@@ -25,9 +25,8 @@ func (r *reader) resolve(ref *document.Node, field string) (n *document.Node, po
 	if err != nil || pointer != "" && pointer[0] != '/' {
 		return nil, "", ref.Invalid(field, "%q is not a valid reference: write it like #/components/pathItems/name", document.Short(target))
 	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	for token := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
-		if n = r.member(n, unescape.Replace(token)); n == nil {
+		if n = r.member(n, document.UnescapeToken(token)); n == nil {
 			return nil, "", ref.Invalid(field, "the document has no %s", document.Short(target))
 		}
 	}

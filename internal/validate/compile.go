@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
@@ -341,7 +342,7 @@ func (e *engine) anchors(of *resource, url, path string, at any) error {
 			if name == "enum" || name == "const" || name == "examples" || name == "default" || hasID(x[name]) {
 				continue
 			}
-			if err := e.anchors(of, url, path+"/"+encode(escapePointer(name)), x[name]); err != nil {
+			if err := e.anchors(of, url, path+"/"+encode(document.EscapeToken(name)), x[name]); err != nil {
 				return err
 			}
 		}

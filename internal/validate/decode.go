@@ -2,6 +2,8 @@ package validate
 
 import (
 	"strings"
+
+	"github.com/keygate/keygate/internal/document"
 )
 
 // isNumber reports whether text is a number as JSON writes it.
@@ -220,7 +222,7 @@ func (c *checker) unescape(p *parameter, raw string) (string, bool) {
 
 // wrong returns a problem with a parameter.
 func (p *parameter) wrong(rule, message string) *Problem {
-	return &Problem{In: p.in, Pointer: "/" + escapePointer(p.name), Schema: p.pointer, Rule: rule, Message: message, Status: statusInvalid}
+	return &Problem{In: p.in, Pointer: "/" + document.EscapeToken(p.name), Schema: p.pointer, Rule: rule, Message: message, Status: statusInvalid}
 }
 
 func (p *parameter) badEncoding() *Problem { return p.wrong("encoding", badEncoding) }

@@ -291,7 +291,7 @@ func (c *compiler) connect(p *part, here string, to *part) {
 
 // keyword adds one keyword to schema.
 func (c *compiler) keyword(p *part, schema map[string]any, m *document.Node, here string, depth int) error {
-	here += "/" + escapePointer(m.Name)
+	here += "/" + document.EscapeToken(m.Name)
 	child := func(n *document.Node, here string) (any, error) {
 		if p.children++; p.children > maxChildren {
 			return nil, at(n.Position, "a schema has more than %d properties or alternatives", maxChildren)
@@ -330,7 +330,7 @@ func (c *compiler) keyword(p *part, schema map[string]any, m *document.Node, her
 					return err
 				}
 			}
-			if of[strings.Clone(one.Name)], err = child(one, here+"/"+escapePointer(one.Name)); err != nil {
+			if of[strings.Clone(one.Name)], err = child(one, here+"/"+document.EscapeToken(one.Name)); err != nil {
 				return err
 			}
 		}
@@ -479,7 +479,7 @@ func (c *compiler) resolve(ref *document.Node) (n *document.Node, pointer string
 	}
 	n = c.root
 	for _, token := range tokens(pointer) {
-		if n = c.member(n, strings.NewReplacer("~1", "/", "~0", "~").Replace(token)); n == nil {
+		if n = c.member(n, document.UnescapeToken(token)); n == nil {
 			return nil, "", at(ref.Position, "the document has no %q", document.Short(ref.Text))
 		}
 	}

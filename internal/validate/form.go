@@ -7,6 +7,8 @@ import (
 	"mime"
 	"mime/multipart"
 	"strings"
+
+	"github.com/keygate/keygate/internal/document"
 )
 
 // plainStyle is the style of a field of a multipart form, whose value is the content of its part.
@@ -208,7 +210,7 @@ func (c *checker) checkForm(t *mediaType, style string) {
 			p = parameter{in: InBody, name: name, style: style, explode: true, pointer: t.pointer}
 		}
 		c.readField(&p, t, styled, len(texts[name]))
-		c.run.prefix = "/" + escapePointer(name)
+		c.run.prefix = "/" + document.EscapeToken(name)
 		if files[name] && p.schema.accepted&^(kindNumber|kindBool|kindNull) == 0 {
 			c.problem(*p.wrong("file", "must be a field, and not a file"))
 			return

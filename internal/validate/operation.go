@@ -211,7 +211,7 @@ func (o *operationReader) readParameter(n *document.Node, pointer string) (param
 		return p, at(content.Position, "the content of a parameter must have exactly one media type")
 	}
 	named := &content.Nodes[0]
-	of, where, err := o.compiler.follow(named, pointer+"/content/"+escapePointer(named.Name))
+	of, where, err := o.compiler.follow(named, pointer+"/content/"+document.EscapeToken(named.Name))
 	if err != nil {
 		return p, err
 	}
@@ -248,7 +248,7 @@ func (o *operationReader) readBody(request *document.Node, pointer string) error
 		if slices.ContainsFunc(b.types, func(other mediaType) bool { return other.name == t.name }) {
 			return at(named.NamePosition, "several media types that differ in their parameters only are not supported")
 		}
-		of, where, err := o.compiler.follow(named, pointer+"/content/"+escapePointer(named.Name))
+		of, where, err := o.compiler.follow(named, pointer+"/content/"+document.EscapeToken(named.Name))
 		if err != nil {
 			return err
 		}
@@ -282,7 +282,7 @@ func (o *operationReader) readEncoding(of *document.Node, t *mediaType) error {
 	t.fields = map[string]parameter{}
 	for i := range encoding.Nodes {
 		n := &encoding.Nodes[i]
-		p := parameter{in: InBody, name: strings.Clone(n.Name), style: "form", pointer: t.pointer + "/encoding/" + escapePointer(n.Name)}
+		p := parameter{in: InBody, name: strings.Clone(n.Name), style: "form", pointer: t.pointer + "/encoding/" + document.EscapeToken(n.Name)}
 		if style := textOf(n, "style"); style != "" {
 			p.style = strings.Clone(style)
 		}

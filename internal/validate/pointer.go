@@ -4,6 +4,8 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/keygate/keygate/internal/document"
 )
 
 // tokens returns the tokens of a JSON pointer as the fragment of a URL has it, still with ~0 and ~1.
@@ -19,7 +21,7 @@ func plain(token string) string {
 	if decoded, err := url.PathUnescape(token); err == nil {
 		token = decoded
 	}
-	return strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+	return document.UnescapeToken(token)
 }
 
 // encode returns a token as the fragment of a URL has it.

@@ -58,7 +58,7 @@ func sources(tb testing.TB, text []byte) (root *document.Node, minor byte, list 
 	}
 	for i := range paths.Nodes {
 		item := &paths.Nodes[i]
-		pointer := "/paths/" + escapePointer(item.Name)
+		pointer := "/paths/" + document.EscapeToken(item.Name)
 		for j := range item.Nodes {
 			if n := &item.Nodes[j]; slices.Contains([]string{"get", "put", "post", "patch", "delete"}, n.Name) {
 				list = append(list, Source{Path: item.Name, Operation: Located{pointer + "/" + n.Name, n}, Items: []Located{{pointer, item}}})

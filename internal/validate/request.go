@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/keygate/keygate/internal/document"
 )
 
 // Request is what an Operation checks of a request.
@@ -102,14 +104,14 @@ func (c *checker) checkParameters(list []parameter) {
 			return
 		}
 		p := &list[i]
-		c.run.in, c.run.prefix = p.in, "/"+escapePointer(p.name)
+		c.run.in, c.run.prefix = p.in, "/"+document.EscapeToken(p.name)
 		c.checkParameter(p)
 	}
 }
 
 // wrong adds a problem with a parameter itself.
 func (c *checker) wrong(p *parameter, rule, message string) {
-	c.problem(Problem{In: p.in, Pointer: "/" + escapePointer(p.name), Schema: p.pointer, Rule: rule, Message: message})
+	c.problem(Problem{In: p.in, Pointer: "/" + document.EscapeToken(p.name), Schema: p.pointer, Rule: rule, Message: message})
 }
 
 // checkParameter checks one parameter.

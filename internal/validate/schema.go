@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/keygate/keygate/internal/document"
 )
 
 // schema is a compiled schema of JSON Schema 2020-12. It is not changed once it is compiled.
@@ -163,13 +165,6 @@ func (r *run) pointer() string {
 		}
 	}
 	return b.String()
-}
-
-func escapePointer(name string) string {
-	if !strings.ContainsAny(name, "~/") {
-		return name
-	}
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }
 
 // isValid evaluates s without recording problems.
@@ -405,7 +400,7 @@ func shortName(name string) string {
 // property evaluates what applies to one member.
 func (r *run) property(s *schema, v *value, i int, sc *scope, seen *evaluated) bool {
 	name, ok, known := v.names[i], true, false
-	part := escapePointer(name)
+	part := document.EscapeToken(name)
 	if of, found := s.properties[name]; found {
 		known = true
 		ok = r.child(of, &v.items[i], sc, part)
@@ -633,7 +628,7 @@ func (r *run) unevaluated(s *schema, v *value, sc *scope, seen *evaluated) bool 
 		seen.mark(i)
 		part := strconv.Itoa(i)
 		if v.kind == kindObject {
-			part = escapePointer(v.names[i])
+			part = document.EscapeToken(v.names[i])
 		}
 		ok = r.child(of, &v.items[i], sc, part) && ok
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/validate"
@@ -123,9 +124,8 @@ func (k *Check) End(body []byte, keyID string) error {
 }
 
 func (k *Check) count(problems []validate.Problem, keyID string, checked bool) {
-	method := k.method
 	k.checker.Reports.Add(&Entry{
-		AccountID: k.target.Document.accountID, GatewayID: k.target.Document.id.gatewayID, Method: method, Path: k.target.Path,
+		AccountID: k.target.Document.accountID, GatewayID: k.target.Document.id.gatewayID, Method: k.method, Path: k.target.Path,
 		KeyID: keyID, At: k.checker.Now(), Problems: problems, Checked: checked,
 	})
 }
@@ -195,7 +195,7 @@ func parameterOf(p *validate.Problem) string {
 		return ""
 	}
 	name, _, _ := strings.Cut(strings.TrimPrefix(p.Pointer, "/"), "/")
-	return unescape(name)
+	return document.UnescapeToken(name)
 }
 
 // propertyOf returns the property of a body, such as items.qty, to which a pointer to a schema in a document leads; "" for the whole
@@ -210,14 +210,11 @@ func propertyOf(pointer string) string {
 	for i := begin + 1; begin >= 0 && i+1 < len(parts); i++ {
 		if parts[i] == "properties" {
 			i++
-			names = append(names, unescape(parts[i]))
+			names = append(names, document.UnescapeToken(parts[i]))
 		}
 	}
 	return strings.Join(names, ".")
 }
-
-// unescape returns what a part of a JSON pointer says (RFC 6901, section 4).
-func unescape(part string) string { return strings.NewReplacer("~1", "/", "~0", "~").Replace(part) }
 
 // PathOf returns a path in the normal form that checks need.
 func PathOf(path string) string { return strings.Clone(gateway.NormalizePath(nil, path)) }

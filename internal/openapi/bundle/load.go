@@ -167,10 +167,9 @@ func (b *bundler) target(f *file, ref *yaml.Node) (to layer, message string) {
 		}
 	}
 	n := f.node
-	unescape := strings.NewReplacer("~1", "/", "~0", "~")
 	if pointer != "" {
 		for token := range strings.SplitSeq(pointer[1:], "/") {
-			m := member(n, unescape.Replace(token))
+			m := member(n, document.UnescapeToken(token))
 			if m == nil {
 				return layer{}, fmt.Sprintf("leads to nothing: the file %s has no #%s", f.name, document.Short(pointer))
 			}
